@@ -1,0 +1,76 @@
+"""How every command speaks: data on standard output, talk on standard error, failures as exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+import typer
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.text import clean
+
+T = TypeVar("T")
+
+debug = False
+"""Set by `--debug`: tracebacks are shown."""
+
+
+def say(message: str = "") -> None:
+    """A line for the person, on standard error."""
+    typer.echo(clean(message), err=True)
+
+
+def out(text: str = "") -> None:
+    """A line of the result, on standard output."""
+    typer.echo(clean(text))
+
+
+def out_json(value: Any, *, compact: bool = False) -> None:
+    """The result as one JSON document (one line when `compact`), on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=None if compact else 2, default=str))
+
+
+@contextlib.contextmanager
+def failures(*, as_json: bool = False) -> Iterator[None]:
+    """Turn what goes wrong inside into a message and an exit code.
+
+    Args:
+        as_json: Also print `{"error": ...}` on standard output, for the program that asked for JSON.
+    """
+    try:
+        yield
+    except HudtuiError as error:
+        if debug:
+            raise
+        first, *rest = error.lines()
+        say(f"error: {first}")
+        for line in rest:
+            say(f"  {line}")
+        if as_json:
+            out_json(error.to_json())
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        say("stopped")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # The reader went away (`| head`): nothing more can be said on standard output, not even by the interpreter's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(141) from None
+
+
+def run(work: Coroutine[Any, Any, T], *, as_json: bool = False) -> T:
+    """Carry out async work of the core inside `failures`. Ctrl-C cancels the work and lets it clean up."""
+    with failures(as_json=as_json):
+        return asyncio.run(work)
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def interactive() -> bool:
+    """Whether there is a person to ask: both ends are terminals."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,1 @@
+"""Environments: a source, the connection to it, and the analysis of what it offers."""

@@ -1,0 +1,135 @@
+"""Reading what users give us and writing what they keep: every encoding in, nothing half-written out."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import InputError, Location
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its first half
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decode(data: bytes, name: str) -> str:
+    r"""`data` as text with `\n` line ends; UTF-8 unless a byte order mark says otherwise.
+
+    Raises:
+        InputError: The bytes are not valid in that encoding; the error names the line.
+    """
+    encoding = next((encoding for mark, encoding in _BOMS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"this is not {encoding.removesuffix('-sig').upper()} text",
+            why=f"byte 0x{data[error.start]:02x} at offset {error.start}: {error.reason}",
+            fix="Save the file as UTF-8.",
+            where=Location(name, line),
+        ) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_text(path: Path | str) -> str:
+    """The text of a file, decoded by `decode`.
+
+    Raises:
+        InputError: The file is missing, a folder, unreadable or not text.
+    """
+    name = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError("there is no such file", where=Location(name)) from None
+    except IsADirectoryError:
+        raise InputError("this is a folder, and a file is needed", where=Location(name)) from None
+    except OSError as error:
+        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+    return decode(data, name)
+
+
+def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = None) -> None:
+    """Put `content` under `path` in one step: readers see the old file or the new one, never a part.
+
+    A symbolic link is followed, so that it stays a link. The mode of an existing file is kept unless `mode` is given; a new file
+    gets `mode` or the process's default.
+
+    Raises:
+        InputError: The folder is read-only, the disk is full, or anything else kept the file from being written. What stood under
+            `path` before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    data = content.encode() if isinstance(content, str) else content
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
+        with os.fdopen(handle, "wb") as stream:
+            os.fchmod(stream.fileno(), _mode_for(target) if mode is None else mode)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise InputError(
+            "this file cannot be written; what stood there before is untouched",
+            why=error.strerror or str(error),
+            where=Location(os.fspath(path)),
+        ) from None
+
+
+def _mode_for(target: Path) -> int:
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except OSError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
+
+
+def parse_json(text: str, name: str) -> Any:
+    """`text` as one JSON document: no duplicate keys, no NaN or Infinity, no unbounded nesting.
+
+    Raises:
+        InputError: With line and column where the parser knows them.
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            seen: set[str] = set()
+            key = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise InputError("a key stands twice in one object", where=Location(name, field=key))
+        return found
+
+    def constant(word: str) -> Any:
+        raise InputError(f"{word} is not a JSON value", where=Location(name))
+
+    try:
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        raise InputError(f"this is not valid JSON: {error.msg}", where=Location(name, error.lineno, error.colno)) from None
+    except RecursionError:
+        raise InputError("this JSON is nested too deeply", where=Location(name)) from None
+    except ValueError as error:  # an integer beyond Python's digit limit
+        raise InputError(f"this is not valid JSON: {error}", where=Location(name)) from None
+
+
+def read_json(path: Path | str) -> Any:
+    """The JSON document in a file, by `read_text` and `parse_json`."""
+    return parse_json(read_text(path), os.fspath(path))

@@ -1,0 +1,1 @@
+"""Hosts: where commands run and files live, on this machine or another."""

@@ -1,0 +1,1 @@
+"""Playing episodes: a policy, an environment, a configuration and a task make a trace with a reward."""

@@ -1,0 +1,65 @@
+"""Episodes as values: messages, turns, scores, and the trace record that is written for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = Mapping[str, Any]
+"""A chat message: `{"role": "system"|"user"|"assistant", "content": str | list of parts}` (OpenAI's form)."""
+
+Complete = Callable[[Sequence[Message]], Awaitable[str]]
+"""The policy: given all messages so far, the agent's next reply as text."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply and what became of it."""
+
+    reply: str
+    interpretation: Mapping[str, Any]
+    """`Interpretation.to_json()` of the reply."""
+    call: Mapping[str, Any] | None
+    """`{"tool", "arguments"}` as sent to the server, or None when nothing was sent."""
+    observation: str
+    """The text that the agent was shown in answer."""
+    is_error: bool
+    """The server answered with an error, or the reply was refused before any call."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """`complete` and `call`, in seconds."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The three components of the reward and their weighted sum.
+
+    Each is 0 to 1, unless the environment's own reward leaves that range.
+    """
+
+    task_completion: float
+    tool_execution: float
+    format_compliance: float
+    reward: float
+    reward_found: bool
+    """False when the evaluate tool's answer held no reward: task_completion is 0 for want of one."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished episode: one line of a trace file."""
+
+    task_id: str
+    messages: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+    scores: Scores
+    stop: str
+    """Why it ended: `done`, `max_turns`, `error` or `cancelled`."""
+    error: str | None = None
+    """What broke the episode off, in words, when `stop` is `error`."""
+    evaluation: Any = None
+    """What the evaluate tool answered: structured content, else its text."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """`setup`, `play`, `evaluate` and `total`, in seconds."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller wants kept beside it: policy, seed, step, model."""

@@ -1,0 +1,1 @@
+"""Tasks: reading, validating and converting what agents are asked to do."""

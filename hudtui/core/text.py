@@ -1,0 +1,50 @@
+"""Text that came from elsewhere, made safe to show.
+
+Logs, tool results, descriptions and error texts are written by servers that nobody vouches for. Whatever reaches a terminal or
+a widget goes through `clean` first, so that no control sequence of theirs is ever carried out.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
+    r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI, 8 bit
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]?"  # everything else that starts with ESC
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def clean(text: str) -> str:
+    """`text` without control sequences, control characters (tab and newline stay) and direction overrides.
+
+    A carriage return ends the text before it on its line, as a terminal would show it; CRLF counts as a newline.
+    """
+    if text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n")
+    if "\x1b" in text or _has_c1(text):
+        text = _SEQUENCE.sub("", text)
+    if "\r" in text:
+        text = "\n".join(_fold_returns(line) for line in text.split("\n"))
+    return _CONTROL.sub("", text)
+
+
+def clean_line(text: str, limit: int | None = None) -> str:
+    """`clean` for a place that holds one line.
+
+    Runs of white space become one blank; what goes beyond `limit` characters is cut, with an ellipsis.
+    """
+    line = " ".join(clean(text[: limit * 8] if limit else text).split())
+    return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def _has_c1(text: str) -> bool:
+    return any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f")
+
+
+def _fold_returns(line: str) -> str:
+    kept = line.rstrip("\r").rpartition("\r")[2]
+    return kept if kept else line.rstrip("\r")

@@ -1,0 +1,1 @@
+"""Environments that come with hudtui, each a real MCP server."""

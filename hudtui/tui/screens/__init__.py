@@ -1,0 +1,1 @@
+"""One module a station, each a screen."""

@@ -1,0 +1,1 @@
+"""Reusable pieces that know no screen."""

@@ -1,0 +1,48 @@
+"""Every test runs in a world of its own: no settings, caches, keys or terminal traits of the machine reach it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_KEPT = {
+    "PATH",
+    "LANG",
+    "VIRTUAL_ENV",
+    "CI",
+    "PYTEST_XDIST_WORKER",
+    "PYTEST_XDIST_WORKER_COUNT",
+    "PYTEST_CURRENT_TEST",
+    "PYTEST_VERSION",
+    "TMPDIR",
+    "PYTHONPATH",
+    "COVERAGE_PROCESS_START",
+}
+
+# Before anything imports Textual: it reads these once. The environment is scrubbed because the snapshot report prints all of it.
+for _name in list(os.environ):
+    if _name not in _KEPT and not _name.startswith("PYTEST_"):
+        del os.environ[_name]
+os.environ.update(
+    TEXTUAL_ANIMATIONS="none",
+    TEXTUAL_SMOOTH_SCROLL="0",
+    TERM="xterm-256color",
+    COLORTERM="truecolor",
+    TZ="UTC",
+    LC_ALL="C.UTF-8",
+    HF_HUB_OFFLINE="1",
+)
+
+
+@pytest.fixture(autouse=True)
+def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder and XDG folders of this test alone, and a fresh working folder."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    work = tmp_path_factory.mktemp("work")
+    monkeypatch.chdir(work)
+    return work
