@@ -1,0 +1,160 @@
+"""Runs as values: events, and the summary that is folded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+RunState = Literal["planned", "starting", "running", "stopping", "finished", "failed", "stopped", "lost"]
+
+ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stopping"})
+"""States of a run that may still change by itself."""
+
+GLYPHS: Mapping[RunState, str] = {
+    "planned": "○",
+    "starting": "◔",
+    "running": "●",
+    "stopping": "◕",
+    "finished": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "lost": "?",
+}
+"""One character a state, always shown together with the word."""
+
+
+def iso(moment: float | None) -> str | None:
+    """Seconds since the epoch as ISO 8601 text in UTC, to the second."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """Something that happened to a run, kept for ever.
+
+    What the app does has the types `planned`, `step`, `stop_requested`, `failed`, `lost`. What the supervisor on the machine
+    reports has `started`, `resumed`, `stage_started`, `stage_ready`, `stage_ended`, `stopping`, `note`, `finished`, `failed`
+    and `stopped`.
+    """
+
+    run: str
+    number: int
+    """Grows over all runs of a store: the order in which the store learned of it."""
+    at: float
+    """Seconds since the epoch, by the clock of whoever reports it."""
+    type: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    origin: Literal["app", "machine"] = "app"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui runs show --json`."""
+        return {"at": iso(self.at), "type": self.type, "origin": self.origin, "data": dict(self.data)}
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run, as its events so far tell."""
+
+    id: str
+    name: str
+    engine: str
+    host: str
+    """Name of the machine; `local` for this one."""
+    folder: str
+    """The run's folder on that machine."""
+    state: RunState = "planned"
+    created: float = 0.0
+    """Seconds since the epoch, as are `started`, `ended` and `updated`."""
+    started: float | None = None
+    """When the supervisor on the machine took over."""
+    ended: float | None = None
+    updated: float = 0.0
+    """Time of the newest event."""
+    why: str | None = None
+    """Why it failed, was stopped or is lost, in words."""
+    mode: Literal["tmux", "processes"] | None = None
+    """How its stages run there: in a tmux session, or as detached processes where tmux is missing."""
+    stage: str | None = None
+    """The stage that runs now, or ran last."""
+    notes: tuple[str, ...] = ()
+    """What the user should know beside it, such as a missing tmux."""
+
+    @property
+    def active(self) -> bool:
+        """It may still change by itself."""
+        return self.state in ACTIVE
+
+    @property
+    def session(self) -> str:
+        """Name of its tmux session."""
+        return f"hudtui-{self.id}"
+
+    def elapsed(self, now: float) -> float | None:
+        """Seconds from its start on the machine to its end, or to `now`; None before the start."""
+        if self.started is None:
+            return None
+        return max((self.ended if self.ended is not None else now) - self.started, 0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui runs list --json`."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "engine": self.engine,
+            "state": self.state,
+            "why": self.why,
+            "stage": self.stage,
+            "host": self.host,
+            "folder": self.folder,
+            "mode": self.mode,
+            "session": self.session if self.mode == "tmux" else None,
+            "created": iso(self.created),
+            "started": iso(self.started),
+            "ended": iso(self.ended),
+            "updated": iso(self.updated),
+            "elapsed_seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
+            "notes": list(self.notes),
+        }
+
+
+_ENDS: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
+
+
+def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
+    """The run after `events`, which come in the order of their numbers.
+
+    What the machine says about the end is final. `lost` is what the app believes while the machine is silent: any later word of
+    the machine overrules it.
+    """
+    run = start
+    final = False
+    for event in events:
+        data = event.data
+        run = replace(run, updated=max(run.updated, event.at))
+        if event.type == "note" and data.get("message"):
+            run = replace(run, notes=(*run.notes, str(data["message"])))
+        if final:
+            continue
+        if event.type == "planned":
+            run = replace(run, state="planned", created=event.at)
+        elif event.type == "step":
+            if run.state == "planned":
+                run = replace(run, state="starting")
+        elif event.type == "stop_requested":
+            if run.state in ("planned", "starting", "running"):
+                run = replace(run, state="stopping")
+        elif event.type == "lost":
+            run = replace(run, state="lost", why=data.get("why"))
+        elif event.type in _ENDS:
+            final = event.origin == "machine"
+            run = replace(run, state=_ENDS[event.type], ended=event.at, why=data.get("why"))
+        elif event.origin == "machine":
+            stopping = event.type == "stopping" or run.state == "stopping"
+            run = replace(run, state="stopping" if stopping else "running", ended=None, why=None)
+            if event.type == "started":
+                run = replace(run, started=event.at, mode=data.get("mode"))
+            elif event.type == "stage_started":
+                run = replace(run, stage=data.get("stage"))
+    return run
