@@ -1,0 +1,144 @@
+"""Variables in the texts of a task or a platform: `$X`, `${X}`, `${X:default}`, `${X:-default}`, and `$$` for a dollar sign.
+
+Every other dollar sign is ordinary text. A default may itself hold variables. It is used when the variable is unset or empty.
+Values are put in as they are and never scanned again, so a secret with a dollar sign in it arrives whole. All of this is
+linear in the length of the text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Lookup = Callable[[str], str | None]
+"""The value of a variable, or None where there is none."""
+
+_MARK = re.compile(
+    r"(?P<dollar>\$\$)"
+    r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?P<end>\}|:-?)"
+    r"|(?P<close>\})"
+)
+
+
+def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
+    """`text` with its variables replaced.
+
+    Args:
+        text: Any text.
+        lookup: Gives the value of a name; see `lookup_in`.
+
+    Returns:
+        The new text, and the names that have neither value nor default, each once, in the order of their appearance. Such a
+        reference stays in the text as it was written.
+    """
+    if "$" not in text:
+        return text, ()
+    parts: list[str] = []
+    unresolved: list[str] = []
+    # References whose default is being read: name, where their parts begin, how many names were unresolved then.
+    opened: list[tuple[str, int, int]] = []
+    place = 0
+    for match in _MARK.finditer(text):
+        parts.append(text[place : match.start()])
+        place = match.end()
+        if match["dollar"]:
+            parts.append("$")
+        elif match["close"]:
+            if not opened:
+                parts.append("}")
+                continue
+            name, start, count = opened.pop()
+            value = lookup(name)
+            if value:
+                parts[start:] = [value]
+                del unresolved[count:]
+            else:
+                parts[start] = ""  # the opening goes, the default after it stays
+        elif match["braced"] and match["end"] != "}":
+            opened.append((match["braced"], len(parts), len(unresolved)))
+            parts.append(match[0])
+        else:
+            name = match["bare"] or match["braced"]
+            value = lookup(name)
+            if value is None:
+                unresolved.append(name)
+            parts.append(match[0] if value is None else value)
+    parts.append(text[place:])
+    return "".join(parts), tuple(dict.fromkeys(unresolved))
+
+
+def substitute_tree(value: Any, lookup: Lookup) -> tuple[Any, tuple[str, ...]]:
+    """`substitute` for every text in nested dicts, lists and tuples (tuples become lists).
+
+    Keys and other values stay as they are. The argument is not changed.
+    """
+    unresolved: dict[str, None] = {}
+    holder: list[Any] = [None]
+    # A stack of its own: what comes from a file may be nested deeper than Python likes to recurse.
+    work: list[tuple[Any, Any, Any]] = [(value, holder, 0)]
+    while work:
+        item, parent, key = work.pop()
+        if isinstance(item, str):
+            parent[key], names = substitute(item, lookup)
+            unresolved.update(dict.fromkeys(names))
+        elif isinstance(item, Mapping):
+            parent[key] = made = dict.fromkeys(item)
+            work.extend((child, made, name) for name, child in reversed(list(item.items())))
+        elif isinstance(item, (list, tuple)):
+            parent[key] = copy = [None] * len(item)
+            work.extend((item[index], copy, index) for index in range(len(item) - 1, -1, -1))
+        else:
+            parent[key] = item
+    return holder[0], tuple(unresolved)
+
+
+def names_in(value: Any) -> tuple[str, ...]:
+    """Every variable that a text or nested data refers to, each once, those with a default included."""
+    names: dict[str, None] = {}
+
+    def note(name: str) -> None:
+        names[name] = None
+
+    substitute_tree(value, note)
+    return tuple(names)
+
+
+def escape(text: str) -> str:
+    """`text` spelled so that `substitute` gives it back unchanged."""
+    return text.replace("$", "$$")
+
+
+def lookup_in(
+    mapping: Mapping[str, str],
+    *,
+    ignore_case: bool = False,
+    on_other_case: Callable[[str, str], None] | None = None,
+) -> Lookup:
+    """A lookup in a mapping of names to values.
+
+    Args:
+        mapping: Names and values.
+        ignore_case: Where the exact name is missing, take the one that differs only in case: the one in capitals if there are
+            several, none if that is not among them.
+        on_other_case: Told the name that was asked for and the name that was taken instead.
+    """
+    if not ignore_case:
+        return mapping.get
+    folded: dict[str, list[str]] = {}
+    for known in mapping:
+        folded.setdefault(known.casefold(), []).append(known)
+
+    def lookup(name: str) -> str | None:
+        if name in mapping:
+            return mapping[name]
+        alike = folded.get(name.casefold(), [])
+        taken = alike[0] if len(alike) == 1 else next((other for other in alike if other == name.upper()), None)
+        if taken is None:
+            return None
+        if on_other_case is not None:
+            on_other_case(name, taken)
+        return mapping[taken]
+
+    return lookup
