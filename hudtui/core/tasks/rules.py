@@ -1,0 +1,249 @@
+"""What a task is checked against, and the checks of its single fields. Pure: values in, remarks out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from hudtui.core.tasks.problems import Severity
+from hudtui.core.tasks.secrets import literal_secrets
+from hudtui.core.variables import names_in, substitute_tree
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+
+Lookup = Callable[[str], str | None]
+
+CHARACTERS_A_TOKEN = 4
+"""How prompts are measured against a token budget: an estimate that needs no tokenizer (English text; others run shorter)."""
+
+
+class PlatformFacts(Protocol):
+    """What tasks need to know of a platform; `hudtui.core.platform.Platform` has it."""
+
+    @property
+    def name(self) -> str:
+        """`hud`, `buckeye`, ..."""
+        ...
+
+    @property
+    def gateway_url(self) -> str:
+        """Address of the MCP gateway that starts an image on demand."""
+        ...
+
+    @property
+    def key_variable(self) -> str:
+        """Name of the variable with the platform's key, e.g. `HUD_API_KEY`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hud:
+    """The platform when a caller names none."""
+
+    name: str = "hud"
+    gateway_url: str = "https://mcp.hud.ai/v3/mcp"
+    key_variable: str = "HUD_API_KEY"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What tasks are checked against. Everything is optional: what is not known is not checked."""
+
+    lookup: Lookup | None = None
+    """Values of variables; None: unresolved ones are not reported."""
+    lock_image: str | None = None
+    """The image that tasks without `mcp_config` run on."""
+    platform: PlatformFacts = Hud()
+    analysis: Analysis | None = None
+    """The environment that the tasks are for: its tools, functions and schemas."""
+    token_budget: int | None = None
+    """Longest prompt in (estimated) tokens."""
+    strict: bool = False
+    """Warnings are errors."""
+
+
+class Remark(NamedTuple):
+    """A problem before it is known which task has it."""
+
+    field: str | None
+    message: str
+    code: str
+    severity: Severity = "error"
+
+
+def kind_of(value: Any) -> str:
+    """The JSON kind of a value, with its article: `a number`, `an object`, ..."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list"
+
+
+def gateway_config(platform: PlatformFacts, image: str) -> dict[str, Any]:
+    """The configuration that runs `image` behind the platform's gateway."""
+    return {
+        platform.name: {
+            "url": platform.gateway_url,
+            "headers": {"Authorization": f"Bearer ${{{platform.key_variable}}}", "Mcp-Image": image},
+        }
+    }
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a field says nothing: absent, null, empty text, `"{}"`, `"null"`, an empty object or list."""
+    if isinstance(value, str):
+        return value.strip() in ("", "{}", "[]", "null")
+    return value is None or (isinstance(value, Mapping | list) and not value)
+
+
+def without_nulls(value: Any) -> Any:
+    """Nested objects without their null entries: `datasets` fills in every key that another row has."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def check_config(config: Any, rules: Rules) -> list[Remark]:
+    """What is wrong with an `mcp_config` that is already data."""
+    if not isinstance(config, Mapping):
+        return [Remark("mcp_config", f"this is {kind_of(config)}, and an object of servers is needed", "type")]
+    found: list[Remark] = []
+    for name, server in config.items():
+        place = f"mcp_config.{name}"
+        if not isinstance(server, Mapping):
+            message = f"this is {kind_of(server)}, and a server is an object with `command` or `url`"
+            found.append(Remark(place, message, "type"))
+            continue
+        found += _check_server(place, server)
+    found += [Remark(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
+    if rules.lookup is not None and not any(remark.severity == "error" for remark in found):
+        found += _check_variables(config, rules.lookup)
+    return found
+
+
+def _check_server(place: str, server: Mapping[str, Any]) -> list[Remark]:
+    found = []
+    url, command = server.get("url"), server.get("command")
+    if url is None and command is None:
+        found.append(Remark(place, "a server needs a `command` to start or a `url` to reach", "missing"))
+    for field, value in (("url", url), ("command", command)):
+        if value is not None and not isinstance(value, str):
+            found.append(Remark(f"{place}.{field}", f"this is {kind_of(value)}, and text is needed", "type"))
+        elif value is not None and not value.strip():
+            found.append(Remark(f"{place}.{field}", "this is empty", "missing"))
+    args = server.get("args")
+    if args is not None and not (isinstance(args, list) and all(isinstance(item, str) for item in args)):
+        found.append(Remark(f"{place}.args", "arguments are a list of texts", "type"))
+    for field in ("env", "headers"):
+        entries = server.get(field)
+        if entries is None:
+            continue
+        if not isinstance(entries, Mapping):
+            found.append(Remark(f"{place}.{field}", f"this is {kind_of(entries)}, and an object of texts is needed", "type"))
+            continue
+        found += [
+            Remark(f"{place}.{field}.{key}", f"this is {kind_of(value)}, and text is needed", "type")
+            for key, value in entries.items()
+            if value is not None and not isinstance(value, str)
+        ]
+    return found
+
+
+def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[Remark]:
+    """Variables without a value, and those that only differ in case from one that has a value."""
+    _, unresolved = substitute_tree(config, lookup)
+    found = []
+    for name in unresolved:
+        other = name.upper()
+        if other != name and lookup(other) is not None:
+            message = f"the variable {name} is not set, but {other} is, and is taken for it"
+            found.append(Remark("mcp_config", message, "variable-case", "warning"))
+        else:
+            message = f"the variable {name} has no value here; set it in the environment or in .env before the task is run"
+            found.append(Remark("mcp_config", message, "variable", "warning"))
+    if not unresolved:
+        return []
+    # Lower case first in the text is how the seeds of other platforms spell it; both are reported once a task.
+    return sorted(found, key=lambda remark: names_in(config).index(remark.message.split()[2]))
+
+
+def check_calls(field: str, value: Any, rules: Rules) -> list[Remark]:
+    """What is wrong with `setup_tool` or `evaluate_tool` that is already data: one call or a list of calls."""
+    calls = value if isinstance(value, list) else [value]
+    found: list[Remark] = []
+    for number, call in enumerate(calls):
+        place = f"{field}[{number}]" if isinstance(value, list) else field
+        if not isinstance(call, Mapping):
+            found.append(Remark(place, f"this is {kind_of(call)}, and a call is an object with `name` and `arguments`", "type"))
+            continue
+        name, arguments = call.get("name"), call.get("arguments")
+        if name is None or name == "":
+            found.append(Remark(f"{place}.name", "the call has no name of a tool", "missing"))
+        elif not isinstance(name, str):
+            found.append(Remark(f"{place}.name", f"this is {kind_of(name)}, and the name of a tool is needed", "type"))
+        elif arguments is not None and not isinstance(arguments, Mapping):
+            found.append(Remark(f"{place}.arguments", f"this is {kind_of(arguments)}, and an object is needed", "type"))
+        elif rules.analysis is not None:
+            found += check_against(place, name, arguments or {}, rules.analysis)
+    return found
+
+
+def check_against(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[Remark]:
+    """What the environment would refuse in a call: an unknown tool or function, arguments against its schema."""
+    from difflib import get_close_matches
+
+    def nearest(word: str, known: list[str]) -> str:
+        close = get_close_matches(word, known, n=1)
+        return f"; did you mean {close[0]!r}?" if close else f" (it has {', '.join(known[:8]) or 'none'})"
+
+    tool = analysis.tool(name)
+    functions = analysis.hubs.get(name)
+    if tool is None and functions is None:
+        known = [tool.name for tool in analysis.tools]
+        return [Remark(f"{place}.name", f"the environment has no tool {name!r}{nearest(name, known)}", "unknown-tool")]
+    if functions is not None:
+        function = arguments.get("name")
+        if not isinstance(function, str):
+            message = f"{name} is a hub: its arguments need the `name` of a function{nearest('', list(functions))}"
+            return [Remark(f"{place}.arguments.name", message, "missing")]
+        if function not in functions:
+            message = f"{name} has no function {function!r}{nearest(function, list(functions))}"
+            return [Remark(f"{place}.arguments.name", message, "unknown-tool")]
+        inner = next((tool for tool in analysis.tools if tool.hub == name and tool.name == function), None)
+        inner_arguments = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
+        if inner is not None and inner.input_schema is not None and isinstance(inner_arguments, Mapping):
+            return _check_schema(f"{place}.arguments", inner_arguments, inner.input_schema)
+        return []
+    if tool is not None and tool.input_schema is not None:
+        return _check_schema(f"{place}.arguments", arguments, tool.input_schema)
+    return []
+
+
+def _check_schema(place: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Remark]:
+    import jsonschema
+    from jsonschema.exceptions import SchemaError
+
+    from hudtui.core.text import clean_line
+
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(dict(schema))
+        errors = list(kind(dict(schema)).iter_errors(dict(arguments)))
+    except (SchemaError, RecursionError):
+        return []  # the server's schema is broken: nothing can be said about the arguments
+    except Exception:  # a reference that cannot be resolved, in whichever class the installed release raises it
+        return []
+    return [
+        Remark(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema") for error in errors
+    ]
