@@ -1,0 +1,426 @@
+"""The app itself: one process, one project folder, one screen at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App
+from textual.screen import ModalScreen
+from textual.worker import Worker
+
+from hudtui import __version__
+from hudtui.core.errors import HudtuiError
+from hudtui.core.places import Places, places
+from hudtui.tui import preferences
+from hudtui.tui.facts import Facts, Services
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screens.home import HomeScreen
+from hudtui.tui.stations import ROAD, SCREENS, screen_class
+from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.widgets.message import Severity
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+FACTS_WHILE_RUNNING = 3.0
+"""Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
+
+
+def _palette() -> type:
+    from hudtui.tui.palette import ActionProvider
+
+    return ActionProvider
+
+
+class HudtuiApp(Acting, App[None]):
+    """Mission control over one project folder.
+
+    Args:
+        folder: The project; None means the current folder.
+        services: What the app takes from outside: the clock, and how the project is read.
+        debug: Log in detail.
+    """
+
+    TITLE = "hudtui"
+    CSS_PATH = "app.tcss"
+    COMMANDS: ClassVar[Any] = {_palette}
+    ENABLE_COMMAND_PALETTE = False  # Textual would bind a key of its own; ours is an action like all others
+    HORIZONTAL_BREAKPOINTS = [(0, "-w-tiny"), (60, "-w60"), (80, "-w80"), (120, "-w120")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-h-tiny"), (20, "-h20"), (24, "-h24"), (40, "-h40")]  # noqa: RUF012
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
+        *(
+            Action(f"app.open-{station.name}", station.title.capitalize(), station.question, station.key, show=False)
+            for station in ROAD
+        ),
+        Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
+        Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
+        Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
+        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q"),
+        Action(
+            "app.stop",
+            "Quit",
+            "Copy what is selected; with nothing selected, leave.",
+            "ctrl+c",
+            show=False,
+            palette=False,
+            priority=True,
+        ),
+        Action("app.refresh", "Read again", "Read the project folder again.", "f5,ctrl+r", show=False),
+        Action("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
+        Action(
+            "app.mouse",
+            "Mouse on/off",
+            "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
+            show=False,
+        ),
+        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
+        Action("app.message", "Show message", "Show the last message in full, to read and to copy.", "ctrl+e", show=False),
+    )
+
+    def __init__(self, folder: Path | None = None, *, services: Services | None = None, debug: bool = False) -> None:
+        super().__init__()
+        self.folder = (folder or Path.cwd()).absolute()
+        self.services = services or Services()
+        self.facts: Facts | None = None
+        """What is known of the project; None until it was read for the first time."""
+        self.places: Places = places()
+        self.log_file: Path | None = None
+        self.verbose = debug
+        self.animation_level = "none"
+        self.preferences = preferences.load(self.places.state / preferences.FILE)
+        self.lost = False
+        """The terminal went away."""
+        self.crash_words: tuple[str, ...] = ()
+        """What to tell the user after the end, when the app broke."""
+        self._stations: dict[str, StationScreen] = {}
+        for theme in OWN:
+            self.register_theme(theme)
+        wanted = self.preferences.theme
+        self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else DEFAULT
+
+    # -- start and end -----------------------------------------------------------------------------------------------
+
+    def get_driver_class(self) -> type[Driver]:
+        """Our own for a terminal; what Textual says for everything else."""
+        found = super().get_driver_class()
+        if found.__name__ == "LinuxDriver":
+            from hudtui.tui.driver import TerminalDriver
+
+            return TerminalDriver
+        return found
+
+    def get_default_screen(self) -> StationScreen:
+        """Home."""
+        home = self._stations["home"] = HomeScreen()
+        return home
+
+    def on_mount(self) -> None:
+        """Everything else waits for the first paint."""
+        loop = asyncio.get_running_loop()
+        if not self.is_headless:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self.terminal_lost if number == signal.SIGHUP else self.exit)
+        self.call_after_refresh(self._painted)
+
+    async def _painted(self) -> None:
+        """The first paint is on the terminal."""
+        from hudtui.tui import applog
+
+        if not self.is_headless:
+            self.log_file = applog.start_logging(self.places.state, debug=self.verbose)
+            applog.log.info("hudtui %s opens %s", __version__, self.folder)
+        keymap, complaints = preferences.load_keymap(self.places.config / preferences.KEYMAP_FILE)
+        if keymap:
+            self.set_keymap(keymap)
+        self.reload()
+        for complaint in complaints:
+            self.say(complaint, severity="warning")
+
+    def terminal_lost(self) -> None:
+        """The terminal went away: end quietly. Runs live in tmux and go on."""
+        self.lost = True
+        self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Keep what broke in a file, and say so in plain words when the terminal is back."""
+        from hudtui.tui import applog
+
+        if self._exit or self.is_headless:
+            super()._handle_exception(error)
+            return
+        self._return_code = 1
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+        applog.log.error("the app broke", exc_info=error)
+        path = applog.write_crash(self.places.state, error, __version__)
+        self.crash_words = (
+            "hudtui broke and had to stop. Runs go on; your files are as they were.",
+            f"What happened: {type(error).__name__}",
+            f"Details for a report: {path}" if path else "The details could not be written to a file.",
+        )
+        self._close_messages_no_wait()
+
+    # -- the project -------------------------------------------------------------------------------------------------
+
+    def reload(self) -> Worker[Any]:
+        """Read the project again, behind the screen. Call it after anything in the folder changed."""
+        return self.run_worker(self._reload(), group="facts", exclusive=True, exit_on_error=False)
+
+    async def _reload(self) -> None:
+        try:
+            facts = await asyncio.to_thread(self.services.load_facts, self.folder)
+        except Exception as error:
+            self.fail(error)
+            return
+        if facts != self.facts:
+            self.facts = facts
+            for screen in self._stations.values():
+                if screen.is_attached:
+                    screen.show_facts()
+        if facts.running:
+            self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+
+    async def make_demo(self) -> None:
+        """Write the demo workspace into the project folder and show it."""
+        await asyncio.to_thread(self.services.make_demo, self.folder)
+        await self._reload()
+
+    def on_app_focus(self) -> None:
+        """Someone looks again: files may have changed meanwhile."""
+        if self.facts is not None:
+            self.reload()
+
+    # -- moving about ------------------------------------------------------------------------------------------------
+
+    def open_station(self, name: str, **given: Any) -> None:
+        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`."""
+        if name not in SCREENS:
+            self.say(f"{name}: this version has no such screen", severity="warning")
+            return
+        screen = self._stations.get(name)
+        if screen is None:
+            screen = self._stations[name] = screen_class(name)()
+            self.install_screen(screen, name)
+        while isinstance(self.screen, ModalScreen) and len(self.screen_stack) > 1:
+            self.pop_screen()
+        if name == "home":
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+        elif len(self.screen_stack) == 1:
+            self.push_screen(screen)
+        elif self.screen is not screen:
+            self.switch_screen(screen)
+        screen.call_after_refresh(screen.opened, **given)
+
+    async def open_and_act(self, name: str, action_id: str) -> None:
+        """Open a screen, then carry out one of its actions."""
+        self.open_station(name)
+        screen = self._stations[name]
+        screen.call_after_refresh(screen.action_act, action_id)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def say(self, message: str, *, severity: Severity = "information") -> None:
+        """Show a line on the current screen, or as a toast over a dialog."""
+        screen = self.screen
+        if isinstance(screen, StationScreen):
+            screen.say(message, severity)
+        else:
+            kind = {"warning": "warning", "error": "error"}.get(severity, "information")
+            self.notify(message, severity=kind, markup=False)  # type: ignore[arg-type]
+
+    def fail(self, error: BaseException) -> None:
+        """Show an error on the current screen."""
+        screen = self.screen if isinstance(self.screen, StationScreen) else self._stations["home"]
+        screen.fail(error)
+
+    def defect(self, error: BaseException) -> HudtuiError:
+        """An unexpected exception as an error that can be shown; its traceback goes to a crash file and the log."""
+        from hudtui.tui import applog
+
+        applog.log.error("unexpected", exc_info=error)
+        path = applog.write_crash(self.places.state, error, __version__)
+        return HudtuiError(
+            "hudtui made a mistake here",
+            why=f"{type(error).__name__}: {error}",
+            fix=f"Please report it with {path}." if path else None,
+        )
+
+    async def confirm(
+        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+    ) -> bool:
+        """Ask, from a worker, and wait for the answer."""
+        from hudtui.tui.widgets.dialog import Confirm
+
+        answer: bool = await self.push_screen_wait(Confirm(title, lines, yes=yes, no=no, danger=danger))
+        return answer
+
+    async def ask(self, title: str, **options: Any) -> str | None:
+        """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
+        from hudtui.tui.widgets.dialog import Ask
+
+        return await self.push_screen_wait(Ask(title, **options))
+
+    def read(self, title: str, text: str) -> None:
+        """Show a text in full, to read and to copy."""
+        from hudtui.tui.widgets.dialog import TextDialog
+
+        self.push_screen(TextDialog(title, text))
+
+    def copy(self, text: str) -> Worker[Any]:
+        """Copy, and say which way the text went."""
+        return self.run_worker(self._copy(text), group="copy", exit_on_error=False)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's own copying (selections, text fields) takes the same way."""
+        self._clipboard = text
+        self.copy(text)
+
+    async def _copy(self, text: str) -> None:
+        from hudtui.tui import clipboard
+
+        driver = self._driver
+        write = driver.write if driver is not None and not self.is_headless else None
+        copied = await clipboard.copy(text, write=write, file=self.places.state / "copied.txt")
+        self.notify(copied.note, title="Copied" if copied.way != "file" else "Kept in a file", markup=False)
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def offers(self, action_id: str) -> bool:
+        """A station without a screen is not offered."""
+        name = action_id.removeprefix("app.open-")
+        return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
+
+    def action_home(self) -> None:
+        """Go home."""
+        self.open_station("home")
+
+    def action_open_environment(self) -> None:
+        """Open a station."""
+        self.open_station("environment")
+
+    def action_open_mapping(self) -> None:
+        """Open a station."""
+        self.open_station("mapping")
+
+    def action_open_dataset(self) -> None:
+        """Open a station."""
+        self.open_station("dataset")
+
+    def action_open_compute(self) -> None:
+        """Open a station."""
+        self.open_station("compute")
+
+    def action_open_run(self) -> None:
+        """Open a station."""
+        self.open_station("run")
+
+    def action_settings(self) -> None:
+        """Open the settings."""
+        self.open_station("settings")
+
+    def action_palette(self) -> None:
+        """Open the command palette."""
+        from hudtui.tui.palette import Palette
+
+        if not isinstance(self.screen, ModalScreen):
+            self.push_screen(Palette())
+
+    def action_help(self) -> None:
+        """Explain the current screen."""
+        from hudtui.tui.screens.help import HelpScreen
+        from hudtui.tui.widgets.keybar import active_keys
+
+        if not isinstance(self.screen, ModalScreen):
+            keymap_file = str(self.places.config / preferences.KEYMAP_FILE)
+            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
+
+    async def action_stop(self) -> None:
+        """Ctrl-C: copy what is selected, else leave; pressed again in the question, leave at once."""
+        selected = self.screen.get_selected_text() or getattr(self.focused, "selected_text", "")
+        if selected:
+            self.copy(selected)
+            self.screen.clear_selection()
+        elif isinstance(self.screen, ModalScreen):
+            self.exit()
+        else:
+            self.action_leave()
+
+    def action_leave(self) -> None:
+        """Leave; with runs going on, say first that they do."""
+        self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
+
+    async def _leave(self) -> None:
+        running = self.facts.running if self.facts else ()
+        if running:
+            names = [f"● {run.title}" for run in running[:5]] + ([f"and {len(running) - 5} more"] if len(running) > 5 else [])
+            count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
+            lines = (
+                *names,
+                "",
+                "They go on without hudtui. Start it again in this folder to watch them,",
+                "or: hudtui runs list",
+            )
+            if not await self.confirm(f"Quit hudtui? {count} going on", lines, yes="Quit", no="Stay"):
+                return
+        self.exit()
+
+    def action_refresh(self) -> None:
+        """Read the project again."""
+        self.reload()
+
+    def action_theme(self) -> None:
+        """Choose a theme."""
+        from hudtui.tui.palette import Palette, ThemeProvider
+
+        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Theme"))
+
+    def set_theme(self, name: str) -> None:
+        """Take a theme and keep the choice."""
+        self.theme = name
+        self.preferences = preferences.change(self.places.state / preferences.FILE, theme=name)
+
+    def action_mouse(self) -> None:
+        """Take the mouse, or leave it to the terminal."""
+        on = not self.preferences.mouse
+        self.preferences = preferences.change(self.places.state / preferences.FILE, mouse=on)
+        driver: Any = self._driver
+        if driver is not None and hasattr(driver, "_enable_mouse_support"):
+            driver._mouse = True
+            (driver._enable_mouse_support if on else driver._disable_mouse_support)()
+            driver._mouse = on
+        self.say("The mouse is hudtui's." if on else "The mouse is the terminal's: drag to select.")
+
+    def action_suspend(self) -> None:
+        """Go to the shell."""
+        self.action_suspend_process()
+
+    def action_message(self) -> None:
+        """Show the message bar's text in full."""
+        screen = self.screen
+        if isinstance(screen, StationScreen) and screen.message:
+            self.read("Message", screen.message)
+
+
+def run_app(folder: Path | None = None, debug: bool = False) -> int:
+    """Open the app and wait for its end.
+
+    Returns:
+        The exit status: 0, or 1 when the app broke.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        print("hudtui needs a terminal. The same work without one: hudtui --help", file=sys.stderr)  # noqa: T201
+        return 2
+    app = HudtuiApp(folder, debug=debug)
+    app.run(mouse=app.preferences.mouse)
+    if not app.lost:
+        for line in app.crash_words:
+            print(line, file=sys.stderr)  # noqa: T201
+    return app.return_code or 0

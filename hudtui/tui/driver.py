@@ -1,0 +1,95 @@
+"""Textual's terminal driver with two additions: it sleeps while no key is pressed, and it notices a terminal that went away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from codecs import getincrementaldecoder
+from typing import TYPE_CHECKING, Any, cast
+
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
+
+_TICK = 0.1
+"""Seconds between looks at the clock while an escape sequence may be unfinished."""
+
+
+class _Output:
+    """A stream that reports a lost terminal once instead of raising in the thread that writes."""
+
+    def __init__(self, stream: Any, lost: Any) -> None:
+        self._stream, self._lost, self._dead = stream, lost, False
+
+    def write(self, text: str) -> None:
+        self._attempt(lambda: self._stream.write(text))
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
+
+    def isatty(self) -> bool:
+        return not self._dead and bool(self._stream.isatty())
+
+    def _attempt(self, work: Any) -> None:
+        if self._dead:
+            return
+        try:
+            work()
+        except (OSError, ValueError):
+            self._dead = True
+            self._lost()
+
+
+class TerminalDriver(LinuxDriver):
+    """For Linux and macOS."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._file = cast(Any, _Output(self._file, self._lost))
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+
+    def _lost(self) -> None:
+        """The terminal is gone: end the app. Called from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            self._loop.call_soon_threadsafe(cast("HudtuiApp", self._app).terminal_lost)
+
+    def disable_input(self) -> None:
+        """Let the input thread see that it is over."""
+        with contextlib.suppress(OSError):
+            os.write(self._wake_write, b"x")
+        super().disable_input()
+        with contextlib.suppress(OSError):
+            os.set_blocking(self._wake_read, False)
+            os.read(self._wake_read, 64)
+
+    def run_input_thread(self) -> None:
+        """Wait for input and hand on what it means. Without input there is nothing to do, and nothing is done."""
+        parser = XTermParser(self._debug)
+        decoder = getincrementaldecoder("utf-8")(errors="replace")
+        timeout: float | None = None
+        while not self.exit_event.is_set():
+            ready, _, _ = select.select([self.fileno, self._wake_read], [], [], timeout)
+            if self.fileno in ready:
+                try:
+                    data = os.read(self.fileno, 4096)
+                except OSError:
+                    data = b""
+                if not data:
+                    self._lost()
+                    return
+                for message in parser.feed(decoder.decode(data)):
+                    self.process_message(message)
+            for message in parser.tick():
+                self.process_message(message)
+            timeout = None if parser._timeout_time is None else _TICK
+        with contextlib.suppress(EOFError, ParseError):
+            for message in parser.feed(""):
+                self.process_message(message)

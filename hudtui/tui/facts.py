@@ -1,0 +1,118 @@
+"""What the shell shows about the project, as frozen values; the core is asked for them after the first paint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hudtui.tui.stations import ROAD, State
+
+
+@dataclass(frozen=True)
+class StationFact:
+    """How one station stands."""
+
+    state: State
+    detail: str = ""
+    """One line: what is there, or what is missing."""
+    what_next: str = ""
+    """One sentence: what can be done there now."""
+
+
+@dataclass(frozen=True)
+class RunFact:
+    """One run, as lists show it."""
+
+    id: str
+    title: str
+    state: str
+    """The store's word: `running`, `done`, `failed`, ..."""
+    running: bool
+    started_at: float | None = None
+    """Unix time."""
+    seconds: float | None = None
+    """How long it took or has been going."""
+    result: str = ""
+    """One line: mean reward, or why it failed."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The key of the platform: whether it is there, never what it is."""
+
+    variable: str
+    """Name of the setting, for example `HUD_API_KEY`."""
+    origin: str | None
+    """Where the value comes from; None when there is none."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the shell shows about the project at one moment."""
+
+    folder: Path
+    platform: str
+    """Title of the platform, for example `HUD`."""
+    account: Account | None = None
+    stations: Mapping[str, StationFact] = field(default_factory=dict)
+    configs: tuple[Path, ...] = ()
+    task_files: tuple[Path, ...] = ()
+    lock: Path | None = None
+    env_file: Path | None = None
+    image: str | None = None
+    """Environment image that the lock file names."""
+    dataset: str | None = None
+    """Primary dataset that the lock file names."""
+    runs: tuple[RunFact, ...] = ()
+    """Newest first."""
+    warnings: tuple[str, ...] = ()
+    """What could not be read, one line each; everything else is still shown."""
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing of ours in the folder yet."""
+        return not (self.configs or self.task_files or self.lock or self.runs)
+
+    @property
+    def running(self) -> tuple[RunFact, ...]:
+        """The runs that are going."""
+        return tuple(run for run in self.runs if run.running)
+
+    @property
+    def next_station(self) -> str | None:
+        """Name of the station to go to next; None when all are passed or nothing is known."""
+        return next((station.name for station in ROAD if self.station(station.name).state == "next"), None)
+
+    def station(self, name: str) -> StationFact:
+        """How a station stands; `unknown` before it was looked at."""
+        return self.stations.get(name, StationFact("unknown"))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _load(folder: Path) -> Facts:
+    from hudtui.tui.workspace_facts import load_facts
+
+    return load_facts(folder)
+
+
+def _demo(folder: Path) -> tuple[Path, ...]:
+    from hudtui.tui.workspace_facts import make_demo
+
+    return make_demo(folder)
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the shell takes from outside; a test gives its own clock, the rest is real."""
+
+    now: Callable[[], datetime] = _now
+    """The time, with a zone."""
+    load_facts: Callable[[Path], Facts] = _load
+    """Reads the project; runs in a thread."""
+    make_demo: Callable[[Path], tuple[Path, ...]] = _demo
+    """Writes a demo workspace into a folder and gives the files it made; runs in a thread."""

@@ -1,0 +1,102 @@
+"""What the app remembers of the user's taste, and the keymap file that the user writes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+FILE = "tui.json"
+KEYMAP_FILE = "keymap.toml"
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """Kept from one start to the next."""
+
+    theme: str = ""
+    """Empty for the default."""
+    mouse: bool = True
+    """Whether the app takes the mouse."""
+
+
+def load(path: Path) -> Preferences:
+    """What is kept; the defaults where nothing or nonsense is. `HUDTUI_MOUSE=off` and `HUDTUI_THEME` win."""
+    kept = Preferences()
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        raw = ""
+    if raw:
+        import json
+
+        try:
+            data: Any = json.loads(raw)
+        except ValueError:
+            data = None
+        if isinstance(data, dict):
+            theme, mouse = data.get("theme"), data.get("mouse")
+            kept = Preferences(theme if isinstance(theme, str) else "", mouse if isinstance(mouse, bool) else True)
+    mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
+    if mouse_word in ("off", "0", "no", "false"):
+        kept = replace(kept, mouse=False)
+    elif mouse_word in ("on", "1", "yes", "true"):
+        kept = replace(kept, mouse=True)
+    if os.environ.get("HUDTUI_THEME"):
+        kept = replace(kept, theme=os.environ["HUDTUI_THEME"])
+    return kept
+
+
+def change(path: Path, **changes: Any) -> Preferences:
+    """Keep a change. A folder that cannot be written costs the memory, not the change."""
+    import contextlib
+    import json
+
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.files import write_atomic
+
+    new = replace(load(path), **changes)
+    with contextlib.suppress(HudtuiError):
+        write_atomic(path, json.dumps(asdict(new), indent=2) + "\n", mode=0o600)
+    return new
+
+
+def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The user's keys by action id, and what is wrong with the file, one sentence each.
+
+    What is right in it counts all the same.
+    """
+    if not path.is_file():
+        return {}, ()
+    import difflib
+    import tomllib
+
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.files import read_text
+    from hudtui.tui.keymap import REGISTRY, load_all_actions
+
+    try:
+        data = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, HudtuiError) as error:
+        return {}, (f"{path.name} is not used: {error}",)
+    load_all_actions()
+    keymap: dict[str, str] = {}
+    complaints: list[str] = []
+    for name, keys in _flat(data):
+        if name not in REGISTRY:
+            near = difflib.get_close_matches(name, REGISTRY, 1)
+            complaints.append(f"{path.name}: there is no action {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        elif not isinstance(keys, str) or not keys.strip():
+            complaints.append(f'{path.name}: {name} needs a text with keys, as in "ctrl+g,f5"')
+        else:
+            keymap[name] = keys
+    return keymap, tuple(complaints)
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Both spellings: `"home.next" = "n"`, and `next = "n"` below `[home]`."""
+    found: list[tuple[str, Any]] = []
+    for name, value in data.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found

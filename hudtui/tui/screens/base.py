@@ -1,0 +1,153 @@
+"""What every screen is made of: header, road, content, message bar, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from hudtui.core.errors import HudtuiError
+from hudtui.tui.facts import Facts
+from hudtui.tui.keymap import Acting
+from hudtui.tui.widgets.header import HeaderBar
+from hudtui.tui.widgets.keybar import KeyBar
+from hudtui.tui.widgets.message import MessageBar, Severity
+from hudtui.tui.widgets.road import RoadBar
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from hudtui.tui.app import HudtuiApp
+
+
+class StationScreen(Acting, Screen[None]):
+    """Base of home, settings and the stations.
+
+    A subclass gives `NAME` (as in `stations.SCREENS`), `TITLE`, `HELP`, its `ACTIONS`, and `content()`. It is made once and kept:
+    leaving it and coming back finds it as it was.
+    """
+
+    NAME: ClassVar[str] = ""
+    HELP: ClassVar[str] = ""
+    """What this screen is for, in two or three sentences; help shows it."""
+
+    def __init__(self) -> None:
+        super().__init__(id=f"screen-{self.NAME}")
+
+    @property
+    def shell(self) -> HudtuiApp:
+        """The app, with its own type."""
+        return cast("HudtuiApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """The frame around `content()`."""
+        yield HeaderBar()
+        yield RoadBar()
+        with Container(id="content"):
+            yield from self.content()
+        yield MessageBar()
+        yield KeyBar()
+        yield Static("Make the terminal at least 60x20.", id="too-small")
+
+    def content(self) -> Iterable[Widget]:
+        """The widgets of this screen. Runs before anything was read: everything slow comes later."""
+        raise NotImplementedError
+
+    def opened(self, **given: Any) -> None:
+        """The screen was opened by `app.open_station(name, **given)`, each time; `given` is what the opener passes on."""
+
+    def facts_changed(self, facts: Facts) -> None:
+        """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
+
+    # -- what a screen says ------------------------------------------------------------------------------------------
+
+    def say(self, message: str, severity: Severity = "information") -> None:
+        """Show a line in the message bar until the next one or until `clear_message`."""
+        self.query_one(MessageBar).say(message, severity)
+
+    def busy(self, message: str) -> None:
+        """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
+        self.query_one(MessageBar).say(message, "busy")
+
+    def fail(self, error: BaseException) -> None:
+        """Show an error in place. One that is not meant for users is logged with its traceback and shown as a defect."""
+        if not isinstance(error, HudtuiError):
+            error = self.shell.defect(error)
+        self.query_one(MessageBar).fail(error)
+
+    def clear_message(self) -> None:
+        """Empty the message bar."""
+        self.query_one(MessageBar).clear()
+
+    @property
+    def message(self) -> str:
+        """What the message bar says, as plain text."""
+        return self.query_one(MessageBar).plain
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]],
+        *,
+        group: str,
+        exclusive: bool = True,
+        busy: str | None = None,
+    ) -> Worker[Any]:
+        """Carry out async work without holding up the screen.
+
+        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`.
+
+        Args:
+            work: The coroutine. Blocking calls inside go through `asyncio.to_thread`.
+            group: One name a purpose, unique within the screen.
+            exclusive: A newer request makes the older one stale.
+            busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
+        """
+        if busy:
+            self.busy(busy)
+
+        async def guarded() -> Any:
+            try:
+                result = await (work if isinstance(work, Coroutine) else work())
+            except Exception as error:
+                if self.is_attached:
+                    self.fail(error)
+                return None
+            if busy and self.is_attached and self.query_one(MessageBar).severity == "busy":
+                self.clear_message()
+            return result
+
+        return self.run_worker(guarded(), group=group, exclusive=exclusive, exit_on_error=False)
+
+    # -- frame -------------------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Show what is known already."""
+        self.show_facts()
+
+    def on_screen_resume(self) -> None:
+        """Coming back: the frame may have changed meanwhile."""
+        self.show_frame()
+
+    def show_frame(self) -> None:
+        """Bring header and road up to date."""
+        app = self.shell
+        self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "")
+        self.query_one(RoadBar).show(app.facts.stations if app.facts else {}, self.NAME)
+
+    def show_facts(self) -> None:
+        """Bring the frame and the screen up to date with `app.facts`."""
+        self.show_frame()
+        if self.shell.facts is not None:
+            self.facts_changed(self.shell.facts)
+
+    def on_road_bar_chosen(self, event: RoadBar.Chosen) -> None:
+        """A station on the road was clicked."""
+        event.stop()
+        self.shell.open_station(event.name)

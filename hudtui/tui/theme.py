@@ -1,0 +1,127 @@
+"""Themes: two of our own, one without any colour, and all of Textual's."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+DEFAULT = "hudtui"
+MONOCHROME = "monochrome"
+
+_DARK = Theme(
+    name=DEFAULT,
+    primary="#5fb3d9",
+    secondary="#3f7fa6",
+    accent="#e6b450",
+    warning="#e6b450",
+    error="#f07178",
+    success="#7fd17f",
+    foreground="#d7dce2",
+    background="#10151b",
+    surface="#161d25",
+    panel="#1e2731",
+    dark=True,
+    variables={
+        "border": "#3a4a5a",
+        "border-blurred": "#2a3541",
+        "block-cursor-background": "#2f5f7a",
+        "block-cursor-foreground": "#ffffff",
+        "block-cursor-blurred-background": "#22303c",
+        "footer-background": "#161d25",
+        "footer-key-foreground": "#e6b450",
+        "input-selection-background": "#3f7fa6 45%",
+        "scrollbar": "#33424f",
+        "scrollbar-background": "#161d25",
+        "scrollbar-hover": "#486074",
+        "scrollbar-active": "#5fb3d9",
+    },
+)
+
+_LIGHT = Theme(
+    name="hudtui-light",
+    primary="#0b6a94",
+    secondary="#2b7ea6",
+    accent="#8a5a00",
+    warning="#8a5a00",
+    error="#b3261e",
+    success="#1e7a34",
+    foreground="#1b232b",
+    background="#f6f8fa",
+    surface="#eef2f5",
+    panel="#e1e8ee",
+    dark=False,
+    variables={
+        "border": "#9fb0be",
+        "border-blurred": "#c6d1da",
+        "block-cursor-background": "#0b6a94",
+        "block-cursor-foreground": "#ffffff",
+        "footer-background": "#e1e8ee",
+        "footer-key-foreground": "#8a5a00",
+    },
+)
+
+_PLAIN = "ansi_default"
+_MONO = Theme(
+    name=MONOCHROME,
+    primary=_PLAIN,
+    secondary=_PLAIN,
+    accent=_PLAIN,
+    warning=_PLAIN,
+    error=_PLAIN,
+    success=_PLAIN,
+    foreground=_PLAIN,
+    background=_PLAIN,
+    surface=_PLAIN,
+    panel=_PLAIN,
+    boost=_PLAIN,
+    ansi=True,
+    variables={
+        name: _PLAIN
+        for name in (
+            "ansi-background",
+            "ansi-foreground",
+            "text",
+            "text-muted",
+            "text-disabled",
+            "foreground-muted",
+            "background-muted",
+            "foreground-disabled",
+            *(f"{part}-muted" for part in ("primary", "secondary", "accent", "warning", "error", "success")),
+            "block-cursor-foreground",
+            "block-cursor-background",
+            "block-cursor-blurred-foreground",
+            "block-cursor-blurred-background",
+            "block-hover-background",
+            "border",
+            "border-blurred",
+            "scrollbar",
+            "scrollbar-hover",
+            "scrollbar-active",
+            "scrollbar-background",
+            "scrollbar-background-hover",
+            "scrollbar-background-active",
+            "scrollbar-corner-color",
+            "link-color",
+            "link-color-hover",
+            "link-background-hover",
+            "footer-key-foreground",
+            "input-cursor-background",
+            "input-cursor-foreground",
+            "input-selection-background",
+            "input-selection-foreground",
+            "screen-selection-background",
+            "screen-selection-foreground",
+            "button-foreground",
+            "button-color-foreground",
+            *(f"markdown-h{level}-color" for level in range(1, 7)),
+        )
+    }
+    | {
+        "block-cursor-text-style": "reverse",
+        "block-cursor-blurred-text-style": "underline",
+        "input-cursor-text-style": "reverse",
+        "button-focus-text-style": "reverse",
+    },
+)
+
+OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _MONO)
+"""The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse only."""

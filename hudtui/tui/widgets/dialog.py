@@ -1,0 +1,156 @@
+"""Questions that stop everything else until they are answered."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from hudtui.core.text import clean, clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.fields import Field
+
+T = TypeVar("T")
+
+
+class Dialog(Acting, ModalScreen[T]):
+    """Base of all dialogs: a titled box in the middle, Esc gives up."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
+    )
+    cancelled: Any = None
+    """What the dialog gives when it is given up."""
+
+    def action_cancel(self) -> None:
+        """Give up."""
+        self.dismiss(self.cancelled)
+
+
+class Confirm(Dialog[bool]):
+    """A yes or no. What cannot be undone has the focus on No."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("confirm.yes", "Yes", "Do it.", "y", palette=False),
+        Action("confirm.no", "No", "Leave everything as it is.", "n", palette=False),
+        Action("confirm.other", "Other button", "Move to the other button.", "left,right,h,l", palette=False, show=False),
+    )
+    cancelled = False
+
+    def __init__(
+        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+    ) -> None:
+        super().__init__()
+        self._title, self._lines, self._yes, self._no, self._danger = title, lines, yes, no, danger
+
+    def compose(self) -> ComposeResult:
+        """Title, text, two buttons."""
+        with Vertical(classes="dialog -danger" if self._danger else "dialog"):
+            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            with VerticalScroll(classes="dialog-body", can_focus=False):
+                yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            with Horizontal(classes="dialog-buttons"):
+                yield Button(Content(f"{self._yes} (y)"), id="yes", compact=True, variant="error" if self._danger else "primary")
+                yield Button(Content(f"{self._no} (n)"), id="no", compact=True)
+
+    def on_mount(self) -> None:
+        """Put the focus where a careless Enter does no harm."""
+        for button in self.query(Button):
+            button.active_effect_duration = 0
+        self.query_one("#no" if self._danger else "#yes").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer."""
+        event.stop()
+        self.dismiss(event.button.id == "yes")
+
+    def action_yes(self) -> None:
+        """Answer yes."""
+        self.dismiss(True)
+
+    def action_no(self) -> None:
+        """Answer no."""
+        self.dismiss(False)
+
+    def action_other(self) -> None:
+        """Move between the buttons."""
+        self.focus_next(Button)
+
+
+class Ask(Dialog["str | None"]):
+    """One line of text. Gives None when it is given up."""
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        lines: tuple[str, ...] = (),
+        value: str = "",
+        placeholder: str = "",
+        secret: bool = False,
+        accept: str = "OK",
+    ) -> None:
+        super().__init__()
+        self._title, self._lines, self._value = title, lines, value
+        self._placeholder, self._secret, self._accept = placeholder, secret, accept
+
+    def compose(self) -> ComposeResult:
+        """Title, text, field, two buttons."""
+        with Vertical(classes="dialog"):
+            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            if self._lines:
+                with VerticalScroll(classes="dialog-body", can_focus=False):
+                    yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            yield Field(self._value, placeholder=self._placeholder, password=self._secret, id="answer")
+            with Horizontal(classes="dialog-buttons"):
+                yield Button(Content(f"{self._accept} (Enter)"), id="yes", compact=True, variant="primary")
+                yield Button("Cancel (Esc)", id="no", compact=True)
+
+    def on_mount(self) -> None:
+        """Write at once."""
+        for button in self.query(Button):
+            button.active_effect_duration = 0
+        self.query_one(Field).focus()
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """Enter in the field."""
+        event.stop()
+        self.dismiss(event.value)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """A button."""
+        event.stop()
+        self.dismiss(self.query_one(Field).value if event.button.id == "yes" else None)
+
+
+class TextDialog(Dialog[None]):
+    """Text to read in full and to copy: an error, a plan, a tool's answer."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("text.copy", "Copy", "Copy the whole text.", "y,c", palette=False),
+        Action("text.close", "Close", "Close this text.", "q,enter", palette=False),
+    )
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title, self._text = title, clean(text)
+
+    def compose(self) -> ComposeResult:
+        """Title, text, keys."""
+        with Vertical(classes="dialog -wide"):
+            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            with VerticalScroll(classes="dialog-body -tall"):
+                yield Static(Content(self._text))
+            yield Static(Content("y copy   ↑↓ scroll   Esc close"), classes="dialog-keys")
+
+    def action_copy(self) -> None:
+        """Copy the text."""
+        self.app.copy(self._text)  # type: ignore[attr-defined]
+
+    def action_close(self) -> None:
+        """Close."""
+        self.dismiss(None)

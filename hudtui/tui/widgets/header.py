@@ -1,0 +1,70 @@
+"""The first line of every screen: platform, workspace, account, running work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.content import Content
+from textual.widget import Widget
+
+from hudtui.core.text import clean_line
+from hudtui.tui.facts import Facts
+from hudtui.tui.widgets.fit import cut, cut_left
+
+
+class HeaderBar(Widget):
+    """One line; what matters least gives way first when the terminal is narrow."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    HeaderBar { height: 1; background: $panel; color: $foreground; padding: 0 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._facts: Facts | None = None
+        self._title = ""
+        self._folder: Path | None = None
+
+    def show(self, facts: Facts | None, folder: Path, title: str) -> None:
+        """Show a project. `facts` is None while nothing is known but the folder."""
+        if (facts, folder, title) != (self._facts, self._folder, self._title):
+            self._facts, self._folder, self._title = facts, folder, title
+            self.refresh()
+
+    def render(self) -> Content:
+        """The line, at most as wide as the widget."""
+        width = self.size.width
+        facts = self._facts
+        left = [("hudtui", "bold $primary")]
+        if self._title and width >= 80:
+            left.append((f"  {self._title}", "bold"))
+        if facts is not None:
+            left.append((f"  {cut(clean_line(facts.platform), 20)}", "$accent"))
+        right: list[tuple[str, str]] = []
+        if facts is not None and facts.account is not None:
+            account = facts.account
+            if account.origin is None:
+                right.append((f"○ no {account.variable}" if width >= 80 else "○ no key", "$warning"))
+            elif width >= 100:
+                right.append((f"✓ {account.variable} from {account.origin}", "$success"))
+            else:
+                right.append(("✓ key", "$success"))
+        if facts is not None and facts.running:
+            count = len(facts.running)
+            right.append(
+                (f"● {count} run{'s' if count > 1 else ''} running" if width >= 80 else f"● {count} running", "$success")
+            )
+        tail = Content("   ").join(Content.styled(text, style) for text, style in right)
+        head = Content.assemble(*left)
+        room = width - head.cell_length - tail.cell_length - 4
+        if self._folder is not None and room >= 8:
+            head += Content.styled(f"  {cut_left(_home_short(self._folder), room)}", "$text-muted")
+        gap = max(width - head.cell_length - tail.cell_length, 1)
+        return head + Content(" " * gap) + tail
+
+
+def _home_short(folder: Path) -> str:
+    text = clean_line(str(folder))
+    home = str(Path.home())
+    return "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text

@@ -1,0 +1,111 @@
+"""The last line of every screen: the keys that do something now, the most important ones first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual import events
+from textual.content import Content
+from textual.widget import Widget
+
+from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+    from textual.screen import Screen
+
+
+def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
+    """Every action that can be reached from where the focus is: the screen's own, then the focused widget's, then the app's."""
+    bound: dict[str, tuple[DOMNode, str]] = {}
+    for key, active in screen.active_bindings.items():
+        if active.binding.id and active.binding.id not in bound:
+            bound[active.binding.id] = (active.node, key)
+    keymap = screen.app._keymap
+    found = []
+    for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
+        if action.id in bound and isinstance(node, Acting):
+            # The first key that is really bound: text fields take letters away.
+            keys = [key for key in keys_of(action, keymap)]
+            found.append(ActiveKey(action, node, shown(keys[0]) if keys else shown(bound[action.id][1]), node.why_not(action.id)))
+    order = {True: 0, False: 1}
+    app = screen.app
+    return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])
+
+
+class KeyBar(Widget):
+    """Shows as many keys as fit, then `? more`. A click does the same as the key."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    KeyBar { height: 1; background: $footer-background; color: $foreground; padding: 0 1; pointer: pointer; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: list[ActiveKey] = []
+        self._spans: list[tuple[int, int, ActiveKey]] = []
+
+    def on_mount(self) -> None:
+        """Follow the bindings of the screen."""
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
+
+    def _bindings_changed(self, screen: Screen[Any]) -> None:
+        if not self.is_attached or screen is not self.screen or not screen.is_active:
+            return
+        keys = [key for key in active_keys(screen) if key.action.show]
+        if keys != self._keys:
+            self._keys = keys
+            self.refresh()
+
+    def render(self) -> Content:
+        """The line, with the app's own keys kept at its right end."""
+        width = self.size.width
+        own = [key for key in self._keys if key.node is not self.app]
+        general = [key for key in self._keys if key.node is self.app]
+        pieces = [(key, self._piece(key)) for key in own]
+        tail = [(key, self._piece(key)) for key in general]
+        gap = 2
+        more = False
+        while pieces or tail:
+            total = sum(piece.cell_length + gap for _, piece in pieces + tail) - gap + (len(" more") if more else 0)
+            if total <= width:
+                break
+            more = True
+            # Help is what "more" points at, so it stays; quit goes first, then the least important of the screen's keys.
+            if len(tail) > 1:
+                drop = next(index for index in range(len(tail) - 1, -1, -1) if tail[index][0].action.id != "app.help")
+                del tail[drop]
+            elif pieces:
+                pieces.pop()
+            else:
+                break
+        line = Content("")
+        self._spans = []
+        for index, (key, piece) in enumerate(pieces + tail):
+            if index:
+                line += Content(" " * gap)
+            if index == len(pieces) and pieces and not more:
+                line += Content(" " * max(width - line.cell_length - sum(p.cell_length + gap for _, p in tail) + gap, 0))
+            start = line.cell_length
+            if more and key.action.id == "app.help":
+                piece = Content.assemble((key.key, "bold $footer-key-foreground"), " more")
+            line += piece
+            self._spans.append((start, line.cell_length, key))
+        return line
+
+    @staticmethod
+    def _piece(key: ActiveKey) -> Content:
+        if key.why_not:
+            return Content.styled(f"{key.key} {key.action.title}", "$text-disabled strike")
+        return Content.assemble((key.key, "bold $footer-key-foreground"), " ", key.action.title)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Do what the key under the pointer does."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        for start, end, key in self._spans:
+            if start <= offset.x < end and isinstance(key.node, Acting):
+                await key.node.action_act(key.action.id)
+                return

@@ -1,0 +1,66 @@
+"""The line (or few) above the footer where a screen says what happened, why, and what to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual.content import Content
+from textual.widgets import Static
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.text import clean, clean_line
+
+Severity = Literal["information", "success", "warning", "error", "busy"]
+
+GLYPHS: dict[Severity, tuple[str, str, str]] = {
+    "information": ("i", "", "$primary"),
+    "success": ("✓", "done", "$success"),
+    "warning": ("!", "warning", "$warning"),
+    "error": ("✗", "error", "$error"),
+    "busy": ("●", "working", "$accent"),
+}
+
+
+class MessageBar(Static):
+    """Hidden while it has nothing to say. Never grows beyond a third of a small terminal."""
+
+    ALLOW_SELECT = True
+    DEFAULT_CSS = """
+    MessageBar { height: auto; max-height: 6; padding: 0 1; display: none; background: $surface; }
+    MessageBar.-shown { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = ""
+        """What is shown, as plain text, for copying."""
+        self.error: HudtuiError | None = None
+        """The error that is shown, where it is one."""
+        self.severity: Severity | None = None
+
+    def say(self, message: str, severity: Severity = "information") -> None:
+        """Show one message in place of the one before."""
+        self._show(severity, clean_line(message), [])
+        self.error = None
+
+    def fail(self, error: HudtuiError) -> None:
+        """Show an error: the event, then why, then what to do."""
+        first, *rest = error.lines()
+        self._show("error", clean_line(first), [clean(line) for line in rest])
+        self.error = error
+
+    def clear(self) -> None:
+        """Have nothing to say."""
+        if self.severity is not None:
+            self.plain, self.error, self.severity = "", None, None
+            self.remove_class("-shown")
+
+    def _show(self, severity: Severity, first: str, rest: list[str]) -> None:
+        glyph, word, style = GLYPHS[severity]
+        lead = f"{glyph} {word}: " if word else f"{glyph} "
+        body = Content.assemble((lead, f"bold {style}"), first)
+        for line in rest:
+            body += Content("\n") + Content.styled("  " + line, "$text-muted")
+        self.plain, self.severity = "\n".join([first, *rest]), severity
+        self.update(body)
+        self.add_class("-shown")

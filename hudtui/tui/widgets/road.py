@@ -1,0 +1,89 @@
+"""The road of five stations as one line: number, glyph, name and word for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from hudtui.tui.facts import StationFact
+from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS, State, Station
+
+
+class RoadBar(Widget):
+    """Shows where the project stands; a click on a station opens it."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    RoadBar { height: 1; background: $surface; padding: 0 1; pointer: pointer; }
+    """
+
+    class Chosen(Message):
+        """A station was clicked."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stations: Mapping[str, StationFact] = {}
+        self._current = ""
+        self._spans: list[tuple[int, int, str]] = []
+
+    def show(self, stations: Mapping[str, StationFact], current: str) -> None:
+        """Show how the stations stand; `current` is the one on screen."""
+        if (stations, current) != (self._stations, self._current):
+            self._stations, self._current = stations, current
+            self.refresh()
+
+    def render(self) -> Content:
+        """The widest of four forms that fits."""
+        for form in range(4):
+            parts, joint = self._parts(form)
+            length = sum(cell_len(text) for _, text in parts) + cell_len(joint) * (len(parts) - 1)
+            if length <= self.size.width or form == 3:
+                break
+        line = Content("")
+        self._spans = []
+        for index, (station, text) in enumerate(parts):
+            if index:
+                line += Content.styled(joint, "$text-muted")
+            start = line.cell_length
+            state = self._state(station)
+            style = STYLES[state]
+            here = station.name == self._current
+            line += Content.styled(text, f"{style} reverse" if here else style)
+            self._spans.append((start, line.cell_length, station.name))
+        return line
+
+    def _state(self, station: Station) -> State:
+        fact = self._stations.get(station.name)
+        return fact.state if fact else "unknown"
+
+    def _parts(self, form: int) -> tuple[list[tuple[Station, str]], str]:
+        parts = []
+        for station in ROAD:
+            state = self._state(station)
+            glyph, word = GLYPHS[state], WORDS[state]
+            name = station.title if form < 2 else station.short
+            if form == 3:
+                word = {"missing": "todo", "running": "busy"}.get(word, word)
+                text = f"{station.key}{glyph}{name} {word}"
+            else:
+                text = f" {station.key} {glyph} {name} {word} " if form == 0 else f"{station.key} {glyph} {name} {word}"
+            parts.append((station, text))
+        return parts, ("──", " ─ ", " ─ ", " ")[form]
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the station under the pointer."""
+        x = event.get_content_offset(self)
+        if x is None:
+            return
+        for start, end, name in self._spans:
+            if start <= x.x < end and name in SCREENS:
+                self.post_message(self.Chosen(name))

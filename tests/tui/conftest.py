@@ -1,0 +1,112 @@
+"""Help for tests of screens: snapshots under fixed conditions, a fixed clock, a project folder, and no blinking.
+
+async def test_something(open_app, tmp_path):
+    async with open_app(tmp_path) as (app, pilot):        # the real app over a real folder, read to the end
+        await pilot.press("1")
+        ...
+
+def test_full(snap, project):
+    assert snap(HudtuiApp(project), size=(80, 24), press=["3"])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+"""The time in every screen test."""
+
+BASELINE = (3, 11)
+"""The Python whose snapshots are kept."""
+
+SIZES = [(160, 48), (80, 24), (60, 20)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "update_snapshots", False) and sys.version_info[:2] != BASELINE:
+        raise pytest.UsageError(f"snapshots are written by Python {BASELINE[0]}.{BASELINE[1]} only")
+    config.addinivalue_line("filterwarnings", "ignore:datetime.datetime.utcnow:DeprecationWarning:pytest_textual_snapshot")
+
+
+async def settle(pilot: Any) -> None:
+    """Wait until no worker runs and nothing is left to draw. Never sleeps."""
+    for _ in range(3):
+        workers = [worker for worker in pilot.app.workers if worker.name != "forever"]
+        if workers:
+            await pilot.app.workers.wait_for_complete(workers)
+        await pilot.pause()
+
+
+@pytest.fixture
+def project(own_world: Path) -> Path:
+    """An empty project folder with the same path in every run, as the header shows it."""
+    return own_world
+
+
+@pytest.fixture
+def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
+    """Compare the app's picture with the kept one.
+
+    `snap(app, size=(80, 24), press=["1"], run_before=async_function_of_pilot)`; `run_before` comes after the keys. All workers
+    are waited for before and after.
+    """
+
+    def compare(
+        app: Any,
+        *,
+        size: tuple[int, int] = (120, 36),
+        press: Iterable[str] = (),
+        run_before: Callable[[Any], Awaitable[None]] | None = None,
+    ) -> bool:
+        async def before(pilot: Any) -> None:
+            await settle(pilot)
+            for key in press:
+                await pilot.press(key)
+                await settle(pilot)
+            if run_before is not None:
+                await run_before(pilot)
+                await settle(pilot)
+            app.clear_selection()
+
+        return snap_compare(app, terminal_size=size, run_before=before)
+
+    return compare
+
+
+@pytest.fixture
+def open_app() -> Callable[..., Any]:
+    """`async with open_app(folder, size=(120, 36)) as (app, pilot)`: the app with everything read."""
+
+    @contextlib.asynccontextmanager
+    async def opened(folder: Path, *, size: tuple[int, int] = (120, 36), **options: Any) -> AsyncIterator[tuple[Any, Any]]:
+        from hudtui.tui.app import HudtuiApp
+
+        app = HudtuiApp(folder, **options)
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            yield app, pilot
+
+    return opened
+
+
+def screen_text(app: Any) -> str:
+    """What is on the screen now, as lines of text."""
+    lines = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in line).rstrip() for line in lines)
+
+
+@pytest.fixture(name="screen_text")
+def _screen_text() -> Callable[[Any], str]:
+    return screen_text
+
+
+@pytest.fixture(name="settle")
+def _settle() -> Callable[[Any], Awaitable[None]]:
+    return settle
