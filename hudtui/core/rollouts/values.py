@@ -1,4 +1,4 @@
-"""Episodes as values: messages, turns, scores, and the trace record that is written for each."""
+"""Episodes as values: messages, turns and scores. `trace` gives them their form as a line of a file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class Turn:
     """The server answered with an error, or the reply was refused before any call."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """`complete` and `call`, in seconds."""
+    result: Any = None
+    """Structured content of the server's answer, where it sent some."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,10 @@ class Episode:
     """`setup`, `play`, `evaluate` and `total`, in seconds."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """What the caller wants kept beside it: policy, seed, step, model."""
+    started_at: str | None = None
+    """ISO 8601 time (UTC) at which the set-up began."""
+
+    @property
+    def ok(self) -> bool:
+        """It was played to an end of its own: by `done`, or by the limit of turns."""
+        return self.stop in ("done", "max_turns")

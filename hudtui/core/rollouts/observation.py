@@ -1,0 +1,119 @@
+"""What an agent is shown of a tool's answer: its text, bounded, and its images where the policy takes images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.environment.values import Block, ToolResult
+
+OBSERVATION_LIMIT = 16_000
+"""Characters of one observation. A longer one keeps its beginning and its end, with a note of how much is missing in between."""
+
+IMAGE_LIMIT = 8 * 1024 * 1024
+"""Characters of base64 that an image may have to be shown; a larger one is replaced by a note."""
+
+RESULT_LIMIT = 64_000
+"""Characters of JSON that structured content may have to be kept in a record."""
+
+IMAGES_AT_MOST = 8
+"""Images of one observation that are shown; the others are replaced by notes."""
+
+_TAIL_SHARE = 4  # a quarter of what is kept comes from the end
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Text, and data URLs of the images that go with it."""
+
+    text: str
+    images: tuple[str, ...] = ()
+
+    def content(self) -> str | list[dict[str, Any]]:
+        """The content of the chat message that shows it: plain text, or a list of parts when there are images."""
+        if not self.images:
+            return self.text
+        parts: list[dict[str, Any]] = [{"type": "text", "text": self.text}] if self.text else []
+        return [*parts, *({"type": "image_url", "image_url": {"url": url}} for url in self.images)]
+
+
+def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATION_LIMIT) -> Observation:
+    """What the agent is shown of `result`.
+
+    Args:
+        result: A tool's answer.
+        images: Pass images on; otherwise a note says that there was one.
+        limit: Characters of text that are kept.
+    """
+    texts: list[str] = []
+    urls: list[str] = []
+    for block in result.blocks:
+        if block.type == "image" and images and len(urls) < IMAGES_AT_MOST and len(block.data or "") <= IMAGE_LIMIT:
+            urls.append(f"data:{block.mime_type or 'image/png'};base64,{block.data or ''}")
+        elif block.text is not None:
+            texts.append(block.text)
+        else:
+            texts.append(_note(block))
+    if not result.blocks and result.structured is not None:
+        texts.append(json.dumps(result.structured, ensure_ascii=False, default=str))
+    text = "\n".join(texts)
+    if not text and not urls:
+        text = "(no output)"
+    if result.is_error:
+        text = f"error: {text}"
+    return Observation(bounded(text, limit), tuple(urls))
+
+
+def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT) -> Observation:
+    """Several observations as one, behind a text that is kept whole: a task's prompt with what its set-up answered."""
+    shown = tuple(observations)
+    text = bounded("\n\n".join(observation.text for observation in shown if observation.text), limit)
+    return Observation("\n\n".join(part for part in (lead, text) if part), tuple(url for one in shown for url in one.images))
+
+
+def bounded(text: str, limit: int = OBSERVATION_LIMIT) -> str:
+    """`text`, cut in the middle to about `limit` characters, with a note of what is missing."""
+    if len(text) <= limit:
+        return text
+    tail = limit // _TAIL_SHARE
+    head = limit - tail
+    return f"{text[:head]}\n[... {len(text) - limit} characters left out ...]\n{text[len(text) - tail :] if tail else ''}"
+
+
+def evaluation_value(result: ToolResult) -> Any:
+    """What an evaluate tool answered, for the record: its structured content, else the JSON object in its text, else the text."""
+    if isinstance(result.structured, Mapping):
+        return recorded(result.structured)
+    text = result.text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return bounded(text)
+    return recorded(value) if isinstance(value, dict) else bounded(text)
+
+
+def recorded(structured: Any) -> Any:
+    """Structured content for the record; one beyond `RESULT_LIMIT` is replaced by a note of its size."""
+    if structured is None:
+        return None
+    size = json_size(structured)
+    if size is None:
+        return "[structured content that is nested too deeply]"
+    return structured if size <= RESULT_LIMIT else f"[structured content of {size} characters]"
+
+
+def json_size(value: Any) -> int | None:
+    """Characters of `value` as JSON; None when it cannot be written so."""
+    try:
+        return len(json.dumps(value))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _note(block: Block) -> str:
+    kind = block.mime_type or block.type
+    if block.data is not None:
+        return f"[{kind}, {len(block.data) * 3 // 4} bytes, not shown]"
+    return f"[{block.type}: {block.uri}]" if block.uri else f"[{kind}, not shown]"

@@ -1,0 +1,262 @@
+"""Episodes on disk: one JSON object a line, appended whole, readable while more is written.
+
+A line is what `episode_to_json` gives. Two things never enter a trace: the data of images (a note of their type and size stands
+in, so that a file stays small), and the secrets that a caller names, wherever an environment may have echoed them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import parse_json
+from hudtui.core.rollouts.values import Episode, Scores, Turn
+
+MASK = "********"
+_DEEPEST = 100
+_SHORTEST_SECRET = 8  # shorter values (a port, "dev") would tear holes into ordinary text
+
+
+def episode_to_json(episode: Episode) -> dict[str, Any]:
+    """The record of an episode; `episode_from_json` reads it back."""
+    return {
+        "task": episode.task_id,
+        "started_at": episode.started_at,
+        "stop": episode.stop,
+        "error": episode.error,
+        "scores": dict(vars(episode.scores)),
+        "evaluation": episode.evaluation,
+        "messages": [_without_images(message) for message in episode.messages],
+        "turns": [dict(vars(turn)) for turn in episode.turns],
+        "seconds": dict(episode.seconds),
+        "info": dict(episode.info),
+    }
+
+
+def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
+    """The episode of a trace record.
+
+    Raises:
+        InputError: This is not a record of an episode; the error names what is missing or wrong.
+    """
+    if not isinstance(record, Mapping):
+        raise InputError("a trace record must be a JSON object", where=where)
+    try:
+        scores = record["scores"]
+        return Episode(
+            task_id=str(record["task"]),
+            messages=tuple(dict(message) for message in record["messages"]),
+            turns=tuple(_turn(turn) for turn in record["turns"]),
+            scores=Scores(
+                task_completion=float(scores["task_completion"]),
+                tool_execution=float(scores["tool_execution"]),
+                format_compliance=float(scores["format_compliance"]),
+                reward=float(scores["reward"]),
+                reward_found=bool(scores["reward_found"]),
+            ),
+            stop=str(record["stop"]),
+            error=record.get("error"),
+            evaluation=record.get("evaluation"),
+            seconds=dict(record.get("seconds") or {}),
+            info=dict(record.get("info") or {}),
+            started_at=record.get("started_at"),
+        )
+    except KeyError as error:
+        raise InputError(f"this is no trace record: {error} is missing", where=where) from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError("this is no trace record", why=str(error), where=where) from None
+
+
+def _turn(record: Mapping[str, Any]) -> Turn:
+    return Turn(
+        reply=str(record["reply"]),
+        interpretation=dict(record.get("interpretation") or {}),
+        call=record.get("call"),
+        observation=str(record["observation"]),
+        is_error=bool(record["is_error"]),
+        seconds=dict(record.get("seconds") or {}),
+        result=record.get("result"),
+    )
+
+
+def _without_images(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return dict(message)
+    return {**message, "content": [_image_note(part) if part.get("type") == "image_url" else part for part in content]}
+
+
+def _image_note(part: Mapping[str, Any]) -> dict[str, str]:
+    url = str((part.get("image_url") or {}).get("url", ""))
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    size = f", {len(data) * 3 // 4} bytes" if data else ""
+    return {"type": "text", "text": f"[image {kind if data else url}{size}, not kept in the trace]"}
+
+
+def redact(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """A copy of `value` that can be kept: secrets masked, numbers finite, nesting bounded.
+
+    Args:
+        value: JSON-like data.
+        secrets: Masked in every text, keys included. Those under eight characters are left alone.
+    """
+    known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    return _redact(value, known, 0)
+
+
+def _redact(value: Any, secrets: list[str], depth: int) -> Any:
+    if isinstance(value, str):
+        for secret in secrets:
+            if secret in value:
+                value = value.replace(secret, MASK)
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
+    if isinstance(value, (Mapping, list, tuple)) and depth >= _DEEPEST:
+        return "[nested too deeply]"
+    if isinstance(value, Mapping):
+        return {_redact(str(key), secrets, depth): _redact(item, secrets, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_redact(item, secrets, depth + 1) for item in value]
+    return value
+
+
+def write_episode(path: Path, episode: Episode, *, secrets: Iterable[str] = ()) -> None:
+    """Append an episode to a trace file, as one whole line or not at all.
+
+    Args:
+        path: The file; made with its folders when it is missing.
+        episode: Written by `episode_to_json`.
+        secrets: Values that are masked wherever they occur.
+
+    Raises:
+        InputError: The file cannot be written. What it held before is untouched.
+    """
+    append_line(path, redact(episode_to_json(episode), secrets))
+
+
+def append_line(path: Path, value: Any) -> None:
+    """Append `value` as one line of JSON, whole or not at all, also beside other processes that append to the same file.
+
+    A half-written last line, left by a process that was killed or by a full disk, is removed first.
+
+    Raises:
+        InputError: The file cannot be written. What it held before is untouched.
+    """
+    line = _encode(value) + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            end = _whole_end(handle)
+            try:
+                _write_all(handle, line, end)
+            except OSError:
+                os.ftruncate(handle, end)
+                raise
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise InputError(
+            "the record cannot be written; what the file held before is untouched",
+            why=error.strerror or str(error),
+            where=Location(os.fspath(path)),
+        ) from None
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates, which a server may send as \ud800
+        return json.dumps(value, default=str, separators=(",", ":")).encode()
+
+
+def _write_all(handle: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(handle, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _whole_end(handle: int) -> int:
+    """Offset behind the last whole line; what stands beyond it is cut off unless it is a record that merely lacks its newline."""
+    end = os.fstat(handle).st_size
+    start, tail = end, b""
+    while start > 0 and b"\n" not in tail:
+        step = min(start, 1 << 16)
+        start -= step
+        tail = os.pread(handle, step, start) + tail
+    rest = tail[tail.rfind(b"\n") + 1 :]
+    if not rest:
+        return end
+    try:
+        json.loads(rest)
+    except ValueError:
+        os.ftruncate(handle, end - len(rest))
+        return end - len(rest)
+    _write_all(handle, b"\n", end)
+    return end + 1
+
+
+def read_trace(path: Path) -> Iterator[Episode]:
+    """The episodes of a trace file, in the order of their ends.
+
+    The file may be in the middle of being written: a last line without its newline that is no whole record yet is left out.
+
+    Raises:
+        InputError: The file cannot be read, or a line of it is no trace record; the error names the line.
+    """
+    for _, episode in scan_trace(path):
+        yield episode
+
+
+def scan_trace(path: Path, offset: int = 0) -> Iterator[tuple[int, Episode]]:
+    """As `read_trace`, from a byte offset on, each episode with the offset behind it: where a later look goes on.
+
+    Raises:
+        InputError: As `read_trace`. Line numbers count from `offset`.
+    """
+    for line, end, record in read_lines(path, offset):
+        yield end, episode_from_json(record, where=Location(os.fspath(path), line))
+
+
+def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
+    """The JSON values of a file with one a line: line number (from 1 at `offset`), offset behind the line, value.
+
+    Blank lines are passed over, and so is a last line that is still being written.
+
+    Raises:
+        InputError: The file cannot be read, or a whole line is not JSON.
+    """
+    name = os.fspath(path)
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        raise InputError("there is no such file", where=Location(name)) from None
+    except OSError as error:
+        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+    with stream:
+        stream.seek(offset)
+        for number, line in enumerate(stream, 1):
+            offset += len(line)
+            if not line.strip():
+                continue
+            try:
+                value = parse_json(line.decode(), name)
+            except UnicodeDecodeError as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise InputError("this is not UTF-8 text", why=error.reason, where=Location(name, number)) from None
+            except InputError as error:
+                if not line.endswith(b"\n"):
+                    return
+                column = error.where.column if error.where else None
+                raise InputError(error.what, why=error.why, where=Location(name, number, column)) from None
+            yield number, offset, value
