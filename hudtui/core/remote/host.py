@@ -35,6 +35,16 @@ class Chunk:
     data: bytes
 
 
+@dataclass(frozen=True)
+class FileFacts:
+    """What a machine says of a file."""
+
+    size: int
+    """Bytes."""
+    modified: float
+    """Seconds since the epoch, by the clock there."""
+
+
 class Host(Protocol):
     """A machine. All paths are its own; relative ones start in the user's home folder there."""
 
@@ -79,6 +89,14 @@ class Host(Protocol):
 
         Raises:
             MachineError: It does not exist or cannot be read.
+        """
+        ...
+
+    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+        """Size and age of a file there; None when there is none.
+
+        Raises:
+            MachineError: The machine cannot say.
         """
         ...
 

@@ -1,0 +1,111 @@
+"""From the bytes of a log to lines that are safe and quick to show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hudtui.core.remote.host import Chunk
+from hudtui.core.text import clean
+
+_PLAIN = bytes([9, 10, *range(32, 127)])
+"""Bytes that need no second look."""
+_ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
+"""Finds text that may need cleaning. Wider than what cleaning takes away: a hit only costs the slower way."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What one chunk brought."""
+
+    done: list[str]
+    """Complete lines, cleaned, without line ends."""
+    partial: str
+    """The unfinished last line as it stands: a prompt, or a progress bar that is drawn over and over."""
+    restarted: bool = False
+    """The file was truncated or replaced: what was shown so far belongs to an older one."""
+
+
+class LineFeed:
+    r"""Turns chunks into lines.
+
+    A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
+    UTF-8 becomes U+FFFD; control sequences are taken out by `core.text.clean`. A line is cut after `limit` characters, and says how
+    many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end.
+
+    Args:
+        offset: Byte offset of the first chunk.
+        limit: Characters that are kept of a line.
+    """
+
+    def __init__(self, *, offset: int = 0, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._keep = limit * 4
+        self._offset = offset
+        self._pending = b""
+        self._cut = 0
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the end of what was fed."""
+        return self._offset
+
+    def feed(self, chunk: Chunk) -> Lines:
+        """The lines that `chunk` completes, and the unfinished one."""
+        done: list[str] = []
+        restarted = chunk.offset != self._offset
+        if restarted:
+            if self._pending:
+                done.append(self._finish())
+            self._pending, self._cut = b"", 0
+        self._offset = chunk.offset + len(chunk.data)
+        data = chunk.data
+        end = data.rfind(b"\n")
+        if end >= 0:
+            start = 0
+            if self._cut or len(self._pending) + data.find(b"\n") > self._keep:
+                start = data.index(b"\n") + 1
+                self._extend(data[: start - 1])
+                done.append(self._finish())
+            if start <= end:
+                done += self._split(self._pending + data[start:end] if start == 0 else data[start:end])
+            self._pending, self._cut = b"", 0
+        self._extend(data[end + 1 :])
+        return Lines(done, self._finish() if self._pending else "", restarted)
+
+    def _extend(self, data: bytes) -> None:
+        """Add to the unfinished line, keeping only what can still be shown of it."""
+        if not data:
+            return
+        kept = data.rstrip(b"\r")
+        fold = kept.rfind(b"\r")
+        if fold >= 0:
+            self._pending, self._cut, data = b"", 0, data[fold + 1 :]
+        elif kept and self._pending.endswith(b"\r"):
+            self._pending, self._cut = b"", 0
+        room = max(self._keep - len(self._pending), 0)
+        self._cut += max(len(data) - room, 0)
+        tail = data[room:]
+        self._pending += data[:room]
+        if tail.endswith(b"\r"):
+            self._pending = self._pending[:-1] + b"\r"  # the fold to come must not be forgotten with the rest
+
+    def _finish(self) -> str:
+        line = clean(self._pending.decode("utf-8", "replace").replace("\n", ""))
+        return self._shorten(line, self._cut)
+
+    def _split(self, data: bytes) -> list[str]:
+        """The lines of `data`, which ends where a line ends."""
+        text = data.decode("utf-8", "replace")
+        lines = text.split("\n")
+        if data.translate(None, _PLAIN) and _ODD.search(text):
+            lines = [line if line.isprintable() else clean(line) for line in lines]
+        if max(map(len, lines)) > self._limit:
+            lines = [self._shorten(line) for line in lines]
+        return lines
+
+    def _shorten(self, line: str, already: int = 0) -> str:
+        if len(line) <= self._limit and not already:
+            return line
+        cut = already + len(line[self._limit :].encode())
+        return f"{line[: self._limit]} … [{cut} bytes more]" if cut else line

@@ -1,0 +1,150 @@
+"""This machine as a host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.files import write_atomic
+from hudtui.core.remote.follow import follow_file
+from hudtui.core.remote.host import Chunk, Completed, FileFacts
+
+_STRAGGLE = 1.0
+"""Seconds that output may still come after a command ended, when something it started holds the pipes open."""
+
+
+class LocalHost:
+    """Commands and files on this machine, for the user who runs hudtui."""
+
+    name = "local"
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: PurePosixPath | str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """See `Host.run`. Cancelling ends the command and everything in its process group."""
+        words = tuple(os.fspath(word) for word in argv)
+        loop = asyncio.get_running_loop()
+        try:
+            opened = await loop.subprocess_exec(
+                _Collector,
+                *words,
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=_place(cwd if cwd is not None else "."),
+                env=None if env is None else {**os.environ, **env},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise MachineError(
+                f"the command `{words[0] if words else ''}` cannot be started on this machine", why=_reason(error)
+            ) from None
+        transport, protocol = opened
+        try:
+            if stdin is not None:
+                pipe = cast(asyncio.WriteTransport, transport.get_pipe_transport(0))
+                pipe.write(stdin)
+                pipe.close()
+            async with asyncio.timeout(timeout):
+                await protocol.exited
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_STRAGGLE):
+                        await asyncio.shield(protocol.drained)
+        except TimeoutError:
+            raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
+        finally:
+            if transport.get_returncode() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(protocol.exited)
+            transport.close()
+        status = transport.get_returncode()
+        return Completed(words, -1 if status is None else status, *protocol.texts())
+
+    async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
+        """See `Host.put`."""
+
+        def write() -> None:
+            data = content.read_bytes() if isinstance(content, Path) else content
+            write_atomic(_place(path), data, mode=mode)
+
+        try:
+            await asyncio.to_thread(write)
+        except OSError as error:
+            raise MachineError("a file cannot be read", why=_reason(error)) from None
+        except HudtuiError as error:
+            raise MachineError(error.what, why=error.why, where=error.where) from None
+
+    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """See `Host.get`."""
+
+        def read() -> bytes:
+            with open(_place(path), "rb") as stream:
+                stream.seek(offset)
+                return stream.read(-1 if limit is None else limit)
+
+        try:
+            return await asyncio.to_thread(read)
+        except OSError as error:
+            raise MachineError(f"{path} cannot be read", why=_reason(error)) from None
+
+    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+        """See `Host.facts`."""
+        try:
+            found = os.stat(_place(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise MachineError(f"{path} cannot be looked at", why=_reason(error)) from None
+        return FileFacts(found.st_size, found.st_mtime)
+
+    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[Chunk]:
+        """See `Host.follow`."""
+        return follow_file(_place(path), offset=offset)
+
+
+class _Collector(asyncio.SubprocessProtocol):
+    """Gathers what a command prints, and tells when it has ended and when its pipes are empty."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.drained: asyncio.Future[None] = loop.create_future()
+        self._output: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._output[fd] += data
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open and not self.drained.done():
+            self.drained.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    def texts(self) -> tuple[str, str]:
+        return self._output[1].decode("utf-8", "replace"), self._output[2].decode("utf-8", "replace")
+
+
+def _place(path: PurePosixPath | str) -> Path:
+    return Path.home() / path
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,43 @@
+"""tmux on a host, seen from outside: which sessions there are, and how to reach one."""
+
+from __future__ import annotations
+
+from hudtui.core.errors import MachineError
+from hudtui.core.remote.host import Host
+
+PREFIX = "hudtui-"
+"""Sessions of runs are called this and the run's id."""
+
+_ENV = {"TMUX": ""}
+"""Inside a tmux of the user's own, tmux would ask that server; runs live in the default one."""
+
+
+async def version(host: Host) -> str | None:
+    """What `tmux -V` says there, such as `tmux 3.4`; None where it is missing."""
+    try:
+        done = await host.run(["tmux", "-V"], timeout=10)
+    except MachineError:
+        return None
+    return done.stdout.strip() if done.ok else None
+
+
+async def sessions(host: Host) -> tuple[str, ...]:
+    """Names of the sessions of runs there, of any user of this account, whichever hudtui started them."""
+    try:
+        done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env=_ENV, timeout=10)
+    except MachineError:
+        return ()
+    return tuple(name for name in done.stdout.split("\n") if name.startswith(PREFIX)) if done.ok else ()
+
+
+async def kill_session(host: Host, name: str) -> bool:
+    """Close a session with everything that runs in its windows; whether there was one."""
+    try:
+        return (await host.run(["tmux", "kill-session", "-t", f"={name}"], env=_ENV, timeout=10)).ok
+    except MachineError:
+        return False
+
+
+def attach_argv(session: str) -> tuple[str, ...]:
+    """The command that shows a session on the user's own terminal."""
+    return ("tmux", "attach-session", "-t", f"={session}")

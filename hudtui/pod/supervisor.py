@@ -1,0 +1,1127 @@
+#!/usr/bin/env python3
+"""Carries out a run on a machine, alone: standard library only, Python 3.8 and newer, one file.
+
+    supervisor.py start DIR            begin the run in DIR, or take up one whose supervisor was killed; returns at once
+    supervisor.py status DIR           print what is known and what is alive
+    supervisor.py stop DIR [SECONDS]   ask the run to stop; after SECONDS what does not obey is killed
+
+`start` reads secrets as `{"env": {NAME: VALUE}}` from standard input; they are kept in memory and handed to the stages that name
+them. Everything else is a file in DIR:
+
+    plan.json        what to do; written by whoever starts the run
+    status.json      state, heartbeat, stages; replaced in one step
+    events.jsonl     what happened, one JSON object a line, appended by the supervisor alone
+    logs/STAGE.log   what the stage printed, byte for byte
+    stages/          who started which attempt, and how it ended
+    stop.json        a request to stop
+
+Each stage has a runner of its own (`supervisor.py stage`), in a window of the tmux session named in the plan, or as a detached
+process where tmux is missing. The program writes straight to its log file, so that nothing between can stall it, lose a byte or
+break with it; the runner shows the log in the window, waits for the end, and sees to it that nothing of the stage is left over.
+Supervisor and runners may be killed at any moment: what each has done is in the files before it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+
+BEAT = 2.0  # seconds between heartbeats
+TICK = 0.2  # seconds between looks at the stages
+START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
+SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
+ENDED = ("finished", "failed", "stopped")
+
+
+# --- machine ------------------------------------------------------------------------------------------------------------------
+
+
+def clock() -> float:
+    """Seconds that only grow, also through sleep and changes of the date."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+_boot = ""
+
+
+def boot() -> str:
+    """Differs after a restart of the machine."""
+    global _boot
+    if not _boot:
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as stream:
+                _boot = stream.read().strip()
+        except OSError:
+            done = subprocess.run(["sysctl", "-n", "kern.boottime"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            _boot = done.stdout.decode("ascii", "replace").strip()
+    return _boot
+
+
+def processes() -> Dict[int, Tuple[int, int, str]]:
+    """All processes that are not dead yet: pid -> parent, group, start time."""
+    found = {}  # type: Dict[int, Tuple[int, int, str]]
+    if os.path.isdir("/proc/self"):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                entry = _stat(int(name))
+                if entry:
+                    found[int(name)] = entry
+        return found
+    done = subprocess.run(["ps", "-axo", "pid=,ppid=,pgid=,stat=,lstart="], stdout=subprocess.PIPE)
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        part = line.split(None, 4)
+        if len(part) == 5 and not part[3].startswith("Z"):
+            found[int(part[0])] = (int(part[1]), int(part[2]), part[4].strip())
+    return found
+
+
+def _stat(pid: int) -> Optional[Tuple[int, int, str]]:
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stream:
+            part = stream.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if part[0] in (b"Z", b"X"):
+        return None
+    return int(part[1]), int(part[2]), part[19].decode()
+
+
+def identity(pid: int) -> Optional[str]:
+    """Tells a process from a later one with the same number; None when it is gone."""
+    entry = _stat(pid) if os.path.isdir("/proc/self") else processes().get(pid)
+    return entry[2] if entry else None
+
+
+def alive(record: Optional[Dict[str, Any]], who: str = "pid") -> bool:
+    """Whether the process that wrote (or is named in) a record still runs."""
+    if not record or record.get("boot") != boot():
+        return False
+    found = identity(int(record[who]))
+    return found is not None and found == record[who + "_id"]
+
+
+def me() -> Dict[str, Any]:
+    """The record by which others know this process."""
+    return {"pid": os.getpid(), "pid_id": identity(os.getpid()), "boot": boot()}
+
+
+def descendants(root: int, table: Dict[int, Tuple[int, int, str]]) -> Set[int]:
+    """Children of a process, their children, and so on."""
+    children = {}  # type: Dict[int, List[int]]
+    for pid, entry in table.items():
+        children.setdefault(entry[0], []).append(pid)
+    found, todo = set(), [root]  # type: Tuple[Set[int], List[int]]
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                todo.append(pid)
+    return found
+
+
+def tagged(folder: str, stage: str = "") -> Set[int]:
+    """Processes that a run (or one stage of it) started, by the mark in their environment. Linux only; else empty."""
+    mark = b"\0HUDTUI_RUN_DIR=" + os.fsencode(folder) + b"\0"
+    second = b"\0HUDTUI_STAGE=" + os.fsencode(stage) + b"\0"
+    found, kin, pid = set(), set(), os.getpid()  # type: Tuple[Set[int], Set[int], int]
+    table = processes()
+    while pid in table and pid not in kin:
+        kin.add(pid)
+        pid = table[pid][0]
+    for pid in table:
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as stream:
+                text = b"\0" + stream.read() + b"\0"
+            with open("/proc/%d/comm" % pid, "rb") as stream:
+                tmux = stream.read().startswith(b"tmux")
+        except OSError:
+            continue
+        # A tmux server that a stage happened to start belongs to all of the user's sessions.
+        if mark in text and (not stage or second in text) and pid not in kin and not tmux:
+            found.add(pid)
+    return found
+
+
+def send(pids: Set[int], number: int) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def signal_name(number: int) -> str:
+    """A signal as people know it."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+# --- files --------------------------------------------------------------------------------------------------------------------
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None when there is none that can be read."""
+    try:
+        with open(path, "rb") as stream:
+            found = json.loads(stream.read().decode("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_json(path: str, value: Dict[str, Any], durable: bool = True) -> None:
+    """Replace a file in one step."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(json.dumps(value).encode("utf-8"))
+                stream.flush()
+                if durable:
+                    os.fsync(stream.fileno())
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        os.rename(temporary, path)
+    except FileNotFoundError:
+        raise OSError(errno.ENOENT, "the run's folder is gone") from None
+
+
+def take_lock(path: str) -> Optional[int]:
+    """An open lock that the kernel frees with this process; None when another process holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # file systems without flock
+    except OSError as error:
+        os.close(handle)
+        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK):
+            return None
+        raise
+    text = json.dumps(me()).encode("ascii")
+    os.pwrite(handle, text, 0)
+    os.ftruncate(handle, len(text))
+    return handle
+
+
+# --- supervisor ---------------------------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A stage of the plan and what has become of it."""
+
+    def __init__(self, spec: Dict[str, Any], saved: Dict[str, Any]) -> None:
+        self.spec = spec
+        self.name = spec["name"]  # type: str
+        self.service = bool(spec.get("service"))
+        self.grace = float(spec.get("grace", 10.0))
+        self.state = saved.get("state", "waiting")  # type: str
+        self.attempt = saved.get("attempt", 0)  # type: int
+        self.exit = saved.get("exit")  # type: Optional[int]
+        self.started = saved.get("started")  # type: Optional[float]
+        self.ended = saved.get("ended")  # type: Optional[float]
+        self.record = None  # type: Optional[Dict[str, Any]]
+        self.since = clock()
+        self.not_before = 0.0
+        self.asked = None  # type: Optional[float]
+        self.reason = "stop"
+
+    def saved(self) -> Dict[str, Any]:
+        """What status.json says of it."""
+        pid = self.record["child"] if self.record and self.state in ("running", "ready") else None
+        return {
+            "state": self.state,
+            "attempt": self.attempt,
+            "exit": self.exit,
+            "started": self.started,
+            "ended": self.ended,
+            "pid": pid,
+            "service": self.service,
+        }
+
+
+class Supervisor:
+    """The loop that starts stages, watches them and writes down what happens."""
+
+    def __init__(self, folder: str, secrets: Dict[str, str]) -> None:
+        self.folder = folder
+        self.secrets = secrets
+        plan = read_json(self.path("plan.json"))
+        if plan is None:
+            raise SystemExit("there is no readable plan.json in %s" % folder)
+        self.plan = plan
+        self.session = str(plan["session"])
+        saved = read_json(self.path("status.json")) or {}
+        self.resumed = bool(saved)
+        self.state = saved.get("state", "running")  # type: str
+        self.outcome = None  # type: Optional[Tuple[str, Optional[str]]]
+        self.why = saved.get("why")  # type: Optional[str]
+        self.mode = saved.get("mode", "")  # type: str
+        self.started = saved.get("started") or time.time()  # type: float
+        self.spent = float(saved.get("elapsed", 0.0))
+        if saved.get("boot") == boot():
+            self.zero = float(saved["zero"])
+        else:
+            self.zero = clock() - max(time.time() - self.started if saved else 0.0, self.spent)
+        self.ended = None  # type: Optional[float]
+        self.beats = int(saved.get("beats", 0))
+        self.next_beat = 0.0
+        self.signalled = 0
+        names = saved.get("stages", {})
+        self.stages = [Stage(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
+        self.unwritten = []  # type: List[bytes]
+        self.sequence = self._next_sequence()
+        self.hard_after = None  # type: Optional[float]
+        if saved.get("outcome"):
+            self.outcome = (saved["outcome"][0], saved["outcome"][1])
+            self.hard_after = self.wished_grace(read_json(self.path("stop.json")))
+
+    def path(self, *parts: str) -> str:
+        """A path in the run's folder."""
+        return os.path.join(self.folder, *parts)
+
+    @staticmethod
+    def wished_grace(wish: Optional[Dict[str, Any]]) -> Optional[float]:
+        """Seconds that a request to stop allows; None for what the plan says."""
+        return None if not wish or wish.get("grace") is None else float(wish["grace"])
+
+    # -- what is written
+
+    def _next_sequence(self) -> int:
+        """One more than the last number in events.jsonl, whose last line may be half-written."""
+        highest = 0
+        try:
+            with open(self.path("events.jsonl"), "rb") as stream:
+                for line in stream:
+                    with contextlib.suppress(ValueError, KeyError, TypeError):
+                        highest = max(highest, int(json.loads(line.decode("utf-8"))["seq"]))
+        except OSError:
+            return 1
+        return highest + 1
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Write down what happened. On a full disk it is kept until there is room."""
+        record = {"seq": self.sequence, "at": time.time(), "type": kind, "data": data}
+        self.sequence += 1
+        self.unwritten.append(json.dumps(record).encode("utf-8") + b"\n")
+        self.flush_events()
+        self.next_beat = 0.0
+
+    def flush_events(self) -> None:
+        """Append what is not written yet: whole lines, or nothing."""
+        if not self.unwritten:
+            return
+        try:
+            handle = os.open(self.path("events.jsonl"), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            while self.unwritten:
+                text = (b"\n" if torn else b"") + self.unwritten[0]
+                try:
+                    whole = os.write(handle, text) == len(text)
+                except OSError:
+                    whole = False
+                if not whole:
+                    os.ftruncate(handle, size)
+                    return
+                size, torn = size + len(text), False
+                del self.unwritten[0]
+            os.fsync(handle)
+        except OSError:
+            pass
+        finally:
+            os.close(handle)
+
+    def save(self, durable: bool = True) -> bool:
+        """Replace status.json; False when that is not possible now."""
+        self.beats += 1
+        self.next_beat = clock() + BEAT
+        try:
+            room = os.statvfs(self.folder)
+            free = room.f_bavail * room.f_frsize  # type: Optional[int]
+        except OSError:
+            free = None
+        value = {
+            "version": 1,
+            "run": self.plan["run"],
+            "state": self.state,
+            "why": self.why,
+            "outcome": self.outcome,
+            "mode": self.mode,
+            "session": self.session if self.mode == "tmux" else None,
+            "pid": os.getpid(),
+            "started": self.started,
+            "ended": self.ended,
+            "elapsed": round(clock() - self.zero, 3),
+            "heartbeat": time.time(),
+            "beats": self.beats,
+            "boot": boot(),
+            "zero": self.zero,
+            "disk_free": free,
+            "stages": {stage.name: stage.saved() for stage in self.stages},
+        }
+        try:
+            write_json(self.path("status.json"), value, durable)
+        except OSError as error:
+            print("%s: status.json: %s" % (time.ctime(), error), file=sys.stderr, flush=True)
+            return False
+        return True
+
+    # -- tmux
+
+    def tmux(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run a tmux command."""
+        return subprocess.run(
+            ["tmux", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
+        )
+
+    def choose_mode(self) -> None:
+        """Windows of a tmux session where there is tmux, else detached processes."""
+        if self.mode:
+            return
+        self.mode = "tmux" if shutil.which("tmux") and self.plan.get("tmux", True) else "processes"
+        self.event("started", mode=self.mode, pid=os.getpid(), python=sys.version.split()[0], run=self.plan["run"])
+        if self.mode == "processes" and self.plan.get("tmux", True):
+            self.without_windows("tmux is not installed on this machine")
+
+    def without_windows(self, why: str) -> None:
+        """Go on without tmux, and say so."""
+        self.mode = "processes"
+        self.event("note", message="%s: stages run as detached processes, without windows" % why, mode=self.mode)
+
+    def open_window(self, name: str, command: List[str]) -> Optional[str]:
+        """Run a command in the window of that name; what went wrong, or None."""
+        session = "=" + self.session
+        # A dead window stays readable while the run lasts. The user's own settings must not end the session early.
+        settings = [";", "set-option", "-w", "-t", "%s:%s" % (self.session, name), "remain-on-exit", "on"]
+        settings += [";", "set-option", "-t", self.session, "destroy-unattached", "off"]
+        try:
+            done = self.tmux("respawn-window", "-k", "-t", "%s:=%s" % (session, name), *command)
+            if done.returncode != 0:
+                done = self.tmux("new-window", "-d", "-t", session + ":", "-n", name, *(command + settings))
+            if done.returncode != 0:
+                size = ["-x", "180", "-y", "50"]
+                done = self.tmux("new-session", "-d", *size, "-s", self.session, "-n", name, *(command + settings))
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+        return None if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip() or "tmux failed"
+
+    def close_session(self) -> None:
+        """Close the windows; someone who looks at them keeps them until he leaves."""
+        if self.mode != "tmux":
+            return
+        try:
+            clients = self.tmux("list-clients", "-t", "=" + self.session)
+            if clients.returncode == 0 and clients.stdout.strip():
+                self.tmux("set-option", "-t", self.session, "destroy-unattached", "on")
+            elif clients.returncode == 0:
+                self.tmux("kill-session", "-t", "=" + self.session)
+        except (OSError, subprocess.SubprocessError) as error:
+            print("%s: tmux: %s" % (time.ctime(), error), file=sys.stderr, flush=True)
+
+    # -- stages
+
+    def record_path(self, stage: Stage, what: str) -> str:
+        """Where the records of the stage's present attempt lie."""
+        return self.path("stages", "%s.%d.%s" % (stage.name, stage.attempt, what))
+
+    def launch(self, stage: Stage) -> None:
+        """Start the next attempt of a stage, or take up the one that a killed supervisor had begun."""
+        if stage.state == "waiting":
+            stage.attempt += 1
+            stage.state, stage.exit, stage.ended, stage.record, stage.asked = "starting", None, None, None, None
+            self.save()
+        problem = None  # type: Optional[str]
+        if not os.path.exists(self.record_path(stage, "start")):
+            missing = [name for name in stage.spec.get("secrets", ()) if name not in self.secrets]
+            problem = "its secrets are not known here: " + ", ".join(missing) if missing else self._start_runner(stage)
+        if self.adopt(stage):
+            return
+        end = read_json(self.record_path(stage, "exit")) or {}
+        problem = end.get("error") or problem or "its runner ended before the program was started"
+        if _no_room(self.folder):
+            problem = "the disk is full"
+        self._ended(stage, end.get("exit", 127), end.get("by", "error"), problem)
+
+    def adopt(self, stage: Stage) -> bool:
+        """Whether the attempt was started; its record is read then."""
+        stage.record = read_json(self.record_path(stage, "start"))
+        if stage.record is None:
+            return False
+        same = stage.record.get("boot") == boot()
+        stage.state, stage.started = "running", stage.record["at"]
+        stage.since = stage.record["clock"] if same else clock()
+        self.event("stage_started", stage=stage.name, attempt=stage.attempt, pid=stage.record["child"])
+        return True
+
+    def _start_runner(self, stage: Stage) -> Optional[str]:
+        pipe, private = self.record_path(stage, "pipe"), ""
+        try:
+            os.mkfifo(pipe, 0o600)
+        except FileExistsError:
+            pass  # a runner may wait at it already
+        except OSError:
+            private = tempfile.mkdtemp(prefix="hudtui-")  # a file system without pipes
+            pipe = os.path.join(private, "pipe")
+            os.mkfifo(pipe, 0o600)
+        try:
+            command = [sys.executable or "python3", os.path.abspath(__file__), "stage", self.folder, stage.name]
+            if not alive(read_json(self.record_path(stage, "lock"))):
+                self._spawn(stage, [*command, str(stage.attempt), pipe])
+            return self._hand_over(stage, pipe)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(pipe)
+                if private:
+                    os.rmdir(private)
+
+    def _spawn(self, stage: Stage, command: List[str]) -> None:
+        if self.mode == "tmux":
+            problem = self.open_window(stage.name, command)
+            if problem is None:
+                return
+            self.without_windows("tmux cannot be used (%s)" % problem)
+        with open(self.path("supervisor.log"), "ab") as log:
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def _hand_over(self, stage: Stage, pipe: str) -> Optional[str]:
+        """Give the runner its job, secrets included, through a pipe that only this user can open; wait until it has begun."""
+        env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
+        env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
+        env["HUDTUI_RUN_ID"] = str(self.plan["run"])
+        env.update(stage.spec.get("env", {}))
+        env.update({name: self.secrets[name] for name in stage.spec.get("secrets", ())})
+        job = {
+            "argv": stage.spec["argv"],
+            "cwd": os.path.join(self.folder, stage.spec.get("cwd") or ""),
+            "env": env,
+            "grace": stage.grace,
+            "signal": stage.spec.get("stop_signal", "TERM"),
+        }
+        limit, handed, seen = clock() + START_LIMIT, False, False
+        while clock() < limit:
+            if not handed:
+                try:
+                    handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                    os.set_blocking(handle, True)
+                    with os.fdopen(handle, "wb") as stream:
+                        stream.write(json.dumps(job).encode("utf-8"))
+                    handed = True
+                except OSError as error:
+                    if error.errno not in (errno.ENXIO, errno.EPIPE):  # nobody reads there yet
+                        return str(error)
+            running = alive(read_json(self.record_path(stage, "lock")))
+            if os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit")):
+                return None
+            if seen and not running:
+                return None
+            seen = seen or running
+            self.tend()
+            time.sleep(0.01)
+        return "its runner did not come up within %d s" % START_LIMIT
+
+    def observe(self, stage: Stage) -> None:
+        """Notice the end of a stage that runs."""
+        if stage.state not in ("running", "ready"):
+            return
+        if stage.asked is not None and clock() - stage.asked > self.patience(stage) + SLACK:
+            self.kill_stage(stage)
+            if not os.path.exists(self.record_path(stage, "exit")):
+                self._ended(stage, -signal.SIGKILL, stage.reason)
+                return
+        if stage.record is None:
+            stage.record = read_json(self.record_path(stage, "start"))
+        running = alive(stage.record)  # before the exit record is read, which a runner writes before it ends
+        end = read_json(self.record_path(stage, "exit"))
+        if end is not None:
+            self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"), end.get("at"), end.get("max_rss_kib"))
+        elif not running:
+            self.kill_stage(stage)
+            restarted = stage.record is not None and stage.record.get("boot") != boot()
+            why = "the machine was restarted" if restarted else "its runner was killed from outside"
+            self._ended(stage, None, "error", why)
+
+    def _ended(
+        self,
+        stage: Stage,
+        status: Optional[int],
+        by: str,
+        error: Optional[str] = None,
+        at: Optional[float] = None,
+        memory: Optional[int] = None,
+    ) -> None:
+        stage.state, stage.exit, stage.ended = "ended", status, at or time.time()
+        data = {"stage": stage.name, "attempt": stage.attempt, "exit": status, "by": by}  # type: Dict[str, Any]
+        if error:
+            data["error"] = error
+        if memory:
+            data["max_rss_kib"] = memory
+        self.event("stage_ended", **data)
+        if self.state != "running" or (status == 0 and not stage.service):
+            return
+        if by in ("hangup", "interrupt"):
+            how = "its tmux window was closed" if by == "hangup" else "it was interrupted in its tmux window"
+            self.begin_stop("stopped", "%s: %s" % (stage.name, how))
+            return
+        again = stage.spec.get("restart") or {}
+        if stage.attempt <= int(again.get("times", 0)) and by != "limit":
+            stage.state, stage.not_before = "waiting", clock() + float(again.get("delay", 2.0))
+            return
+        if error:
+            what = error
+        elif by == "limit":
+            what = "it took longer than its limit of %g s" % stage.spec.get("max_seconds", 0)
+        elif status is not None and status < 0:
+            what = "it was ended by %s" % signal_name(-status)
+            if status == -signal.SIGKILL:
+                what += ": perhaps the machine ran out of memory"
+        else:
+            what = "it ended with status %s" % status
+        self.begin_stop("failed", "%s: %s" % (stage.name, what))
+
+    def kill_stage(self, stage: Stage) -> None:
+        """End whatever is left of a stage, at once."""
+        for _ in range(3):  # what is being started just now is seen by the next look
+            victims = tagged(self.folder, stage.name)
+            record = stage.record
+            if record:
+                table = processes()
+                if alive(record):
+                    victims |= descendants(int(record["pid"]), table) | {int(record["pid"])}
+                if alive(record, "child"):
+                    victims |= {pid for pid, entry in table.items() if entry[1] == int(record["child"])}
+            if not victims:
+                return
+            send(victims, signal.SIGKILL)
+            self.wait_gone(victims, 2.0)
+
+    def wait_gone(self, pids: Set[int], limit: float) -> Set[int]:
+        """Those that are still there after `limit` seconds."""
+        until = clock() + limit
+        while pids and clock() < until:
+            self.tend()
+            pids = {pid for pid in pids if identity(pid) is not None}
+            if pids:
+                time.sleep(0.02)
+        return pids
+
+    # -- the run
+
+    def patience(self, stage: Stage) -> float:
+        """Seconds between the polite and the hard request."""
+        return stage.grace if self.hard_after is None else self.hard_after
+
+    def begin_stop(self, outcome: str, why: Optional[str], grace: Optional[float] = None) -> None:
+        """Decide how the run ends, and begin to end it."""
+        if self.outcome is None:
+            self.outcome = (outcome, why)
+            self.state, self.why = "stopping", why
+            self.hard_after = grace
+            self.event("stopping", outcome=outcome, why=why)
+            self.save()
+
+    def requests(self) -> None:
+        """What came from outside: a stop file, a signal, the end of the time."""
+        if self.outcome is not None:
+            return
+        wish = read_json(self.path("stop.json"))
+        limit = self.plan.get("max_seconds")
+        if wish is not None:
+            self.begin_stop("stopped", str(wish.get("why") or "stopped on request"), self.wished_grace(wish))
+        elif self.signalled:
+            self.begin_stop("stopped", "its supervisor was told to stop by %s" % signal_name(self.signalled))
+        elif limit and clock() - self.zero > float(limit):
+            self.begin_stop("stopped", "its time limit of %g s was reached" % float(limit))
+
+    def advance(self) -> None:
+        """Start what may start now; conclude when all is done."""
+        for stage in self.stages:
+            if stage.state == "waiting" and clock() < stage.not_before:
+                return
+            if stage.state in ("waiting", "starting"):
+                self.launch(stage)
+                return
+            if stage.state == "running":
+                limit = stage.spec.get("max_seconds")
+                if stage.service:
+                    self.check_ready(stage)
+                elif limit and clock() - stage.since > float(limit) and stage.asked is None:
+                    self.ask(stage, "limit")
+                if stage.state != "ready":
+                    return
+        self.outcome = ("finished", None)
+        self.state = "stopping" if any(stage.state == "ready" for stage in self.stages) else "running"
+        self.save()
+
+    def check_ready(self, stage: Stage) -> None:
+        """Let those that wait for a service go on once it answers."""
+        wanted = stage.spec.get("ready") or {}
+        if wanted.get("port"):
+            try:
+                socket.create_connection(("127.0.0.1", int(wanted["port"])), 1.0).close()
+            except OSError:
+                ready = False
+            else:
+                ready = True
+        else:
+            ready = not wanted.get("path") or os.path.exists(self.path(wanted["path"]))
+        if ready:
+            stage.state = "ready"
+            self.event("stage_ready", stage=stage.name, seconds=round(clock() - stage.since, 3))
+        elif clock() - stage.since > float(wanted.get("timeout", 600.0)):
+            self.begin_stop("failed", "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)))
+
+    def ask(self, stage: Stage, reason: str) -> None:
+        """Tell a runner to end its program politely, then hard."""
+        stage.asked, stage.reason = clock(), reason
+        # On a full disk the signal alone does it, with the plan's own grace.
+        with contextlib.suppress(OSError):
+            write_json(self.record_path(stage, "ask"), {"by": reason, "grace": self.patience(stage)})
+        if stage.record is not None and alive(stage.record):
+            send({int(stage.record["pid"])}, signal.SIGTERM)
+
+    def wind_down(self) -> None:
+        """Stop what still runs, the newest first; then conclude."""
+        for stage in reversed(self.stages):
+            if stage.state == "starting" and not self.adopt(stage):
+                # A killed supervisor had begun with it. Its runner leaves the program unstarted when it is told to end now.
+                runner = read_json(self.record_path(stage, "lock"))
+                if runner is not None and alive(runner):
+                    hard = stage.asked is not None and clock() - stage.asked > SLACK
+                    stage.asked = stage.asked or clock()
+                    send({int(runner["pid"])}, signal.SIGKILL if hard else signal.SIGTERM)
+                    return
+                if not self.adopt(stage):
+                    stage.state = "ended"
+            if stage.state in ("running", "ready"):
+                if stage.asked is None:
+                    self.ask(stage, "stop")
+                return
+        self.conclude()
+
+    def conclude(self) -> None:
+        """Make sure that nothing is left, and write down the end."""
+        left = tagged(self.folder)
+        if left:
+            send(left, signal.SIGKILL)
+            left = self.wait_gone(left, 5.0)
+            if left:
+                self.event("note", message="these processes could not be ended: %s" % ", ".join(map(str, sorted(left))))
+        self.close_session()
+        state, why = self.outcome or ("failed", "nothing was decided")
+        self.state, self.why, self.ended = state, why, time.time()
+        self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
+        until = clock() + 600.0
+        while (not self.save() or self.unwritten) and os.path.isdir(self.folder) and clock() < until:
+            time.sleep(1.0)  # a full disk: whoever asks later should find the truth
+            self.flush_events()
+
+    def tend(self) -> None:
+        """What has to go on also while something is waited for."""
+        if self.mode == "processes":
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+        if clock() >= self.next_beat:
+            self.flush_events()
+            self.save(durable=False)
+
+    def run(self) -> None:
+        """The loop. Returns when the run has ended."""
+        self.choose_mode()
+        if self.resumed:
+            self.event("resumed", pid=os.getpid())
+        self.save()
+        while self.state not in ENDED:
+            if not os.path.isdir(self.folder):
+                self.outcome = ("stopped", "the run's folder was removed")
+            for stage in self.stages:
+                self.observe(stage)
+            self.requests()
+            if self.outcome is None:
+                self.advance()
+            else:
+                self.wind_down()
+            if self.state not in ENDED:
+                self.tend()
+                busy = self.outcome is not None or clock() - self.zero < 5.0
+                time.sleep(TICK / 4 if busy else TICK)
+
+
+def start(folder: str, text: bytes = b"") -> int:
+    """Begin or take up a run in the background; `text` holds the secrets."""
+    secrets = {}  # type: Dict[str, str]
+    if text.strip():
+        try:
+            secrets = {str(name): str(value) for name, value in json.loads(text.decode("utf-8"))["env"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            print(json.dumps({"ok": False, "status": 2, "error": "standard input is not the JSON object that was expected"}))
+            return 2
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        os.close(reading)
+        _daemon(folder, secrets, writing)
+    os.close(writing)
+    os.wait()
+    with os.fdopen(reading, "rb") as stream:
+        answer = stream.read()
+    if not answer:
+        print(json.dumps({"ok": False, "error": "the supervisor died while it started; see supervisor.log"}))
+        return 1
+    print(answer.decode("utf-8"))
+    return int(json.loads(answer.decode("utf-8"))["status"])
+
+
+def _daemon(folder: str, secrets: Dict[str, str], report: int) -> NoReturn:
+    code = 1
+    try:
+
+        def say(status: int, **data: Any) -> None:
+            os.write(report, json.dumps(dict(data, ok=status == 0, status=status)).encode("utf-8"))
+            os.close(report)
+
+        try:
+            os.chmod(folder, 0o700)
+            log = os.open(os.path.join(folder, "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for number, target in ((0, null), (1, log), (2, log)):
+                os.dup2(target, number)
+            os.close(log)
+            os.close(null)
+            os.chdir("/")
+            os.environ.pop("TMUX", None)  # the default server, where `tmux attach` looks
+            os.environ.pop("TMUX_PANE", None)
+            for name in ("logs", "stages"):
+                os.makedirs(os.path.join(folder, name), 0o700, exist_ok=True)
+            lock = take_lock(os.path.join(folder, "supervisor.lock"))
+            if lock is None:
+                say(3, error="another supervisor carries out this run", pid=_holder(folder))
+                os._exit(3)
+            supervisor = Supervisor(folder, secrets)
+            if supervisor.state in ENDED:
+                say(0, state=supervisor.state, pid=None)
+                os._exit(0)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+            def on_signal(number: int, _frame: Any) -> None:
+                supervisor.signalled = number
+
+            signal.signal(signal.SIGTERM, on_signal)
+            signal.signal(signal.SIGINT, on_signal)
+            if not supervisor.save():
+                say(1, error="the disk is full" if _no_room(folder) else "status.json cannot be written; see supervisor.log")
+                os._exit(1)
+        except (OSError, SystemExit, KeyError, ValueError) as error:
+            say(1, error="the supervisor cannot work in %s: %s" % (folder, error))
+            os._exit(1)
+        say(0, state=supervisor.state, pid=os.getpid())
+        try:
+            supervisor.run()
+            code = 0
+        except Exception as error:
+            traceback.print_exc()
+            for stage in supervisor.stages:
+                supervisor.kill_stage(stage)
+            supervisor.outcome = ("failed", "the supervisor broke down: %r" % (error,))
+            supervisor.conclude()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _holder(folder: str) -> Optional[int]:
+    record = read_json(os.path.join(folder, "supervisor.lock"))
+    return int(record["pid"]) if record and alive(record) else None
+
+
+def _no_room(folder: str) -> bool:
+    try:
+        return os.statvfs(folder).f_bavail == 0
+    except OSError:
+        return False
+
+
+def status(folder: str) -> int:
+    """Print what the files say and which processes live."""
+    found = read_json(os.path.join(folder, "status.json"))
+    records = []
+    for name, stage in (found or {}).get("stages", {}).items():
+        record = read_json(os.path.join(folder, "stages", "%s.%s.start" % (name, stage.get("attempt"))))
+        if alive(record) or alive(record, "child"):
+            records.append(name)
+    session = False
+    if found and found.get("session") and shutil.which("tmux"):
+        env = {name: value for name, value in os.environ.items() if name != "TMUX"}
+        asked = subprocess.run(["tmux", "has-session", "-t", "=" + found["session"]], env=env, stderr=subprocess.DEVNULL)
+        session = asked.returncode == 0
+    pid = _holder(folder)
+    print(json.dumps({"status": found, "supervisor": pid, "stages": records, "session": session, "now": time.time()}))
+    return 0
+
+
+def stop(folder: str, grace: Optional[float]) -> int:
+    """Leave a request to stop, and make sure that somebody reads it."""
+    found = read_json(os.path.join(folder, "status.json"))
+    if found is None or found.get("state") not in ENDED:
+        write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": "stopped on request"})
+        if _holder(folder) is None and found is not None:
+            return start(folder)
+    print(json.dumps({"ok": True, "status": 0}))
+    return 0
+
+
+# --- runner -------------------------------------------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs the program of one attempt of a stage, and clears up behind it."""
+
+    def __init__(self, folder: str, name: str, attempt: str) -> None:
+        self.base = os.path.join(folder, "stages", "%s.%s." % (name, attempt))
+        self.log = os.path.join(folder, "logs", name + ".log")
+        self.folder, self.name = folder, name
+        self.by = "itself"
+        self.asked = None  # type: Optional[float]
+        self.grace = 10.0
+        self.signal = int(signal.SIGTERM)
+        self.child = 0
+        self.shown = 0
+        self.window = os.isatty(1)
+
+    def finish(self, **end: Any) -> int:
+        """Write down how it ended; on a full disk as soon as there is room."""
+        for _ in range(600):
+            try:
+                write_json(self.base + "exit", dict(end, by=end.get("by", self.by), at=time.time()))
+                break
+            except OSError:
+                if not os.path.isdir(self.folder):
+                    break
+                time.sleep(1.0)
+        return 0
+
+    def fail(self, error: str) -> int:
+        """Give up before the program was started."""
+        self.note(error)
+        return self.finish(exit=127, by="error", error=error)
+
+    def main(self, pipe: str) -> int:
+        """From the lock to the exit record."""
+        lock = take_lock(self.base + "lock")
+        if lock is None or os.path.exists(self.base + "start") or os.path.exists(self.base + "exit"):
+            return 0
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self.on_signal)
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
+        signal.alarm(int(START_LIMIT))
+        with open(pipe, "rb") as stream:
+            job = json.loads(stream.read().decode("utf-8"))
+        signal.alarm(0)
+        self.grace = job["grace"]
+        self.signal = int(getattr(signal, "SIG" + job["signal"]))
+        # Orphans of the program become children of this process, instead of the machine's first one: none can slip away.
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+        try:
+            log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self.shown = os.fstat(log).st_size
+        except OSError as error:
+            return self.fail("its log cannot be written: %s" % error.strerror)
+        wakeup, signalled = os.pipe()
+        for handle in (wakeup, signalled):
+            os.set_blocking(handle, False)
+        signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The program waits behind a gate until it is written down that it was started: so it is started once, whoever is killed.
+        gate, opener = os.pipe()
+        trouble, report = os.pipe()
+        watched = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        self.child = os.fork()
+        if self.child == 0:
+            _become(job, log, gate, opener, report)
+        for handle in (gate, report, log):
+            os.close(handle)
+        while _leads(self.child) is False:
+            time.sleep(0.001)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
+        if self.asked is None:
+            record = dict(me(), child=self.child, child_id=identity(self.child), at=time.time(), clock=clock())
+            try:
+                write_json(self.base + "start", record)
+            except OSError as error:
+                os.close(opener)  # the child leaves without having become the program
+                return self.fail("it cannot be started: %s" % error.strerror)
+            with contextlib.suppress(BrokenPipeError):
+                os.write(opener, b"1")
+        os.close(opener)
+        del job
+        with os.fdopen(trouble, "rb") as stream:
+            error_text = stream.read().decode("utf-8", "replace")
+        status, memory = self.wait(wakeup)
+        self.clear()
+        self.show(2.0)
+        self.note(error_text or "ended with status %s" % status)
+        if error_text:
+            return self.finish(exit=127, by="error", error=error_text)
+        return self.finish(exit=status, max_rss_kib=memory)
+
+    def on_signal(self, number: int, _frame: Any) -> None:
+        """Pass a wish to end on to the program."""
+        if self.asked is None:
+            self.by = {signal.SIGHUP: "hangup", signal.SIGINT: "interrupt"}.get(signal.Signals(number), "stop")
+            wish = read_json(self.base + "ask")
+            if wish:
+                self.by, self.grace = str(wish["by"]), float(wish["grace"])
+            self.asked = clock()
+            if self.child > 0:
+                with contextlib.suppress(OSError):
+                    os.killpg(self.child, self.signal)
+
+    def wait(self, wakeup: int) -> Tuple[int, int]:
+        """The program's exit status (negative: a signal) and its largest memory in KiB."""
+        pause, killed = 0.1, False
+        while True:
+            pid, code, usage = os.wait4(-1, os.WNOHANG)
+            if pid == self.child:
+                return -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code), usage.ru_maxrss
+            if pid:
+                continue
+            if self.asked is not None and not killed and clock() - self.asked > self.grace:
+                killed = True
+                with contextlib.suppress(OSError):
+                    os.killpg(self.child, signal.SIGKILL)
+            pause = 0.1 if self.show(0.05) else min(pause * 1.25, 0.25)
+            limit = pause if self.window or self.asked is not None else 30.0
+            if select.select([wakeup], [], [], limit)[0]:
+                with contextlib.suppress(OSError):
+                    os.read(wakeup, 4096)
+
+    def clear(self) -> None:
+        """End what the program left behind: politely, then at once."""
+        until, asked = clock() + min(self.grace, 3.0), False
+        while clock() < until + 5.0:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            table = processes()
+            left = descendants(os.getpid(), table) | {pid for pid, entry in table.items() if entry[1] == self.child}
+            if not left:
+                return
+            if not asked or clock() > until:
+                send(left, signal.SIGKILL if asked else signal.SIGTERM)
+                asked = True
+            time.sleep(0.05)
+
+    def show(self, limit: float) -> bool:
+        """Copy what the program printed to the window, for at most `limit` seconds; whether there was something."""
+        if not self.window:
+            return False
+        try:
+            size = os.stat(self.log).st_size
+            if size <= self.shown:
+                return False
+            if size - self.shown > 262144:
+                self.note("%d bytes are left out here; they are in %s" % (size - self.shown - 65536, self.log))
+                self.shown = size - 65536
+            with open(self.log, "rb") as stream:
+                stream.seek(self.shown)
+                data = stream.read(size - self.shown)
+            os.set_blocking(1, False)  # a window that is held up must not hold up the run
+            until = clock() + limit
+            while data and clock() < until:
+                if select.select([], [1], [], until - clock() if until > clock() else 0)[1]:
+                    with contextlib.suppress(BlockingIOError):
+                        written = os.write(1, data)
+                        data, self.shown = data[written:], self.shown + written
+        except OSError:
+            self.window = False  # it was closed
+        return True
+
+    def note(self, text: str) -> None:
+        """A word of our own in the window, never in the log."""
+        if self.window:
+            with contextlib.suppress(OSError):
+                os.write(1, ("\n[hudtui] %s: %s\n" % (self.name, text)).encode("utf-8"))
+
+
+def _leads(child: int) -> Optional[bool]:
+    """Whether the child leads a process group of its own by now; None when it is gone."""
+    try:
+        return os.getpgid(child) == child
+    except OSError:
+        return None
+
+
+def _become(job: Dict[str, Any], log: int, gate: int, opener: int, trouble: int) -> NoReturn:
+    """In the forked child: wait at the gate, then turn into the program."""
+    try:
+        os.close(opener)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        defaults = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGALRM]
+        for number in defaults:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, defaults)
+        if os.read(gate, 1) != b"1":
+            os._exit(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(job["cwd"])
+        os.execvpe(job["argv"][0], job["argv"], job["env"])
+    except OSError as error:
+        what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
+        os.write(trouble, ("%s cannot be used: %s" % (what, error.strerror)).encode("utf-8"))
+    finally:
+        os._exit(127)
+
+
+def main(arguments: List[str]) -> int:
+    """The command line; see the text at the top of the file."""
+    if len(arguments) < 2 or arguments[0] not in ("start", "status", "stop", "stage"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = os.path.realpath(os.path.expanduser(arguments[1]))
+    if not os.path.isdir(folder):
+        print(json.dumps({"ok": False, "status": 4, "error": "there is no folder %s" % folder}))
+        return 4
+    if arguments[0] == "start":
+        return start(folder, b"" if sys.stdin.isatty() else sys.stdin.buffer.read())
+    if arguments[0] == "status":
+        return status(folder)
+    if arguments[0] == "stop":
+        return stop(folder, float(arguments[2]) if len(arguments) > 2 else None)
+    return Runner(folder, arguments[2], arguments[3]).main(arguments[4])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
