@@ -1,0 +1,233 @@
+"""The lines behind a log pane: a bounded buffer that numbers, grades and searches them. Knows nothing of any screen.
+
+Lines are kept as they came; they are cleaned when they are shown, copied or saved. So taking in a line costs next to nothing,
+and a flood is taken in as fast as it can be split into lines.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+
+from hudtui.core.text import clean
+
+SHOWN_LENGTH = 4000
+"""Characters of one line that are shown, searched and graded. Copying and saving take all of it."""
+
+
+class Level(IntEnum):
+    """How serious a line is. A line that does not say is as serious as the one before it."""
+
+    NONE = 0
+    DEBUG = 1
+    INFO = 2
+    WARNING = 3
+    ERROR = 4
+
+
+# No look-behind: beginning with letters lets the engine skip quickly to where a match could be.
+_WORD = re.compile(r"(?:(CRITICAL|FATAL|ERROR|PANIC)|(WARNING|WARN)|(INFO|NOTICE)|(DEBUG|TRACE))(?!\w)")
+_FIELD = re.compile(
+    r"level[\"']?\s*[=:]\s*[\"']?(?:(crit\w*|fatal|error|panic)|(warn\w*)|(info|notice)|(debug|trace))", re.IGNORECASE
+)
+_START = re.compile(
+    r"(?:(Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)(?=: |$)|(?:error|fatal|panic)(?=: ))|(warning(?=: )))"
+)
+_LEVELS = (Level.NONE, Level.ERROR, Level.WARNING, Level.INFO, Level.DEBUG)
+_HEAD = 160
+"""Characters in which a line says how serious it is."""
+
+
+def level_of(line: str) -> tuple[Level, int, int]:
+    """What a line says of itself, and where: level, start and end of the word. NONE when it says nothing.
+
+    Only upper-case words count in running text: "no error so far" is no error.
+    """
+    match = _START.match(line, 0, _HEAD) or _word(line)
+    if match is None and "level" in line[:_HEAD].lower():
+        match = _FIELD.search(line, 0, _HEAD)
+    if match is None:
+        return Level.NONE, 0, 0
+    group = match.lastindex or 0
+    return _LEVELS[group], match.start(group), match.end(group)
+
+
+def _word(line: str) -> re.Match[str] | None:
+    start = 0
+    while (match := _WORD.search(line, start, _HEAD)) is not None:
+        start = match.start()
+        if start == 0 or not (line[start - 1].isalnum() or line[start - 1] in "_."):
+            return match
+        start = match.end()
+    return None
+
+
+class LogBuffer:
+    """The newest `cap` lines of a log. A line keeps its number for ever, counted from 0.
+
+    Args:
+        cap: Lines that are held; the oldest ones make room.
+    """
+
+    def __init__(self, cap: int = 100_000) -> None:
+        self.cap = cap
+        self.first = 0
+        """Number of the oldest line that is held."""
+        self.dropped = 0
+        """Lines that made room for newer ones, or that never came in because too many came at once."""
+        self._lines: list[str] = []
+        self._levels: bytearray | None = None
+        self._arrivals: list[tuple[int, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def end(self) -> int:
+        """Number that the next line will get."""
+        return self.first + len(self._lines)
+
+    def raw(self, number: int) -> str:
+        """A held line as it came."""
+        return self._lines[number - self.first]
+
+    def text(self, number: int) -> str:
+        """A held line as it is shown: cleaned, tabs expanded, cut."""
+        raw = self._lines[number - self.first]
+        if len(raw) <= SHOWN_LENGTH:
+            return raw if raw.isprintable() else clean(raw).expandtabs().replace("\n", " ")
+        rest = len(raw) - SHOWN_LENGTH
+        return clean(raw[:SHOWN_LENGTH]).expandtabs().replace("\n", " ") + f" … {rest} more characters"
+
+    def append(self, lines: Sequence[str], at: float) -> int:
+        """Take in lines; the number of old ones that had to go.
+
+        Args:
+            lines: Without line ends.
+            at: Unix time of their arrival.
+        """
+        if len(lines) > self.cap:
+            skipped = len(lines) - self.cap
+            lines = lines[skipped:]
+            gone = len(self._lines)
+            self.first += gone + skipped
+            self.dropped += gone + skipped
+            self._lines.clear()
+            if self._levels is not None:
+                self._levels.clear()
+        else:
+            gone = max(len(self._lines) + len(lines) - self.cap, 0)
+            if gone:
+                del self._lines[:gone]
+                self.first += gone
+                self.dropped += gone
+                if self._levels is not None:
+                    del self._levels[:gone]
+        self._arrivals.append((self.end, at))
+        while len(self._arrivals) > 1 and self._arrivals[1][0] <= self.first:
+            del self._arrivals[0]
+        self._lines.extend(lines)
+        if self._levels is not None:
+            self._grade()
+        return gone
+
+    def ungrade(self) -> None:
+        """Nobody asks for levels any more: stop grading new lines."""
+        self._levels = None
+
+    def clear(self) -> None:
+        """Forget the lines. Numbers go on."""
+        self.first = self.end
+        self._lines.clear()
+        self._arrivals.clear()
+        if self._levels is not None:
+            self._levels.clear()
+
+    def arrived(self, number: int) -> float | None:
+        """Unix time of a line's arrival, exact to its batch."""
+        place = bisect_right(self._arrivals, (number, float("inf"))) - 1
+        return self._arrivals[place][1] if place >= 0 else None
+
+    def level(self, number: int) -> Level:
+        """How serious a held line is. The first question grades all lines; later ones cost nothing."""
+        if self._levels is None:
+            self._levels = bytearray()
+            self._grade()
+        return Level(self._levels[number - self.first])
+
+    def _grade(self) -> None:
+        levels = self._levels
+        assert levels is not None
+        last = levels[-1] if levels else 0
+        for line in self._lines[len(levels) :]:
+            own = level_of(line)[0]
+            last = own or last
+            levels.append(last)
+
+    def at_least(self, level: Level, start: int) -> list[int]:
+        """Numbers of the held lines from `start` on that are at least this serious."""
+        start = max(start, self.first)
+        if start >= self.end:
+            return []
+        self.level(start)
+        assert self._levels is not None
+        wanted = int(level)
+        return [number for number, own in enumerate(self._levels[start - self.first :], start) if own >= wanted]
+
+    def next_error(self, after: int) -> int | None:
+        """Number of the first line from `after` on that says itself that it is an error."""
+        for number in range(max(after, self.first), self.end):
+            if level_of(self._lines[number - self.first])[0] is Level.ERROR:
+                return number
+        return None
+
+    def search(self, matches: Callable[[str], bool], start: int, stop: int) -> Iterator[int]:
+        """Numbers of the held lines in a range for which `matches` is true."""
+        first = self.first
+        for number in range(max(start, first), min(stop, self.end)):
+            line = self._lines[number - first]
+            if matches(line if len(line) <= SHOWN_LENGTH else line[:SHOWN_LENGTH]):
+                yield number
+
+    def everything(self, numbers: Sequence[int] | None = None) -> str:
+        """Held lines as text that is safe to keep, cleaned and complete."""
+        chosen = self._lines if numbers is None else [self._lines[number - self.first] for number in numbers]
+        return "".join(clean(line) + "\n" for line in chosen)
+
+
+class Pattern:
+    """What is searched for. Small letters match large ones as well, unless the pattern holds a large one.
+
+    Args:
+        text: The pattern.
+        regex: Read it as a regular expression. One that does not compile is searched for as it stands.
+    """
+
+    def __init__(self, text: str, *, regex: bool = False) -> None:
+        self.text = text
+        self.regex = regex
+        self.error = ""
+        """Why the expression does not compile; empty when it does."""
+        exact = text != text.lower()
+        flags = re.NOFLAG if exact else re.IGNORECASE
+        try:
+            self._expression = re.compile(text if regex else re.escape(text), flags)
+        except re.error as error:
+            self.error = str(error)
+            self._expression = re.compile(re.escape(text), flags)
+            self.regex = False
+        lower = text.lower()
+        self.matches: Callable[[str], bool]
+        """Whether a line matches."""
+        if self.regex:
+            self.matches = lambda line: self._expression.search(line) is not None
+        elif exact:
+            self.matches = lambda line: text in line
+        else:
+            self.matches = lambda line: lower in line.lower()
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Where a line matches."""
+        return [match.span() for match in self._expression.finditer(line) if match.end() > match.start()]
