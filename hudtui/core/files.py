@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import json
 import os
 import stat
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,14 @@ def decode(data: bytes, name: str) -> str:
             fix="Save the file as UTF-8.",
             where=Location(name, line),
         ) from None
+    if "\0" in text:
+        # UTF-16 without its mark is valid UTF-8 as long as it is plain English.
+        raise InputError(
+            "this is not text: it holds null bytes",
+            why="It may be a binary file, or UTF-16 without a byte order mark.",
+            fix="Save the file as UTF-8.",
+            where=Location(name, text.count("\n", 0, text.index("\0")) + 1),
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -64,7 +75,7 @@ def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = N
     """Put `content` under `path` in one step: readers see the old file or the new one, never a part.
 
     A symbolic link is followed, so that it stays a link. The mode of an existing file is kept unless `mode` is given; a new file
-    gets `mode` or the process's default.
+    gets `mode` or the process's default. The owner is kept where the system allows it.
 
     Raises:
         InputError: The folder is read-only, the disk is full, or anything else kept the file from being written. What stood under
@@ -77,20 +88,100 @@ def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = N
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "wb") as stream:
+            _keep_owner(stream.fileno(), target)
             os.fchmod(stream.fileno(), _mode_for(target) if mode is None else mode)
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+        if not isinstance(error, OSError):
+            raise
         raise InputError(
             "this file cannot be written; what stood there before is untouched",
             why=error.strerror or str(error),
+            fix=_WRITE_ADVICE.get(error.errno or 0),
             where=Location(os.fspath(path)),
         ) from None
+    with contextlib.suppress(OSError):  # the new name itself survives a power cut only when the folder is on disk too
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+_WRITE_ADVICE = {
+    errno.ENOSPC: "The disk is full: free some space and try again.",
+    errno.EDQUOT: "Your disk quota is used up: free some space and try again.",
+    errno.EFBIG: "The system allows no larger file here (see `ulimit -f`).",
+    errno.EROFS: "The disk is mounted read-only: choose another folder.",
+    errno.EACCES: "Make the folder writable for you, or choose another one.",
+    errno.EPERM: "Make the folder writable for you, or choose another one.",
+    errno.EISDIR: "A folder of that name is in the way.",
+    errno.ENOTDIR: "A part of this path is a file, not a folder.",
+}
+
+
+def _keep_owner(handle: int, target: Path) -> None:
+    try:
+        old, new = target.stat(), os.fstat(handle)
+    except OSError:
+        return
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(handle, old.st_uid, old.st_gid)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
+    """Keep other processes and threads that also use `exclusive` from changing `path` meanwhile: for read, edit, write.
+
+    The lock is the system's advisory one on the file's folder. It leaves no file behind and ends with the process. Where the file
+    system has no such locks, the work goes on without one.
+
+    Args:
+        path: The file that is going to be changed; it need not exist, its folder is made.
+        timeout: Seconds to wait for another holder.
+
+    Raises:
+        InputError: Somebody else held it all that time, or the folder cannot be made or opened.
+    """
+    import fcntl
+
+    folder = Path(os.path.realpath(path)).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(
+            "this folder cannot be used",
+            why=error.strerror or str(error),
+            fix=_WRITE_ADVICE.get(error.errno or 0),
+            where=Location(str(folder)),
+        ) from None
+    try:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise InputError(
+                        "another hudtui is changing this file",
+                        fix="Try again when it is done.",
+                        where=Location(os.fspath(path)),
+                    ) from None
+                time.sleep(0.02)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def _mode_for(target: Path) -> int:

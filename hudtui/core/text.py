@@ -11,16 +11,21 @@ import re
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI, 8 bit
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC
+    # OSC, DCS, SOS, PM, APC with their payload. Without an end on the same line only the opening goes: text that merely looks
+    # like one (a quotation mark in the wrong encoding holds 0x9d) must not swallow the rest of a log.
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x80-\x9f\n]*+(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?"  # everything else that starts with ESC
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_SEPARATORS = re.compile("[\u2028\u2029]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """`text` without control sequences, control characters (tab and newline stay) and direction overrides.
+    """`text` without control sequences, control characters (tab and newline stay), direction overrides and invisible tags.
 
-    A carriage return ends the text before it on its line, as a terminal would show it; CRLF counts as a newline.
+    A carriage return ends the text before it on its line, as a terminal would show it; CRLF counts as a newline, and so do the
+    separators U+2028 and U+2029. Half characters (lone surrogates), which no terminal can be sent, become U+FFFD.
     """
     if text.isprintable():
         return text
@@ -29,6 +34,7 @@ def clean(text: str) -> str:
         text = _SEQUENCE.sub("", text)
     if "\r" in text:
         text = "\n".join(_fold_returns(line) for line in text.split("\n"))
+    text = _SURROGATES.sub("\ufffd", _SEPARATORS.sub("\n", text))
     return _CONTROL.sub("", text)
 
 

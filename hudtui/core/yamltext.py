@@ -88,6 +88,40 @@ class Document:
         """Where the value at `path` itself stands, or that of its nearest ancestor that exists."""
         return self._nearest(path).value
 
+    def style(self, path: Path = ()) -> str:
+        """How the value at `path` is written.
+
+        Empty for plain text, a quotation mark, `|` or `>` for a scalar; `block` or `{` for a mapping or list; `*` for one that an
+        alias stands for.
+        """
+        return self._nearest(path).style
+
+    def at(self, path: Path = ()) -> Any:
+        """The value at `path`; None where there is none."""
+        value = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return None
+        return value
+
+    def last_line(self, path: Path = ()) -> int:
+        """The last line, counting from 1, that holds a part of the value at `path`; comments below it do not count."""
+        node = self._nearest(path)
+        lines = self.text.split("\n")
+        while node.style == "block":
+            own = [child for child in node.children.values() if self._owns(node, child)]
+            if not own:
+                break
+            node = max(own, key=lambda child: (child.key.line, child.key.column))
+        last = node.value.end_line
+        if node.value.end_column == 1 or not lines[last - 1][: node.value.end_column - 1].strip():
+            last -= 1
+        while last > node.value.line and not lines[last - 1].strip():
+            last -= 1
+        return max(last, node.value.line)
+
     def location(self, path: Path = ()) -> Location:
         """The same place as `mark`, in the form that errors carry."""
         place = self.mark(path)

@@ -1,0 +1,361 @@
+"""Lock files: what an environment's build wrote down about it (`hud.lock.yaml`, `buckeye.lock.yaml`).
+
+Formats 1.0 to 2.0 are read, and the short form that holds `image` and `primary_dataset` alone. Reading is lenient: a field of the
+wrong kind is left out and named in `Lock.notices`. Edits change the one value in place; a file that does not parse is never
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import exclusive, read_text, write_atomic
+from hudtui.core.platform import Platform
+from hudtui.core.yamledit import Scalar, set_values
+from hudtui.core.yamltext import Document, load_yaml
+
+KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
+HIDDEN = "••••"
+
+ImageKind = Literal["local", "full", "pushed"]
+
+
+@dataclass(frozen=True)
+class LockedTool:
+    """A tool as the build saw it."""
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] | None = None
+    """JSON Schema of the arguments; None in the oldest files."""
+    internal_tools: tuple[str, ...] = ()
+    """Functions that this tool dispatches to."""
+
+
+@dataclass(frozen=True)
+class PrimaryDataset:
+    """The dataset made from this environment's tasks."""
+
+    name: str
+    task_count: int | None = None
+    updated_at: str | None = None
+    """ISO time, as written."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the image was made."""
+
+    generated_at: datetime | None = None
+    tool_version: str | None = None
+    """Version of the program that built it."""
+    version: str | None = None
+    """Version of the environment."""
+    directory: str | None = None
+    source_hash: str | None = None
+    base_image: str | None = None
+    platform: str | None = None
+    """Operating system and processor, e.g. `linux/amd64`."""
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Environment variables of the environment."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    provided: tuple[str, ...] = ()
+    """Names of those that the lock file carries a value for. The values stay in the file: real ones have been seen there."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock file."""
+
+    path: Path
+    version: str
+    """Version of the format; `1.0` when the file does not say."""
+    image: str | None = None
+    """The image to run elsewhere: pushed, else full, else `image` of format 1.0, else the local one."""
+    image_local: str | None = None
+    image_full: str | None = None
+    image_pushed: str | None = None
+    tools: tuple[LockedTool, ...] = ()
+    hubs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tools that dispatch to functions -> the functions' names."""
+    primary_dataset: PrimaryDataset | None = None
+    build: Build = Build()
+    initialize_ms: float | None = None
+    """Milliseconds that the environment took to start."""
+    tool_count: int | None = None
+    variables: Variables = Variables()
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    """Versions of python, cuda and so on in the image."""
+    prompts: tuple[Mapping[str, Any], ...] = ()
+    resources: tuple[Mapping[str, Any], ...] = ()
+    scenarios: tuple[Mapping[str, Any], ...] = ()
+    capabilities: tuple[Any, ...] = ()
+    tasks: tuple[Any, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The whole document. May hold secrets; `shown` gives it without."""
+    notices: tuple[str, ...] = ()
+    """What is odd in the file, each with its line."""
+
+    @property
+    def digest(self) -> str | None:
+        """The digest that `image` is pinned to, e.g. `sha256:...`."""
+        digest = (self.image or "").partition("@")[2]
+        return digest or None
+
+    def shown(self) -> dict[str, Any]:
+        """The document as it may be shown: values of provided environment variables are masked."""
+        environment = self.raw.get("environment")
+        variables = environment.get("variables") if isinstance(environment, Mapping) else None
+        provided = variables.get("provided") if isinstance(variables, Mapping) else None
+        if not provided or not isinstance(environment, Mapping) or not isinstance(variables, Mapping):
+            return dict(self.raw)
+        masked = {name: HIDDEN for name in provided} if isinstance(provided, Mapping) else HIDDEN
+        return {**self.raw, "environment": {**environment, "variables": {**variables, "provided": masked}}}
+
+
+def find_lock(folder: Path, platform: Platform) -> Path | None:
+    """The platform's lock file in a folder, if it is there."""
+    path = folder / platform.lock_name
+    return path if path.is_file() else None
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file of any version.
+
+    Raises:
+        InputError: The file cannot be read, is not valid YAML, or its top is no mapping; with the line.
+    """
+    return parse_lock(read_text(path), path)
+
+
+def parse_lock(text: str, path: Path) -> Lock:
+    """`read_lock` for a text that is at hand; `path` is what errors call it."""
+    document = load_yaml(text, name=str(path))
+    if not isinstance(document.data, dict):
+        what = "this lock file is empty" if document.data is None else "a lock file is a mapping of fields"
+        raise InputError(what, where=document.location())
+    return _Reader(document, path).lock()
+
+
+def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -> None:
+    """Write down which dataset was made from the tasks, in place.
+
+    Args:
+        path: An existing lock file.
+        name: The dataset, e.g. `my-org/my-tasks`.
+        task_count: How many tasks it holds.
+        now: When; written to the second.
+
+    Raises:
+        InputError: The file cannot be read, parsed, changed without harm, or written. It is then as it was.
+    """
+    _edit(
+        path,
+        lambda document: {
+            ("primary_dataset", "name"): name,
+            ("primary_dataset", "task_count"): task_count,
+            ("primary_dataset", "updated_at"): now.isoformat(timespec="seconds"),
+        },
+    )
+
+
+def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
+    """Write down an image with its digest, in place: under `images`, or as `image` where the file has format 1.0.
+
+    Raises:
+        InputError: As for `set_primary_dataset`.
+    """
+
+    def change(document: Document) -> Mapping[tuple[str | int, ...], Scalar]:
+        if isinstance(document.data.get("images"), dict) or "image" not in document.data:
+            return {("images", kind): image}
+        return {("image",): image}
+
+    _edit(path, change)
+
+
+def _edit(path: Path, change: Callable[[Document], Mapping[tuple[str | int, ...], Scalar]]) -> None:
+    read_text(path)  # a missing file is an error before the lock below makes its folder
+    with exclusive(path):
+        text = read_text(path)
+        document = load_yaml(text, name=str(path))
+        if document.data is not None and not isinstance(document.data, dict):
+            raise InputError("a lock file is a mapping of fields; it is left as it is", where=document.location())
+        document.data = document.data or {}
+        original = _original(path, text)
+        edited = set_values(original, change(document), name=str(path))
+        if edited != original:
+            write_atomic(path, edited)
+
+
+def _original(path: Path, text: str) -> str:
+    """The text with its own line ends and byte order mark, where it is UTF-8; else as `read_text` gave it."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return text
+
+
+class _Reader:
+    """Takes fields of the right kind out of a document and notes the others."""
+
+    def __init__(self, document: Document, path: Path) -> None:
+        self.document = document
+        self.path = path
+        self.notices: list[str] = []
+
+    def lock(self) -> Lock:
+        data = self.document.data
+        images = self.mapping(("images",))
+        local, full, pushed = (self.text(("images", kind)) for kind in ("local", "full", "pushed"))
+        plain = self.text(("image",)) if not isinstance(data.get("image"), Mapping) else None
+        image = pushed or full or plain or local
+        if image is None:
+            self.notices.append(f"{self.path}: no image is named here")
+        version = self.version("images" in data and bool(images))
+        tools = tuple(tool for index, item in enumerate(self.items(("tools",))) if (tool := self.tool(index, item)))
+        hubs = {name: self.texts(("hubTools", name)) for name in self.mapping(("hubTools",))}
+        hubs.update({tool.name: tool.internal_tools for tool in tools if tool.internal_tools and tool.name not in hubs})
+        return Lock(
+            path=self.path,
+            version=version,
+            image=image,
+            image_local=local,
+            image_full=full,
+            image_pushed=pushed,
+            tools=tools,
+            hubs=hubs,
+            primary_dataset=self.dataset(),
+            build=self.build(),
+            initialize_ms=self.number(("environment", "initializeMs")),
+            tool_count=self.whole(("environment", "toolCount")),
+            variables=Variables(
+                required=self.texts(("environment", "variables", "required")),
+                optional=self.texts(("environment", "variables", "optional")),
+                provided=self.names(("environment", "variables", "provided")),
+            ),
+            runtime={name: str(value) for name, value in self.mapping(("environment", "runtime")).items() if value is not None},
+            prompts=self.records(("prompts",)),
+            resources=self.records(("resources",)),
+            scenarios=self.records(("scenarios",)),
+            capabilities=tuple(self.items(("capabilities",))),
+            tasks=tuple(self.items(("tasks",))),
+            raw=data,
+            notices=tuple(self.notices),
+        )
+
+    def version(self, has_images: bool) -> str:
+        value = self.document.data.get("version")
+        if value is None:
+            return "1.1" if has_images else "1.0"
+        text = str(value) if not isinstance(value, (dict, list)) else "?"
+        if text not in KNOWN_VERSIONS:
+            self.note(("version",), f"format {text!r} is not known; read as {KNOWN_VERSIONS[-2]}")
+        return text
+
+    def tool(self, index: int, item: Any) -> LockedTool | None:
+        path = ("tools", index)
+        name = self.text((*path, "name")) if isinstance(item, Mapping) else item if isinstance(item, str) else None
+        if not name:
+            self.note(path, "a tool without a name is left out")
+            return None
+        if isinstance(item, str):
+            return LockedTool(name)
+        schema = item.get("inputSchema", item.get("input_schema"))
+        if schema is not None and not isinstance(schema, Mapping):
+            self.note((*path, "inputSchema"), f"the schema of {name} is no mapping and is left out")
+            schema = None
+        return LockedTool(name, self.text((*path, "description")) or "", schema, self.texts((*path, "internalTools")))
+
+    def dataset(self) -> PrimaryDataset | None:
+        if not self.mapping(("primary_dataset",)):
+            return None
+        name = self.text(("primary_dataset", "name"))
+        if not name:
+            self.note(("primary_dataset",), "a primary dataset without a name is left out")
+            return None
+        updated = self.text(("primary_dataset", "updated_at"))
+        return PrimaryDataset(name, self.whole(("primary_dataset", "task_count")), updated)
+
+    def build(self) -> Build:
+        generated = self.text(("build", "generatedAt"))
+        when = lenient_time(generated) if generated else None
+        if generated and when is None:
+            self.note(("build", "generatedAt"), f"{generated[:40]!r} is no time")
+        return Build(
+            generated_at=when,
+            tool_version=self.text(("build", "hudVersion")),
+            version=self.text(("build", "version")),
+            directory=self.text(("build", "directory")),
+            source_hash=self.text(("build", "sourceHash")),
+            base_image=self.text(("build", "baseImage")),
+            platform=self.text(("build", "platform")),
+        )
+
+    def note(self, path: tuple[str | int, ...], message: str) -> None:
+        self.notices.append(f"{self.document.location(path)}: {message}")
+
+    def value(self, path: tuple[str | int, ...], kinds: type | tuple[type, ...], words: str) -> Any:
+        found = self.document.at(path)
+        if found is None or (isinstance(found, kinds) and not (isinstance(found, bool) and words != "a truth value")):
+            return found
+        self.note(path, f"this should be {words}, and is left out")
+        return None
+
+    def text(self, path: tuple[str | int, ...]) -> str | None:
+        found = self.value(path, (str, int, float), "a text")
+        return None if found is None or str(found).strip() == "" else str(found)
+
+    def number(self, path: tuple[str | int, ...]) -> float | None:
+        found = self.value(path, (int, float), "a number")
+        return None if found is None else float(found)
+
+    def whole(self, path: tuple[str | int, ...]) -> int | None:
+        found: int | None = self.value(path, int, "a whole number")
+        return found
+
+    def mapping(self, path: tuple[str | int, ...]) -> dict[str, Any]:
+        return self.value(path, dict, "a mapping") or {}
+
+    def items(self, path: tuple[str | int, ...]) -> list[Any]:
+        return self.value(path, list, "a list") or []
+
+    def records(self, path: tuple[str | int, ...]) -> tuple[Mapping[str, Any], ...]:
+        return tuple(item for item in self.items(path) if isinstance(item, Mapping))
+
+    def texts(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
+        return tuple(str(item) for item in self.items(path) if isinstance(item, (str, int, float)))
+
+    def names(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
+        found = self.value(path, (dict, list), "a mapping") or ()
+        return tuple(str(item) for item in found)
+
+
+def lenient_time(text: str) -> datetime | None:
+    """An ISO time, also with both an offset and a Z at the end, as some writers spelled it; None if it is none."""
+    stripped = re.sub(r"([+-]\d\d:?\d\d)Z$", r"\1", text.strip())
+    try:
+        return datetime.fromisoformat(stripped)
+    except ValueError:
+        return None
+
+
+def not_found(folder: Path, platform: Platform) -> InputError:
+    """The error for work that needs a lock file where there is none."""
+    return InputError(
+        f"there is no {platform.lock_name} here",
+        why="It names the environment's image.",
+        fix="Build the environment, or name the image yourself.",
+        where=Location(str(folder)),
+    )

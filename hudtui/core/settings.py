@@ -1,0 +1,393 @@
+"""Settings and keys: what they are, where each value comes from, and how they are changed.
+
+Layers, the first that has a value wins: the environment, `.env` of the project, the user's own file, then what other tools keep
+(`~/.hud/.env`, Prime's config, the Hugging Face login), then defaults. An empty value counts as none. Importing this module is
+cheap: pydantic and python-dotenv are imported when they are first needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hudtui.core.envfile import NAME, read_env, set_value, unset_value
+from hudtui.core.errors import InputError, Location
+from hudtui.core.places import Places, places
+from hudtui.core.platform import BUILT_IN, SERVICES, Platform
+from hudtui.core.variables import lookup_in
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+Kind = Literal["secret", "url", "flag", "seconds", "path", "text"]
+Origin = str
+"""`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
+
+MASK = "••••"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting that this program knows."""
+
+    name: str
+    about: str
+    """What it is for, in one line."""
+    kind: Kind = "text"
+    default: str | None = None
+    get_it: str | None = None
+    """Where a key is made, for the person who has none."""
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.kind == "secret"
+
+
+_URL_ABOUT = {
+    "mcp": "address that serves {title} environments over MCP",
+    "api": "address of {title}'s API",
+    "telemetry": "address that {title} traces are sent to",
+    "runtime": "address of {title}'s runtime gateway",
+    "rl": "address of {title}'s training service",
+    "gateway": "address of {title}'s model gateway",
+    "web": "address of {title}'s web pages, for links to jobs and traces",
+}
+
+_COMMON = (
+    Key("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
+    Key("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
+    Key("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
+    Key("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, you"),
+    Key("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
+    Key("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
+    Key("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
+    Key(
+        "OPENAI_API_KEY",
+        "OpenAI, or a server that speaks its API: models to evaluate",
+        "secret",
+        get_it="https://platform.openai.com/api-keys",
+    ),
+    Key("OPENAI_BASE_URL", "address of that API", "url", "https://api.openai.com/v1"),
+    Key(
+        "HF_TOKEN",
+        "Hugging Face: reading private and publishing datasets",
+        "secret",
+        get_it="https://huggingface.co/settings/tokens",
+    ),
+    Key("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
+)
+
+_HUD_ONLY = (
+    Key("HUD_TELEMETRY_ENABLED", "whether traces are sent to HUD: true or false", "flag", "true"),
+    Key("HUD_TELEMETRY_LOCAL_DIR", "folder that also gets the traces, as JSON lines", "path"),
+    Key("HUD_CLIENT_TIMEOUT", "seconds that a call to an environment may take", "seconds", "600"),
+)
+
+
+def known_keys(platform: Platform) -> tuple[Key, ...]:
+    """Every setting that matters on a platform: its own first, then the built-in platforms' keys, then the services in common."""
+    keys: dict[str, Key] = {}
+    for one in (platform, *BUILT_IN):
+        site = one.urls.get("web")
+        keys.setdefault(one.key_variable, Key(one.key_variable, f"{one.title}: environments and traces", "secret", get_it=site))
+        for service in SERVICES if one in (platform, BUILT_IN[0]) else ("mcp",):
+            default = one.urls.get(service)
+            if default or one is platform:
+                name = one.url_variable(service)
+                keys.setdefault(name, Key(name, _URL_ABOUT[service].format(title=one.title), "url", default))
+        if one is BUILT_IN[0]:
+            keys.update({key.name: key for key in _HUD_ONLY})
+    keys.update({key.name: key for key in _COMMON})
+    return tuple(keys.values())
+
+
+@dataclass(frozen=True)
+class _Layer:
+    origin: Origin
+    values: Mapping[str, str] = field(repr=False)
+    file: Path | None = None
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+
+class Settings:
+    """The settings of one project folder, as they were when loaded.
+
+    Attributes:
+        folder: The project folder.
+        platform: The platform whose keys and addresses these are.
+        notices: What was passed over while reading, in plain words, without values.
+        other_case: Names that `lookup` was asked for and found only in another spelling: asked -> taken.
+    """
+
+    def __init__(self, folder: Path, platform: Platform, layers: tuple[_Layer, ...], notices: tuple[str, ...]) -> None:
+        self.folder = folder
+        self.platform = platform
+        self.notices = notices
+        self.other_case: dict[str, str] = {}
+        self.keys = {key.name: key for key in known_keys(platform)}
+        self._layers = layers
+        # Upside down, so that the first layer's values stay. A value that is empty hides nothing.
+        values: dict[str, str] = {}
+        for layer in reversed(layers):
+            values.update({name: value for name, value in layer.values.items() if value or name not in values})
+        self._values = values
+        self._anyhow = lookup_in(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
+
+    def __repr__(self) -> str:
+        return f"Settings({str(self.folder)!r}, {self.platform.name!r})"
+
+    def get(self, name: str) -> str | None:
+        """The value of a name spelled exactly so; None where it is unset or empty. For secrets use `secret`."""
+        return self._values.get(name) or None
+
+    def lookup(self, name: str) -> str | None:
+        """The value of a variable in a task or a config, for `variables.substitute`.
+
+        Falls back on a spelling that differs only in case, and notes that in `other_case`.
+        """
+        return self._anyhow(name)
+
+    def secret(self, name: str) -> SecretStr | None:
+        """The value of a key, wrapped so that it cannot be printed by accident."""
+        value = self.get(name)
+        if value is None:
+            return None
+        from pydantic import SecretStr
+
+        return SecretStr(value)
+
+    def require(self, name: str) -> SecretStr:
+        """`secret` for work that cannot go on without it.
+
+        Raises:
+            InputError: There is no value; the error says how to give one.
+        """
+        value = self.secret(name)
+        if value is not None:
+            return value
+        key = self.keys.get(name)
+        where = f" Get one at {key.get_it}." if key is not None and key.get_it else ""
+        raise InputError(
+            f"{name} is not set",
+            why=f"It is needed for {key.about}." if key is not None else None,
+            fix=f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui settings set {name}.{where}",
+        )
+
+    def url(self, service: str) -> str | None:
+        """An address of the platform, by the name of its service (see `platform.SERVICES`)."""
+        return self.platform.url(service, self.get)
+
+    def origin(self, name: str) -> Origin | None:
+        """Where the value comes from; None where there is none."""
+        layer = self._layer_of(name)
+        return layer.origin if layer is not None else None
+
+    def location(self, name: str) -> Location | None:
+        """File and line of the value, where it comes from a file."""
+        layer = self._layer_of(name)
+        if layer is None or layer.file is None:
+            return None
+        return Location(str(layer.file), layer.lines.get(name))
+
+    def hidden(self, name: str) -> tuple[Origin, ...]:
+        """Origins that have a value too but do not count, nearest first."""
+        having = [layer.origin for layer in self._layers if layer.values.get(name)]
+        return tuple(origin for origin in having[1:] if origin != "default")
+
+    def shown(self, name: str) -> str | None:
+        """The value as it may be shown: masked if it is a secret, or if its name sounds like one."""
+        value = self.get(name)
+        if value is None:
+            return None
+        return mask(value) if self.is_secret(name) else re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
+
+    def is_secret(self, name: str) -> bool:
+        """Whether a value of this name must be masked."""
+        key = self.keys.get(name)
+        return key.secret if key is not None else sounds_secret(name)
+
+    def redact(self, text: str) -> str:
+        """`text` with every secret value in it masked: for messages and logs that others wrote."""
+        return self._secrets.sub(MASK, text) if self._secrets is not None else text
+
+    @cached_property
+    def _secrets(self) -> re.Pattern[str] | None:
+        values = {value for name, value in self._values.items() if len(value) >= 8 and self.is_secret(name)}
+        return re.compile("|".join(re.escape(value) for value in sorted(values, key=len, reverse=True))) if values else None
+
+    def _layer_of(self, name: str) -> _Layer | None:
+        return next((layer for layer in self._layers if layer.values.get(name)), None)
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a variable's name says that its value is a secret: `..._KEY`, `..._TOKEN`, `..._SECRET`, `..._PASSWORD`."""
+    parts = name.upper().replace("-", "_").split("_")
+    words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION"}
+    return not words.isdisjoint(parts) and parts[-1] not in ("PATH", "FILE", "DIR", "ID", "URL", "NAME")
+
+
+def mask(secret: str | SecretStr) -> str:
+    """A secret as it may be shown: its last four characters if it is long enough to keep them to itself, else none."""
+    text = secret if isinstance(secret, str) else secret.get_secret_value()
+    return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
+
+
+def paths() -> Places:
+    """The program's own folders."""
+    return places()
+
+
+def user_file() -> Path:
+    """The user's settings for all projects, in the form of a `.env` file. It need not exist."""
+    return places().settings_file
+
+
+def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read every layer.
+
+    A file that cannot be read is left out and named in `notices`: settings never keep the program from starting.
+
+    Args:
+        folder: The project folder.
+        platform: Its platform.
+        environ: The environment; the process's own by default.
+    """
+    environment = dict(os.environ if environ is None else environ)
+    notices: list[str] = []
+    layers = [_Layer("environment", _aliased(environment))]
+    for origin, path in ((".env", folder / ".env"), ("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
+        layers += _env_layer(origin, path, notices)
+    layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
+    layers += _hugging_face_layer(environment)
+    layers.append(_Layer("default", {key.name: key.default for key in known_keys(platform) if key.default}))
+    return Settings(folder, platform, tuple(layers), tuple(notices))
+
+
+def save_env(folder: Path, name: str, value: str) -> Path:
+    """Put a value into the project's `.env`, in place; see `envfile`. The file's path.
+
+    Raises:
+        InputError: See `envfile.set_value`.
+    """
+    path = folder / ".env"
+    set_value(path, name, value.strip())
+    return path
+
+
+def save_user(name: str, value: str) -> Path:
+    """Put a value into the user's file. The file's path.
+
+    Raises:
+        InputError: See `envfile.set_value`.
+    """
+    path = user_file()
+    set_value(path, name, value.strip())
+    return path
+
+
+def unset(folder: Path, name: str, *, user: bool = False) -> bool:
+    """Take a value out of the project's `.env`, or of the user's file. Whether it was there.
+
+    Raises:
+        InputError: The file cannot be read or written.
+    """
+    return unset_value(user_file() if user else folder / ".env", name)
+
+
+def check_name(name: str, platform: Platform) -> Key | None:
+    """The setting of that name, if it is one this program knows.
+
+    Raises:
+        InputError: It is none, and is so near to one that it must be a slip.
+    """
+    keys = {key.name: key for key in known_keys(platform)}
+    if name in keys:
+        return keys[name]
+    near = difflib.get_close_matches(name.upper(), keys, 1, cutoff=0.85)
+    if near or not NAME.match(name):
+        raise InputError(
+            f"there is no setting {name!r}",
+            fix=f"Did you mean {near[0]}?" if near else "A name has letters, digits and _, with no digit first.",
+        )
+    return None
+
+
+def _env_layer(origin: Origin, path: Path, notices: list[str]) -> list[_Layer]:
+    try:
+        file = read_env(path)
+    except InputError as error:
+        notices.append(f"{origin} is left out: {error.lines()[0]}")
+        return []
+    notices.extend(file.notices)
+    if not file.entries:
+        return []
+    values = {name: entry.value for name, entry in file.entries.items()}
+    return [_Layer(origin, _aliased(values), path, {name: entry.line for name, entry in file.entries.items()})]
+
+
+def _aliased(values: dict[str, str]) -> dict[str, str]:
+    # Prime's command knows two names for one address, and takes it with and without the version at the end.
+    base = values.get("PRIME_API_BASE_URL") or values.get("PRIME_BASE_URL")
+    return {**values, "PRIME_API_BASE_URL": base.rstrip("/").removesuffix("/api/v1")} if base else values
+
+
+_PRIME = {
+    "api_key": "PRIME_API_KEY",
+    "team_id": "PRIME_TEAM_ID",
+    "ssh_key_path": "PRIME_SSH_KEY_PATH",
+    "base_url": "PRIME_API_BASE_URL",
+    "inference_url": "PRIME_INFERENCE_URL",
+}
+
+
+def _json_layer(path: Path, notices: list[str]) -> list[_Layer]:
+    """What the Prime command keeps. It is read and never written: the command loses what it does not know."""
+    try:
+        data = json.loads(path.read_bytes()[:100_000])
+        values = {name: data[key] for key, name in _PRIME.items() if isinstance(data.get(key), str)}
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError, RecursionError):
+        notices.append(f"~/.prime is left out: {path} cannot be read as JSON")
+        return []
+    return [_Layer("~/.prime", _aliased(values), path)]
+
+
+def _hugging_face_layer(environment: Mapping[str, str]) -> list[_Layer]:
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = Path(environment.get("HF_HOME") or cache / "huggingface")
+    path = Path(environment.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    try:
+        token = path.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return []
+    return [_Layer("Hugging Face login", {"HF_TOKEN": token}, path)] if 0 < len(token) < 1000 else []
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Settings as typed values, and what is wrong with the others."""
+
+    values: Mapping[str, object] = field(repr=False)
+    """By name: SecretStr, an address as text without a slash at the end, bool, seconds as float, or Path."""
+    problems: Mapping[str, str]
+    """By name, in plain words. Never holds a value."""
+
+
+def check(settings: Settings) -> Checked:
+    """Every known setting that has a value, checked against its kind.
+
+    A key must be one word and not the example's placeholder, an address http or https with a host, and so on.
+    """
+    from hudtui.core.settings_model import checked_values
+
+    values, problems = checked_values(tuple(settings.keys.values()), settings.get)
+    return Checked(values, problems)

@@ -1,0 +1,281 @@
+"""The project folder: which configs, task files and lock it holds, and where this program keeps its own files in it.
+
+Finding them reads names, sizes and the beginning (of Parquet: the end) of files that could be ours, and parses nothing. What was
+looked at once is remembered until the file changes, so that asking again costs little more than listing the folders.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import exclusive, write_atomic
+from hudtui.core.platform import Platform, explain_choice, find_platform
+
+STATE = ".hudtui"
+"""The folder inside a workspace that belongs to this program."""
+
+MAX_DEPTH = 3
+"""How many folders below the workspace are looked into."""
+MAX_ENTRIES = 20_000
+"""How many files and folders are looked at in all."""
+
+Kind = Literal["config", "tasks"]
+
+_SKIPPED = frozenset(
+    ("node_modules", "__pycache__", "site-packages", "venv", "build", "dist", "outputs", "wandb", "target", "vendor")
+)
+_RECORDS = ("traces.jsonl", "metrics.jsonl", "results.jsonl")
+_SNIFFED = 256 * 1024
+_TASK_NAMES = ("task.json", "*_task.json", "*tasks*.json", "*taskconfigs*.json", "*taskset*.json")
+_PACKED = (".gz", ".zst")
+_MAPPINGS = re.compile(rb"^(?:[\"']?)action_mappings(?:[\"']?)[ \t]*:", re.MULTILINE)
+_GYM_KEY = re.compile(rb"^(?:job|system_prompt|parser|action_mappings|rubric)[ \t]*:", re.MULTILINE)
+_ANY_KEY = re.compile(rb"^[A-Za-z_][\w-]*[ \t]*:", re.MULTILINE)
+_PROMPT = re.compile(rb"\"prompt\"\s*:")
+_TASK_FIELD = re.compile(rb"\"(?:mcp_config|evaluate_tool|setup_tool|scenario|gym)\"\s*:")
+_GITIGNORE = """\
+# Runs, caches and analyses stay out of version control; platforms declared here may go in.
+*
+!/platforms/
+!/platforms/*
+"""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A project folder at one moment."""
+
+    folder: Path
+    platform: Platform
+    configs: tuple[Path, ...] = ()
+    """Gym configurations; those in `configs/` first."""
+    task_files: tuple[Path, ...] = ()
+    """Files, and folders written by `datasets`, that look like tasks; those at the top first."""
+    lock: Path | None = None
+    """The platform's lock file, if it is there."""
+    env_file: Path | None = None
+    """`.env`, if it is there."""
+    notices: tuple[str, ...] = ()
+    """What the user should know, e.g. that there are two lock files, or more files than were looked at."""
+
+    @property
+    def state_dir(self) -> Path:
+        """Where runs, caches and analyses of this workspace go. Need not exist; `make_state_dir` makes it."""
+        return self.folder / STATE
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.name or str(self.folder)
+
+    def relative(self, path: Path) -> str:
+        """A path as it is shown: relative to the folder where it lies inside."""
+        try:
+            return str(path.relative_to(self.folder))
+        except ValueError:
+            return str(path)
+
+
+def open_workspace(folder: Path, platform: str | Platform | None = None) -> Workspace:
+    """Look at a project folder. Takes milliseconds; changes nothing.
+
+    Args:
+        folder: The folder. It may be empty or read-only.
+        platform: The platform, or its name; by default as `explain_choice` picks it.
+
+    Raises:
+        InputError: The folder is none or cannot be read, or no platform has that name.
+    """
+    place = Path(os.path.abspath(folder))
+    try:
+        with os.scandir(place):
+            pass
+    except OSError as error:
+        raise InputError("this folder cannot be opened", why=error.strerror or str(error), where=Location(str(folder))) from None
+    notices: list[str] = []
+    if isinstance(platform, Platform):
+        taken = platform
+    elif platform is not None:
+        taken = find_platform(platform, place)
+    else:
+        choice = explain_choice(place)
+        taken = choice.platform
+        notices += choice.notices
+    budget = _Budget()
+    configs: list[tuple[int, str, Path]] = []
+    tasks: list[tuple[int, str, Path]] = []
+    for depth, entry in _walk(place, notices):
+        kind = _kind(entry, budget)
+        path = Path(entry.path)
+        if kind == "config":
+            configs.append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
+        elif kind == "tasks":
+            tasks.append((depth, str(path), path))
+    lock = place / taken.lock_name
+    env = place / ".env"
+    return Workspace(
+        folder=place,
+        platform=taken,
+        configs=tuple(path for _, _, path in sorted(configs)),
+        task_files=tuple(path for _, _, path in sorted(tasks)),
+        lock=lock if lock.is_file() else None,
+        env_file=env if env.is_file() else None,
+        notices=tuple(notices),
+    )
+
+
+def make_state_dir(folder: Path) -> Path:
+    """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control, and give its path.
+
+    Raises:
+        InputError: The folder is read-only, the disk is full, or something else of that name is in the way.
+    """
+    state = folder / STATE
+    try:
+        state.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{STATE}/ cannot be made in this folder",
+            why="Something else of that name is in the way."
+            if isinstance(error, FileExistsError)
+            else error.strerror or str(error),
+            fix="Runs and caches are kept there: work in a folder that you may write to (hudtui -C FOLDER).",
+            where=Location(str(folder)),
+        ) from None
+    ignore = state / ".gitignore"
+    if not ignore.exists():
+        with exclusive(ignore):
+            if not ignore.exists():
+                write_atomic(ignore, _GITIGNORE)
+    return state
+
+
+def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    """Entries that may be ours, folder by folder from the top down, each with its depth."""
+    level = [str(folder)]
+    seen = 0
+    for depth in range(MAX_DEPTH + 1):
+        below: list[str] = []
+        for name in level:
+            try:
+                with os.scandir(name) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+            except OSError:
+                continue  # a folder that is not ours to read holds nothing of ours
+            for entry in entries:
+                seen += 1
+                if seen > MAX_ENTRIES:
+                    notices.append(f"There are more than {MAX_ENTRIES:,} files here; those deeper down were not looked at.")
+                    return
+                if entry.name.startswith("."):
+                    continue
+                if _is_folder(entry):
+                    if entry.name.lower() in _SKIPPED or entry.is_symlink() or _is_environment(entry):
+                        continue
+                    if _is_saved_dataset(entry):
+                        yield depth, entry
+                    else:
+                        below.append(entry.path)
+                else:
+                    yield depth, entry
+        level = below
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_environment(entry: os.DirEntry[str]) -> bool:
+    return os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+
+
+def _is_saved_dataset(entry: os.DirEntry[str]) -> bool:
+    return any(os.path.isfile(os.path.join(entry.path, name)) for name in ("dataset_info.json", "dataset_dict.json"))
+
+
+_remembered: dict[str, tuple[tuple[int, int], Kind | None]] = {}
+
+
+def _kind(entry: os.DirEntry[str], budget: _Budget) -> Kind | None:
+    """What a file is by its name and a look inside; the answer holds until the file changes."""
+    try:
+        status = entry.stat()
+    except OSError:
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return "tasks"  # `_walk` gives no other folders
+    guess = _guess(entry.name.lower())
+    if guess is None or not stat.S_ISREG(status.st_mode):
+        return None
+    stamp = (status.st_mtime_ns, status.st_size)
+    known = _remembered.get(entry.path)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    if guess == "json":
+        if budget.odd_json <= 0:
+            return None
+        budget.odd_json -= 1
+    kind = _look(Path(entry.path), guess, status.st_size)
+    if len(_remembered) > MAX_ENTRIES:
+        _remembered.clear()
+    _remembered[entry.path] = (stamp, kind)
+    return kind
+
+
+class _Budget:
+    odd_json = 1000
+    """How many JSON files whose name says nothing are still looked into."""
+
+
+def _guess(name: str) -> str | None:
+    if name.endswith((".yaml", ".yml")):
+        return None if name.endswith((".lock.yaml", ".lock.yml")) else "yaml"
+    bare = next((name.removesuffix(end) for end in _PACKED if name.endswith(end)), name)
+    if any(fnmatch.fnmatchcase(bare, pattern) for pattern in _TASK_NAMES):
+        return "named"
+    if bare.endswith((".jsonl", ".ndjson")) and not name.endswith(_RECORDS):
+        return "named" if "task" in bare else None if bare != name else "rows"
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "json" if name.endswith(".json") else None
+
+
+def _look(path: Path, guess: str, size: int) -> Kind | None:
+    if guess == "named":
+        return "tasks" if os.access(path, os.R_OK) else None
+    data = _part(path, size, end=guess == "parquet")
+    if data is None:
+        return None
+    if guess == "parquet":
+        return "tasks" if b"prompt" in data else None
+    if guess != "yaml":
+        return "tasks" if _PROMPT.search(data) and _TASK_FIELD.search(data) else None
+    if path.parent.name != "configs":
+        return "config" if _MAPPINGS.search(data) else None
+    # In `configs/` also one that is only begun or broken, but not one that plainly is something else.
+    return "config" if _GYM_KEY.search(data) or not _ANY_KEY.search(data) else None
+
+
+def _part(path: Path, size: int, *, end: bool) -> bytes | None:
+    """The first or last part of a file, UTF-16 as UTF-8; None for what cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            if end and size > _SNIFFED:
+                file.seek(-_SNIFFED, os.SEEK_END)
+            data = file.read(_SNIFFED)
+    except OSError:
+        return None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "ignore").encode("utf-8", "ignore")
+    return data.removeprefix(b"\xef\xbb\xbf")
