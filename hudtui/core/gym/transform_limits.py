@@ -1,0 +1,238 @@
+"""What a transform may use up: steps, time, text, items and digits, and how each is counted.
+
+The limits are checked before an operation where it could be expensive, and after it where it cannot. A value's size is its
+logical size: a list that holds the same big list a thousand times counts it a thousand times, because whatever prints, compares
+or sends it does so, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import Any
+
+MAX_STEPS = 10_000
+"""Expressions evaluated in one run; those inside a comprehension count once an item."""
+MAX_SECONDS = 0.05
+MAX_CHARACTERS = 1_000_000
+"""Characters of text in one value, all its parts together."""
+MAX_ITEMS = 100_000
+"""Items of one value, all levels together."""
+MAX_BITS = 4096
+"""Binary digits of a whole number."""
+MAX_BYTES = 24_000_000
+"""Memory that one run may ask for, all its large values together, whether still in use or not."""
+MAX_NUMBER_TEXT = 6_000
+"""Characters of a text that is turned into a number; enough for MAX_BITS in any base."""
+
+LARGE = 4096
+"""Texts and collections beyond this length make an operation worth a look at the clock."""
+
+Frame = list[Any]
+"""The variables of one run: its budget or None, the parameters, then the variables of comprehensions."""
+
+COLLECTIONS = frozenset((list, tuple, set, dict))
+SIZED = frozenset((list, tuple, set, dict, str, range))
+
+
+class BudgetExceededError(Exception):
+    """A run went beyond a limit; the text says which."""
+
+
+class Budget:
+    """What is left of one run's steps and time."""
+
+    __slots__ = ("deadline", "room", "steps")
+
+    def __init__(self) -> None:
+        self.steps = MAX_STEPS
+        self.room = MAX_BYTES
+        self.deadline = perf_counter() + MAX_SECONDS
+
+    def spend(self, steps: int) -> None:
+        """Use up steps, and look at the clock.
+
+        Raises:
+            BudgetExceededError: Steps or time are used up.
+        """
+        self.steps -= steps
+        if self.steps < 0:
+            raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
+        if perf_counter() > self.deadline:
+            raise BudgetExceededError(f"it takes longer than {MAX_SECONDS * 1000:.0f} ms")
+
+
+def budget_of(frame: Frame) -> Budget:
+    """The run's budget. It starts with the first operation that is worth counting; what came before cannot take long."""
+    budget: Budget | None = frame[0]
+    if budget is None:
+        budget = frame[0] = Budget()
+    return budget
+
+
+def look_at_clock(frame: Frame) -> None:
+    """Stop the run when its time is up."""
+    budget_of(frame).spend(0)
+
+
+def charge(frame: Frame, size: int) -> None:
+    """Count memory against the run, and look at the clock.
+
+    Args:
+        frame: The run.
+        size: Bytes, roughly.
+
+    Raises:
+        BudgetExceededError: The run has asked for too much, or its time is up.
+    """
+    budget = budget_of(frame)
+    budget.room -= size
+    if budget.room < 0:
+        raise BudgetExceededError(f"it needs more than {MAX_BYTES // 1_000_000} MB")
+    budget.spend(0)
+
+
+def made(frame: Frame, value: Any) -> Any:
+    """`value`, just made by a function or an operator, counted against the run when it is large."""
+    kind = type(value)
+    if kind is str:
+        if len(value) > LARGE:
+            if len(value) > MAX_CHARACTERS:
+                raise too_long()
+            charge(frame, sys.getsizeof(value))
+    elif kind in COLLECTIONS:
+        size = len(value)
+        if size > LARGE:
+            if size > MAX_ITEMS:
+                raise too_many()
+            charge(frame, sys.getsizeof(value) + 64 * size)
+    return value
+
+
+def too_long() -> BudgetExceededError:
+    """The text limit is exceeded."""
+    return BudgetExceededError(f"it makes a text of more than {MAX_CHARACTERS:,} characters")
+
+
+def too_many() -> BudgetExceededError:
+    """The item limit is exceeded."""
+    return BudgetExceededError(f"it makes a value of more than {MAX_ITEMS:,} items")
+
+
+def too_big() -> BudgetExceededError:
+    """The number limit is exceeded."""
+    return BudgetExceededError(f"it makes a number of more than {MAX_BITS:,} bits")
+
+
+def check_text(text: str) -> str:
+    """`text`, when it is within the limit."""
+    if len(text) > MAX_CHARACTERS:
+        raise too_long()
+    return text
+
+
+def check_number(value: Any) -> Any:
+    """`value`, when it is no whole number beyond the limit."""
+    if type(value) is int and value.bit_length() > MAX_BITS:
+        raise too_big()
+    return value
+
+
+def weigh(value: Any, items: int = 0, characters: int = 0) -> tuple[int, int]:
+    """Items and characters of a value and all it holds, added to those given.
+
+    Iterative, and it stops as soon as a limit is exceeded, so that its cost is bounded by the limits.
+
+    Raises:
+        BudgetExceededError: A limit is exceeded.
+    """
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        kind = type(part)
+        if kind is str:
+            characters += len(part)
+        elif kind in COLLECTIONS:
+            items += len(part)
+            if items > MAX_ITEMS:
+                raise too_many()
+            for member in part:
+                inner = type(member)
+                if inner is str:
+                    characters += len(member)
+                elif inner in COLLECTIONS:
+                    pending.append(member)
+            if kind is dict:
+                for member in part.values():
+                    inner = type(member)
+                    if inner is str:
+                        characters += len(member)
+                    elif inner in COLLECTIONS:
+                        pending.append(member)
+        elif kind is int and part.bit_length() > MAX_BITS:
+            raise too_big()
+        if characters > MAX_CHARACTERS:
+            raise too_long()
+    return items, characters
+
+
+class Load:
+    """Counts what goes into a collection while it is built."""
+
+    __slots__ = ("characters", "items")
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.characters = 0
+
+    def add(self, value: Any) -> None:
+        """Count one more item.
+
+        Raises:
+            BudgetExceededError: The collection would go beyond a limit.
+        """
+        self.items += 1
+        kind = type(value)
+        if kind is str or kind in COLLECTIONS:
+            self.items, self.characters = weigh(value, self.items, self.characters)
+        if self.items > MAX_ITEMS:
+            raise too_many()
+
+    def settle(self, frame: Frame) -> None:
+        """Count the finished collection against the run."""
+        if self.items > LARGE or self.characters > LARGE:
+            charge(frame, 72 * self.items + 4 * self.characters)
+
+
+def watched(frame: Frame, iterable: Iterable[Any]) -> Iterator[Any]:
+    """The items one by one, with an eye on their number and on the clock."""
+    for count, item in enumerate(iterable, 1):
+        if not count & 63:
+            if count > MAX_ITEMS:
+                raise too_many()
+            look_at_clock(frame)
+        yield item
+
+
+def taken(frame: Frame, iterable: Any) -> Any:
+    """Something to iterate over whose size is known and within the limits: the thing itself, or a list of its items.
+
+    Raises:
+        TypeError: It cannot be iterated over.
+        BudgetExceededError: It has too many items, or making them takes too long.
+    """
+    if type(iterable) in SIZED:
+        size = len(iterable)
+        if size > MAX_ITEMS:
+            raise too_many()
+        if size > LARGE:
+            look_at_clock(frame)
+        return iterable
+    load = Load()
+    result = []
+    for item in watched(frame, iterable):
+        load.add(item)
+        result.append(item)
+    load.settle(frame)
+    return result

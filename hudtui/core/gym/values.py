@@ -1,0 +1,104 @@
+"""A gym configuration as frozen values: what the agent may say, and which tool call each action becomes."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from hudtui.core.gym.transform import Transform
+
+DEFAULT_MAX_TURNS = 30
+"""Turns of an episode when the configuration does not say (`defaults.max_turns`)."""
+
+DEFAULT_WEIGHTS: Mapping[str, float] = {"task_completion": 0.8, "tool_execution": 0.1, "format_compliance": 0.1}
+"""Weights of the reward's components when `rubric.weights` does not say, in the order they are shown."""
+
+
+class _Missing(enum.Enum):
+    MISSING = "missing"
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing.MISSING
+"""No default at all, as opposed to a default of null."""
+
+MissingType: TypeAlias = Literal[_Missing.MISSING]
+
+
+@dataclass(frozen=True)
+class ParserSettings:
+    """The `parser` section."""
+
+    use_thinking: bool = True
+    """Whether a reply is expected to carry a think block."""
+    xml_weight: float = 0.6
+    action_weight: float = 0.4
+    """Both as written, not normalised."""
+
+
+@dataclass(frozen=True)
+class Static:
+    """A parameter that is the same in every call."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class FromArg:
+    """A parameter taken from one argument of the action."""
+
+    arg: str
+    default: Any | MissingType = MISSING
+    """Sent as it is, not transformed, when the argument is missing."""
+    transform: Transform | None = None
+    use_context: bool = False
+
+
+@dataclass(frozen=True)
+class FromArgs:
+    """A parameter that is the list of several arguments."""
+
+    args: tuple[str, ...]
+    defaults: tuple[Any, ...] = ()
+    """Defaults of the first arguments, in their order. Arguments beyond it have none."""
+
+
+Parameter: TypeAlias = Static | FromArg | FromArgs
+
+
+@dataclass(frozen=True)
+class ActionMapping:
+    """What one action of the agent becomes."""
+
+    name: str
+    tool: str
+    """The MCP tool that is called."""
+    positional: tuple[str, ...] = ()
+    """Names that positional arguments take, in order. Keyword arguments use the same names."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """Parameter of the tool -> where its value comes from, in the order of the file."""
+
+
+@dataclass(frozen=True)
+class GymConfig:
+    """A configuration that can be used, as far as its findings allow."""
+
+    system_prompt: str = ""
+    parser: ParserSettings = ParserSettings()
+    mappings: Mapping[str, ActionMapping] = field(default_factory=dict)
+    """Action -> mapping, in the order of the file; those with errors are in `broken` instead."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """Actions whose mapping has an error -> that error, so that an agent's call of one is answered with the reason."""
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
+    """`rubric.weights` merged over the defaults, key by key."""
+    max_turns: int = DEFAULT_MAX_TURNS
+    allow_unmapped: bool = False
+    job: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """The whole document, for sections that hudtui does not interpret."""
+    path: str | None = None
+    """The file it was read from."""
