@@ -27,6 +27,9 @@ from hudtui.tui.widgets.message import Severity
 if TYPE_CHECKING:
     from textual.driver import Driver
 
+    from hudtui.core.platform import Platform
+    from hudtui.core.workspace import Workspace
+
 FACTS_WHILE_RUNNING = 3.0
 """Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
 
@@ -187,10 +190,38 @@ class HudtuiApp(Acting, App[None]):
         if facts.running:
             self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
 
+    @property
+    def workspace(self) -> Workspace:
+        """The project folder as it was read last; read now if it was not.
+
+        Raises:
+            InputError: The folder cannot be read.
+        """
+        if self.facts is not None and self.facts.workspace is not None:
+            return self.facts.workspace
+        from hudtui.core.workspace import open_workspace
+
+        return open_workspace(self.folder)
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of the project."""
+        return self.workspace.platform
+
     async def make_demo(self) -> None:
         """Write the demo workspace into the project folder and show it."""
-        await asyncio.to_thread(self.services.make_demo, self.folder)
+        from contextlib import aclosing
+
+        from hudtui.core.events import Notice, Progress
+
+        async with aclosing(self.services.make_demo(self.folder)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Progress):
+                    self.say(event.message or event.stage, severity="busy")
+                elif isinstance(event, Notice):
+                    self.say(event.message, severity="warning")
         await self._reload()
+        self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:
         """Someone looks again: files may have changed meanwhile."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hudtui.tui.stations import ROAD, State
+
+if TYPE_CHECKING:
+    from hudtui.core.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,12 @@ class RunFact:
     state: str
     """The store's word: `running`, `done`, `failed`, ..."""
     running: bool
+    """It may still change by itself."""
+    glyph: str = "●"
     started_at: float | None = None
     """Unix time."""
     seconds: float | None = None
-    """How long it took or has been going."""
+    """How long it took; None while it is going."""
     result: str = ""
     """One line: mean reward, or why it failed."""
 
@@ -55,6 +61,8 @@ class Facts:
     folder: Path
     platform: str
     """Title of the platform, for example `HUD`."""
+    workspace: Workspace | None = None
+    """What the core found in the folder."""
     account: Account | None = None
     stations: Mapping[str, StationFact] = field(default_factory=dict)
     configs: tuple[Path, ...] = ()
@@ -100,10 +108,10 @@ def _load(folder: Path) -> Facts:
     return load_facts(folder)
 
 
-def _demo(folder: Path) -> tuple[Path, ...]:
-    from hudtui.tui.workspace_facts import make_demo
+def _demo(folder: Path) -> AsyncIterator[object]:
+    from hudtui.core.demo import prepare
 
-    return make_demo(folder)
+    return prepare(folder)
 
 
 @dataclass(frozen=True)
@@ -114,5 +122,5 @@ class Services:
     """The time, with a zone."""
     load_facts: Callable[[Path], Facts] = _load
     """Reads the project; runs in a thread."""
-    make_demo: Callable[[Path], tuple[Path, ...]] = _demo
-    """Writes a demo workspace into a folder and gives the files it made; runs in a thread."""
+    make_demo: Callable[[Path], AsyncIterator[object]] = _demo
+    """Writes a demo workspace into a folder; `core.demo.prepare`."""

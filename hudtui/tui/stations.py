@@ -61,6 +61,7 @@ ROAD: tuple[Station, ...] = (
 
 SCREENS: dict[str, str] = {
     "home": "hudtui.tui.screens.home:HomeScreen",
+    "compute": "hudtui.tui.screens.compute:ComputeScreen",
 }
 """Name -> "module:Class". Holds only screens that exist; a station without one is not offered."""
 

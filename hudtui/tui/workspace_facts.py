@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.platform import explain_choice
 from hudtui.core.runs.road import road
-from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
-from hudtui.core.workspace import open_workspace
+from hudtui.core.workspace import Workspace, open_workspace
 from hudtui.tui.facts import Account, Facts, RunFact, StationFact
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.values import RunSummary
 
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run station only."""
@@ -24,14 +26,9 @@ def load_facts(folder: Path) -> Facts:
         HudtuiError: The folder itself cannot be read, or no platform has the chosen name.
     """
     workspace = open_workspace(folder)
-    choice = explain_choice(folder)
-    warnings = list(choice.notices)
-    account: Account | None = None
-    try:
-        settings = load_settings(folder, choice.platform)
-        account = Account(choice.platform.key_variable, settings.origin(choice.platform.key_variable))
-    except HudtuiError as error:
-        warnings.append(error.lines()[0])
+    platform = workspace.platform
+    settings = load_settings(folder, platform)
+    warnings = [*workspace.notices, *settings.notices]
     image = dataset = None
     if workspace.lock is not None:
         from hudtui.core.lockfile import read_lock
@@ -41,33 +38,21 @@ def load_facts(folder: Path) -> Facts:
             image, dataset = lock.image, lock.primary_dataset.name if lock.primary_dataset else None
         except HudtuiError as error:
             warnings.append(error.lines()[0])
-    summaries = []
-    if workspace.state_dir.is_dir():
-        try:
-            summaries = list(RunStore(workspace.state_dir).runs())
-        except HudtuiError as error:
-            warnings.append(error.lines()[0])
-    now = time.time()
-    runs = tuple(
-        RunFact(
-            run.id,
-            run.name,
-            run.state,
-            run.active,
-            run.created or None,
-            run.elapsed(now) if not run.active else None,
-            run.why or "",
-        )
-        for run in sorted(summaries, key=lambda run: run.created, reverse=True)[:SHOWN_RUNS]
-    )
+    summaries: Sequence[RunSummary] = ()
+    try:
+        summaries = _runs(workspace)
+    except HudtuiError as error:
+        warnings.append(error.lines()[0])
     stations: dict[str, StationFact] = {
         station.name: StationFact(station.state, station.detail, station.what_next)
-        for station in road(workspace, analysis=None, runs=summaries)
+        for station in road(workspace, analysis=_analysed(workspace), runs=summaries)
     }
+    newest = sorted(summaries, key=lambda run: run.created, reverse=True)[:SHOWN_RUNS]
     return Facts(
         folder=folder,
-        platform=choice.platform.title,
-        account=account,
+        platform=platform.title,
+        workspace=workspace,
+        account=Account(platform.key_variable, settings.origin(platform.key_variable)),
         stations=stations,
         configs=workspace.configs,
         task_files=workspace.task_files,
@@ -75,13 +60,33 @@ def load_facts(folder: Path) -> Facts:
         env_file=workspace.env_file,
         image=image,
         dataset=dataset,
-        runs=runs,
+        runs=tuple(_run(run) for run in newest),
         warnings=tuple(warnings),
     )
 
 
-def make_demo(folder: Path) -> tuple[Path, ...]:
-    """Write the demo workspace."""
-    from hudtui.core.demo import make_workspace
+def _runs(workspace: Workspace) -> Sequence[RunSummary]:
+    if not workspace.state_dir.is_dir():
+        return ()
+    from hudtui.core.runs.store import RunStore
 
-    return make_workspace(folder)
+    return RunStore(workspace.state_dir).runs()
+
+
+def _analysed(workspace: Workspace) -> str | None:
+    return None
+
+
+def _run(run: RunSummary) -> RunFact:
+    from hudtui.core.runs.values import GLYPHS
+
+    return RunFact(
+        id=run.id,
+        title=run.name,
+        state=run.state,
+        running=run.active,
+        glyph=GLYPHS[run.state],
+        started_at=run.started or run.created or None,
+        seconds=None if run.active or run.ended is None else run.elapsed(run.ended),
+        result=run.why or "",
+    )

@@ -8,26 +8,23 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
+from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, shown
 
 if TYPE_CHECKING:
-    from textual.dom import DOMNode
     from textual.screen import Screen
 
 
 def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
     """Every action that can be reached from where the focus is: the screen's own, then the focused widget's, then the app's."""
-    bound: dict[str, tuple[DOMNode, str]] = {}
+    bound: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
-        if active.binding.id and active.binding.id not in bound:
-            bound[active.binding.id] = (active.node, key)
-    keymap = screen.app._keymap
+        if active.binding.id:
+            bound.setdefault(active.binding.id, []).append(key)
     found = []
     for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
-        if action.id in bound and isinstance(node, Acting):
-            # The first key that is really bound: text fields take letters away.
-            keys = [key for key in keys_of(action, keymap)]
-            found.append(ActiveKey(action, node, shown(keys[0]) if keys else shown(bound[action.id][1]), node.why_not(action.id)))
+        if isinstance(node, Acting) and (keys := bound.get(action.id)):
+            # Of its keys, those that a text field takes for itself are not bound now.
+            found.append(ActiveKey(action, node, shown(keys[0]), node.why_not(action.id)))
     order = {True: 0, False: 1}
     app = screen.app
     return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])

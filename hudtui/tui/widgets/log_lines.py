@@ -61,8 +61,8 @@ class LogLines(ScrollView, can_focus=True):
     class Moved(Message):
         """Following began or ended because the view was scrolled."""
 
-    def __init__(self, buffer: LogBuffer, *, empty: str) -> None:
-        super().__init__()
+    def __init__(self, buffer: LogBuffer, *, empty: str, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self.buffer = buffer
         self.empty = empty
         """Shown while there is no line."""
@@ -327,10 +327,7 @@ class LogLines(ScrollView, can_focus=True):
         """A line as one strip, or as several when it is wrapped."""
         text = self.buffer.text(number)
         base = self.rich_style
-        level, start, end = level_of(text)
-        marks: list[tuple[int, int, Style]] = []
-        if level is not Level.NONE:
-            marks.append((start, end, self._style(_LEVEL_STYLES[level])))
+        marks = [(first, last, self._style(name)) for first, last, name in self.highlight(text)]
         if self.pattern is not None and self.pattern.text:
             match = self._style("log--match")
             marks += [(first, last, match) for first, last in self.pattern.spans(text)]
@@ -346,6 +343,11 @@ class LogLines(ScrollView, can_focus=True):
             lead = head if place == 0 or not head else [Segment(" " * _TIME_WIDTH, base)]
             strips.append(Strip([*lead, *_segments(text, first, last, marks, base)]))
         return strips
+
+    def highlight(self, text: str) -> list[tuple[int, int, str]]:
+        """What stands out in a line: start, end and component class. Asked for lines in sight only."""
+        level, start, end = level_of(text)
+        return [] if level is Level.NONE else [(start, end, _LEVEL_STYLES[level])]
 
     def _pieces(self, text: str) -> list[tuple[int, int]]:
         if not self.wrap:

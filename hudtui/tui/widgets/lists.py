@@ -1,0 +1,48 @@
+"""A list to choose from: Textual's, with the movements of vi, and text that is never read as markup."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+
+MOVES: tuple[Action, ...] = (
+    Action("list.down", "Down", "One row down.", "j", palette=False, show=False),
+    Action("list.up", "Up", "One row up.", "k", palette=False, show=False),
+    Action("list.first", "First", "The first row.", "g", palette=False, show=False),
+    Action("list.last", "Last", "The last row.", "G", palette=False, show=False),
+    Action("list.page-down", "Page down", "One page down.", "ctrl+d", palette=False, show=False),
+    Action("list.page-up", "Page up", "One page up.", "ctrl+u", palette=False, show=False),
+)
+"""What lists, tables and trees have in common."""
+
+
+class Rows(Acting, OptionList):
+    """A list of options. `OptionList.OptionSelected` tells of Enter or a click, `OptionHighlighted` of movement."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    DEFAULT_CSS = """
+    Rows { border: none; padding: 0; background: $background; height: 1fr; }
+    Rows:focus { border: none; background-tint: $foreground 0%; }
+    """
+
+    def __init__(self, *options: Option, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(*options, id=id, classes=classes, markup=False, compact=True)
+
+    @staticmethod
+    def option(text: str | Content, key: str | None = None, *, disabled: bool = False) -> Option:
+        """An option. Foreign text is cleaned; `key` comes back as `event.option.id`."""
+        return Option(Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled)
+
+    def action_down(self) -> None:
+        """One row down."""
+        self.action_cursor_down()
+
+    def action_up(self) -> None:
+        """One row up."""
+        self.action_cursor_up()

@@ -1,0 +1,62 @@
+"""A table whose cells are plain text. Not imported before the first paint: it is the heaviest of Textual's widgets."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.widgets import DataTable
+from textual.widgets.data_table import ColumnKey, RowKey
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.lists import MOVES
+
+
+class Grid(Acting, DataTable[Any]):
+    """Rows with a cursor. `DataTable.RowSelected` tells of Enter or a click, `RowHighlighted` of movement.
+
+    Texts are cleaned and never read as markup; give a rich `Text` for style.
+    """
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    DEFAULT_CSS = """
+    Grid { height: 1fr; background: $background; }
+    Grid > .datatable--header { background: $surface; color: $text-muted; text-style: bold; }
+    Grid > .datatable--hover { background: $background; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None, zebra: bool = False) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes, cursor_type="row", zebra_stripes=zebra, cell_padding=1)
+
+    def add_column(self, label: Any, **options: Any) -> ColumnKey:
+        """Add a column with a plain label."""
+        return super().add_column(_plain(label), **options)
+
+    def add_row(self, *cells: Any, **options: Any) -> RowKey:
+        """Add a row of plain cells."""
+        return super().add_row(*(_plain(cell) for cell in cells), **options)
+
+    def update_cell(self, row_key: Any, column_key: Any, value: Any, **options: Any) -> None:
+        """Replace a cell."""
+        super().update_cell(row_key, column_key, _plain(value), **options)
+
+    def action_down(self) -> None:
+        """One row down."""
+        self.action_cursor_down()
+
+    def action_up(self) -> None:
+        """One row up."""
+        self.action_cursor_up()
+
+    def action_first(self) -> None:
+        """The first row."""
+        self.action_scroll_top()
+
+    def action_last(self) -> None:
+        """The last row."""
+        self.action_scroll_bottom()
+
+
+def _plain(value: Any) -> Any:
+    return Text(clean_line(value), no_wrap=True, end="") if isinstance(value, str) else value
