@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 State = Literal["done", "next", "missing", "running", "failed", "unknown"]
 """How a station stands: passed; the one to go to now; not passed yet; at work; broken; not looked at yet."""
 
-GLYPHS: Mapping[State, str] = {"done": "✓", "next": "▸", "missing": "○", "running": "●", "failed": "✗", "unknown": "·"}
+GLYPHS: Mapping[State, str] = {"done": "✓", "next": "►", "missing": "○", "running": "●", "failed": "✗", "unknown": "·"}
 """One cell each, and each readable without colour."""
 
 WORDS: Mapping[State, str] = {
@@ -31,10 +31,10 @@ WORDS: Mapping[State, str] = {
 STYLES: Mapping[State, str] = {
     "done": "$success",
     "next": "bold $accent",
-    "missing": "$text-muted",
+    "missing": "$foreground-muted",
     "running": "bold $success",
     "failed": "bold $error",
-    "unknown": "$text-muted",
+    "unknown": "$foreground-muted",
 }
 
 

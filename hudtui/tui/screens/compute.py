@@ -108,7 +108,9 @@ class ComputeScreen(StationScreen):
         for name, place in machine.programs:
             detail = place or f"missing: {_NEEDED_FOR.get(name, '')}"
             body.append(self._row("✓" if place else "○", name, detail, "$success" if place else "$text-muted", width))
-        body += [Content(""), *(Content.styled(f"! {clean_line(warning)}", "$warning") for warning in machine.warnings]
+        if machine.warnings:
+            body.append(Content(""))
+        body += [Content.styled(f" ! {clean_line(warning)}", "$warning") for warning in machine.warnings]
         self.query_one("#compute-body", Static).update(Content("\n").join(body))
 
     def _row(self, glyph: str, name: str, detail: str, style: str, width: int) -> Content:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.facts import Facts
-from hudtui.tui.keymap import Action
+from hudtui.tui.facts import Facts, RunFact
+from hudtui.tui.keymap import Action, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.fit import cut, cut_left, pad
+from hudtui.tui.widgets.words import ago, span
+
+RECENT = 5
+"""Runs that are listed here; the run station has all."""
+
+_RUN_STYLES = {"failed": "bold $error", "lost": "bold $warning", "finished": "$success"}
 
 
 class HomeScreen(StationScreen):
@@ -24,44 +30,48 @@ class HomeScreen(StationScreen):
     NAME = "home"
     TITLE = "home"
     HELP = (
-        "The road from an environment to a watched run. Each station shows whether it is done, next, missing or running; "
+        "The road from an environment to a watched run. Each station says whether it is done, next, missing or running. "
         "Enter goes to the next one, 1 to 5 open any of them."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("home.next", "Next step", "Open the station that comes next.", "enter"),
-        Action("home.demo", "Demo workspace", "Put a small working example (the game 2048) into this folder.", "d"),
+        Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d"),
     )
 
     def content(self) -> Iterable[Widget]:
-        """One scrolling column."""
+        """What is next, the road beside the project, the newest runs."""
         with VerticalScroll(id="home-scroll"):
-            yield Static(id="home-body")
-
-    def on_mount(self) -> None:
-        """Show the frame; the facts follow."""
-        super().on_mount()
-        if self.shell.facts is None:
-            self._body().update(Content.styled("Looking at the project…", "$text-muted"))
+            yield Static(Content.styled("Reading the project…", "$foreground-muted"), id="home-next")
+            with Container(id="home-panes"):
+                yield Static(id="home-road", classes="home-pane")
+                yield Static(id="home-project", classes="home-pane")
+            yield Static(id="home-runs", classes="home-pane")
 
     def on_resize(self) -> None:
         """Lines are cut to the width."""
         if self.shell.facts is not None:
-            self._show(self.shell.facts)
+            self.call_after_refresh(self._show, self.shell.facts)
 
     def facts_changed(self, facts: Facts) -> None:
         """Show the project."""
         self._show(facts)
         self.refresh_bindings()
 
+    def offers(self, action_id: str) -> bool:
+        """The demo is for folders that hold nothing of ours yet."""
+        facts = self.shell.facts
+        return action_id != "home.demo" or facts is None or facts.empty
+
     def why_not(self, action_id: str) -> str | None:
         """Why the next step or the demo is not to be had."""
         facts = self.shell.facts
         if facts is None:
             return "the project is still being read"
-        if action_id == "home.next" and facts.next_station not in SCREENS:
-            return "every station is passed" if facts.next_station is None else "that station has no screen"
-        if action_id == "home.demo" and not facts.empty:
-            return "this folder holds a project already; start `hudtui demo NEWFOLDER` instead"
+        if action_id == "home.next":
+            if facts.next_station is None:
+                return "there is none; pick a station with 1 to 5"
+            if facts.next_station not in SCREENS:
+                return "that station has no screen in this version"
         return None
 
     def action_next(self) -> None:
@@ -74,39 +84,130 @@ class HomeScreen(StationScreen):
         """Make the demo workspace here."""
         self.start(self.shell.make_demo(), group="demo", busy="Writing the demo workspace")
 
-    def _body(self) -> Static:
-        return self.query_one("#home-body", Static)
+    # -- pictures ----------------------------------------------------------------------------------------------------
 
     def _show(self, facts: Facts) -> None:
-        width = max(self.size.width - 4, 20)
-        parts: list[Content] = []
+        wide = self.has_class("-w120")
+        full = max(self.size.width - 6, 20)
+        half = max((self.size.width - 8) // 2, 20) if wide else full
+        self.query_one("#home-next", Static).update(self._next(facts))
+        self.query_one("#home-road", Static).update(self._road(facts, half - 2))
+        self.query_one("#home-project", Static).update(self._project(facts, half - 2))
+        runs = self.query_one("#home-runs", Static)
+        runs.update(self._runs(facts, full))
+        runs.display = not facts.empty
+
+    def _key(self, action_id: str) -> str:
+        from hudtui.tui.keymap import REGISTRY
+
+        keys = keys_of(REGISTRY[action_id], self.app._keymap)
+        return shown(keys[0]) if keys else "^p"
+
+    def _next(self, facts: Facts) -> Content:
         if facts.empty:
-            parts += [
-                Content.styled("Welcome to hudtui: from an environment to a watched training run.", "bold"),
-                Content("This folder holds no project yet."),
-                Content.assemble(
+            return Content.assemble(
+                ("Welcome. hudtui leads from an environment to a watched training run.", "bold"),
+                "\nThis folder holds no project yet. Press ",
+                (f" {self._key('home.demo')} ", "bold $accent reverse"),
+                " for a demo workspace that runs at once,\nor ",
+                (f" {self._key('app.open-environment')} ", "bold $accent reverse"),
+                " to look at an environment of your own.",
+            )
+        name = facts.next_station
+        if name is None:
+            going = len(facts.running)
+            if going:
+                text = "A run is going. " if going == 1 else f"{going} runs are going. "
+                return Content.assemble(
+                    (f"{GLYPHS['running']} {text}", "bold $success"),
                     "Press ",
-                    ("d", "bold $accent"),
-                    " for a demo workspace that runs at once, or ",
-                    ("1", "bold $accent"),
-                    " to look at an environment of yours.",
-                ),
-                Content(""),
-            ]
-        parts.append(Content.styled("The road", "bold $primary"))
+                    (f" {self._key('app.open-run')} ", "bold $accent reverse"),
+                    " to watch.",
+                )
+            return Content.assemble(
+                ("✓ Every station is passed.", "bold $success"), " Look at the results, or start another run."
+            )
+        fact = facts.station(name)
+        station = next(one for one in ROAD if one.name == name)
+        lines = Content.assemble(
+            (f"{GLYPHS['next']} Next: {station.title}", "bold $accent"),
+            f"  {clean_line(fact.what_next) or station.question}  ",
+        )
+        if name in SCREENS:
+            lines += Content.assemble("Press ", (f" {self._key('home.next')} ", "bold $accent reverse"))
+        return lines
+
+    def _road(self, facts: Facts, width: int) -> Content:
+        lines = [Content.styled("Road", "bold $primary")]
         for station in ROAD:
             fact = facts.station(station.name)
             style = STYLES[fact.state]
-            name = pad(station.title, 12)
-            word = pad(WORDS[fact.state], 8)
             detail = clean_line(fact.detail) or station.question
-            parts.append(
+            lines.append(
                 Content.assemble(
-                    (f" {station.key} ", "bold $accent" if station.name in SCREENS else "$text-muted"),
-                    (f"{GLYPHS[fact.state]} {name}", style),
-                    (word, style),
-                    cut(detail, max(width - 26, 10)),
+                    (f"{station.key} ", "bold $accent" if station.name in SCREENS else "$foreground-muted"),
+                    (f"{GLYPHS[fact.state]} {pad(station.title, 12)}{pad(WORDS[fact.state], 8)}", style),
+                    cut(detail, max(width - 24, 8)),
                 )
             )
-        parts.append(Content(""))
-        self._body().update(Content("\n").join(parts))
+        return Content("\n").join(lines)
+
+    def _project(self, facts: Facts, width: int) -> Content:
+        rows: list[tuple[str, str, str]] = []
+        if facts.account is not None:
+            account = facts.account
+            if account.origin is None:
+                rows.append(("key", f"○ {account.variable} is not set", "$warning"))
+            else:
+                rows.append(("key", f"✓ {account.variable} from {account.origin}", ""))
+        relative = facts.workspace.relative if facts.workspace is not None else str
+        rows.append(("configs", _names([relative(path) for path in facts.configs]), ""))
+        rows.append(("tasks", _names([relative(path) for path in facts.task_files]), ""))
+        rows.append(("lock file", relative(facts.lock) if facts.lock else "none", ""))
+        if facts.image:
+            rows.append(("image", facts.image, ""))
+        if facts.dataset:
+            rows.append(("dataset", facts.dataset, ""))
+        lines = [Content.styled("Project", "bold $primary")]
+        for name, value, style in rows:
+            value = clean_line(value)
+            fitted = cut_left(value, width - 11) if name == "image" else cut(value, max(width - 11, 8))
+            lines.append(
+                Content.assemble((pad(name, 11), "$foreground-muted"), (fitted, style or ("$foreground-muted" if value == "none" else "")))
+            )
+        for warning in facts.warnings[:3]:
+            lines.append(Content.styled(f"! {clean_line(warning)}", "$warning"))
+        if len(facts.warnings) > 3:
+            lines.append(Content.styled(f"! and {len(facts.warnings) - 3} more", "$warning"))
+        return Content("\n").join(lines)
+
+    def _runs(self, facts: Facts, width: int) -> Content:
+        lines = [Content.styled("Recent runs", "bold $primary")]
+        if not facts.runs:
+            lines.append(Content.styled("none yet", "$foreground-muted"))
+        for run in facts.runs[:RECENT]:
+            lines.append(self._run(run, width))
+        if len(facts.runs) > RECENT:
+            lines.append(Content.styled(f"and {len(facts.runs) - RECENT} more: {self._key('app.open-run')}", "$foreground-muted"))
+        return Content("\n").join(lines)
+
+    def _run(self, run: RunFact, width: int) -> Content:
+        now = self.shell.services.now().timestamp()
+        style = "bold $success" if run.running else _RUN_STYLES.get(run.state, "$foreground-muted")
+        took = span(run.seconds) if run.seconds is not None else ""
+        when = ago(now - run.started_at) if run.started_at else ""
+        tail = f"{took:>7}  {when:<10}"
+        room = max(width - 11 - len(tail) - 2, 12)
+        name = min(room, 30)
+        line = Content.assemble(
+            (f"{run.glyph} {pad(run.state, 9)}", style), pad(clean_line(run.title), name), "  ", (tail, "$foreground-muted")
+        )
+        if run.result and room - name > 12:
+            line += Content(" " + cut(clean_line(run.result), room - name))
+        return line
+
+
+def _names(names: list[str]) -> str:
+    if not names:
+        return "none"
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -59,7 +59,7 @@ class HeaderBar(Widget):
         head = Content.assemble(*left)
         room = width - head.cell_length - tail.cell_length - 4
         if self._folder is not None and room >= 8:
-            head += Content.styled(f"  {cut_left(_home_short(self._folder), room)}", "$text-muted")
+            head += Content.styled(f"  {cut_left(_home_short(self._folder), room)}", "$foreground-muted")
         gap = max(width - head.cell_length - tail.cell_length, 1)
         return head + Content(" " * gap) + tail
 

@@ -266,7 +266,7 @@ def schema_text(schema: Mapping[str, Any] | None) -> Content:
         return Content.styled("The server gives no schema: arguments are sent unchecked.", "$warning")
     rows = describe(schema)
     if not rows:
-        return Content.styled("No parameters.", "$text-muted")
+        return Content.styled("No parameters.", "$foreground-muted")
     width = min(max(len(row.name) + 2 * row.depth for row in rows), 32)
     lines: list[Content] = []
     for row in rows:
@@ -274,11 +274,11 @@ def schema_text(schema: Mapping[str, Any] | None) -> Content:
         line = Content.assemble(
             (pad(name, width), "bold $primary"),
             "  ",
-            ("required  " if row.required else "optional  ", "bold $accent" if row.required else "$text-muted"),
+            ("required  " if row.required else "optional  ", "bold $accent" if row.required else "$foreground-muted"),
             row.type,
         )
         if row.notes:
-            line += Content.styled(f"  ({row.notes})", "$text-muted")
+            line += Content.styled(f"  ({row.notes})", "$foreground-muted")
         lines.append(line)
         if row.description:
             lines.append(Content(" " * (width + 2) + row.description))

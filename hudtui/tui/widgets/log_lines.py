@@ -51,11 +51,11 @@ class LogLines(ScrollView, can_focus=True):
     LogLines > .log--error { color: $error; text-style: bold; }
     LogLines > .log--warning { color: $warning; text-style: bold; }
     LogLines > .log--info { color: $success; }
-    LogLines > .log--debug { color: $text-muted; }
-    LogLines > .log--time { color: $text-muted; }
+    LogLines > .log--debug { color: $foreground-muted; }
+    LogLines > .log--time { color: $foreground-muted; }
     LogLines > .log--match { text-style: reverse; }
     LogLines > .log--here { text-style: bold underline; }
-    LogLines > .log--empty { color: $text-muted; }
+    LogLines > .log--empty { color: $foreground-muted; }
     """
 
     class Moved(Message):

@@ -37,7 +37,7 @@ class _Status(Widget):
     """One line below the log."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = "_Status { height: 1; background: $surface; color: $text-muted; padding: 0 1; }"
+    DEFAULT_CSS = "_Status { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class LogView(Acting, Vertical):
         elif self._lines.follow:
             parts.append(("● following", "$success"))
         else:
-            parts.append(("○ not following", "$text-muted"))
+            parts.append(("○ not following", "$foreground-muted"))
         if self.buffer.dropped:
             parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
         if self._pattern is not None:

@@ -60,7 +60,7 @@ class MessageBar(Static):
         lead = f"{glyph} {word}: " if word else f"{glyph} "
         body = Content.assemble((lead, f"bold {style}"), first)
         for line in rest:
-            body += Content("\n") + Content.styled("  " + line, "$text-muted")
+            body += Content("\n") + Content.styled("  " + line, "$foreground-muted")
         self.plain, self.severity = "\n".join([first, *rest]), severity
         self.update(body)
         self.add_class("-shown")

@@ -52,7 +52,7 @@ class RoadBar(Widget):
         self._spans = []
         for index, (station, text) in enumerate(parts):
             if index:
-                line += Content.styled(joint, "$text-muted")
+                line += Content.styled(joint, "$foreground-muted")
             start = line.cell_length
             state = self._state(station)
             style = STYLES[state]
