@@ -144,7 +144,7 @@ def _reason(error: Exception) -> str:
     if "certificate" in words:
         return f"its certificate is not trusted ({text})"
     if "name or service" in words or "getaddrinfo" in words or "nodename" in words or "name resolution" in words:
-        return "its name cannot be resolved; is this machine online?"
+        return "its name cannot be resolved, or this machine is offline"
     if "refused" in words or "all connection attempts failed" in words:
         return "nothing answers there"
     return text or type(error).__name__

@@ -65,7 +65,7 @@ _COMMON = (
     Key("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
     Key("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
     Key("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
-    Key("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, you"),
+    Key("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
     Key("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
     Key("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
     Key("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
@@ -391,3 +391,10 @@ def check(settings: Settings) -> Checked:
 
     values, problems = checked_values(tuple(settings.keys.values()), settings.get)
     return Checked(values, problems)
+
+
+def check_value(key: Key, value: str) -> str | None:
+    """What is wrong with a value that is about to be given to a setting, in plain words; None if nothing is."""
+    from hudtui.core.settings_model import checked_values
+
+    return checked_values((key,), {key.name: value}.get)[1].get(key.name)

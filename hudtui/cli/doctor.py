@@ -1,0 +1,45 @@
+"""`hudtui doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hudtui.cli import console
+
+_GLYPHS = {"ok": "✓", "info": " ", "missing": "○", "problem": "✗"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+    """Show versions, where things are kept, and what is missing. Exit code 1 if something is wrong."""
+    from hudtui.core.doctor import GROUPS, examine
+
+    report = console.run(examine(Path.cwd()), as_json=as_json)
+    if as_json:
+        console.out_json(report.to_json())
+    else:
+        width = max(len(fact.name) for fact in report.facts)
+        for group in GROUPS:
+            console.out(group)
+            for fact in report.group(group):
+                console.out(f"  {_GLYPHS[fact.state]} {fact.name:<{width}}  {fact.value}")
+        for state, title in (("missing", "not there, and what it would be for"), ("problem", "to put right")):
+            facts = report.of_state(state)  # type: ignore[arg-type]
+            if facts:
+                console.out()
+                console.out(f"{title}:")
+                for fact in facts:
+                    stop = "" if fact.value.endswith((".", "?", "!")) else "."
+                    console.out(f"  {_GLYPHS[state]} {fact.name}: {fact.value}{stop}{f' {fact.fix}' if fact.fix else ''}")
+        if not report.of_state("missing", "problem"):
+            console.out()
+            console.out("Nothing is missing.")
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,222 @@
+"""`hudtui settings`: list, set, unset and test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.keycheck import KeyCheck
+    from hudtui.core.settings import Settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+User = Annotated[bool, typer.Option("--user", help="In your own file for all projects, not in the project's .env.")]
+
+_GLYPHS = {"works": "✓", "refused": "✗", "limited": "!", "unclear": "?", "unreachable": "?", "missing": "○", "untestable": "○"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(invoke_without_command=True, help="Keys and addresses: show, change and test them.")
+    group.callback()(settings)
+    group.command("list")(list_settings)
+    group.command("set")(set_setting)
+    group.command("unset")(unset_setting)
+    group.command("test")(test_keys)
+    app.add_typer(group, name="settings")
+
+
+def settings(context: typer.Context, as_json: AsJson = False) -> None:
+    """Keys and addresses: show, change and test them."""
+    if context.invoked_subcommand is None:
+        list_settings(as_json)
+
+
+def list_settings(as_json: AsJson = False) -> None:
+    """Show every setting and where its value comes from. Secrets are masked."""
+    from hudtui.core.settings import check
+
+    with console.failures(as_json=as_json):
+        found = _load()
+        problems = check(found).problems
+        if as_json:
+            console.out_json(_listing(found, problems))
+            return
+        names = [name for name, key in found.keys.items() if key.secret]
+        names += [name for name, key in found.keys.items() if not key.secret]
+        width = max(map(len, names))
+        for name in names:
+            value = found.shown(name)
+            origin = found.origin(name)
+            place = found.location(name)
+            came = "" if origin is None else f"  ({place or origin})" if origin != "default" else "  (default)"
+            about = "" if value is not None else f"  {found.keys[name].about}"
+            console.out(f"{name:<{width}}  {value if value is not None else 'not set:'}{came}{about}")
+        for name, problem in problems.items():
+            console.say(f"{name}: {problem} (from {found.location(name) or found.origin(name)})")
+        for notice in found.notices:
+            console.say(notice)
+
+
+def _listing(found: Settings, problems: object) -> dict[str, object]:
+    from hudtui.core.keycheck import checkable
+    from hudtui.core.settings import user_file
+
+    assert isinstance(problems, dict)
+    entries = []
+    for name, key in found.keys.items():
+        place = found.location(name)
+        entries.append(
+            {
+                "name": name,
+                "about": key.about,
+                "kind": key.kind,
+                "secret": key.secret,
+                "set": found.get(name) is not None,
+                "value": found.shown(name),
+                "origin": found.origin(name),
+                "file": place.file if place else None,
+                "line": place.line if place else None,
+                "hides": list(found.hidden(name)),
+                "problem": problems.get(name),
+                "testable": key.secret and checkable(name, found),
+            }
+        )
+    return {
+        "platform": found.platform.name,
+        "env_file": str(found.folder / ".env"),
+        "user_file": str(user_file()),
+        "settings": entries,
+        "notices": list(found.notices),
+    }
+
+
+def set_setting(
+    name: Annotated[str, typer.Argument(help="The variable, e.g. HUD_API_KEY.")],
+    value: Annotated[
+        str | None, typer.Argument(help="Its value. Not for keys: those are asked for, or read from a pipe.")
+    ] = None,
+    user: User = False,
+    force: Annotated[bool, typer.Option("--force", help="Also take a name that looks like a slip.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a value in the project's .env (mode 0600), or with --user in your own file.
+
+    A key is typed unseen, or piped in: hudtui settings set HUD_API_KEY < file
+    """
+    from hudtui.core.errors import InputError
+    from hudtui.core.settings import check_name, check_value, save_env, save_user, sounds_secret
+
+    with console.failures(as_json=as_json):
+        found = _load()
+        key = found.keys.get(name) if force else check_name(name, found.platform)
+        secret = key.secret if key is not None else sounds_secret(name)
+        if value is not None and secret:
+            raise InputError(
+                f"the value of {name} does not belong on the command line",
+                why="Everybody on this machine can read command lines, and the shell keeps them.",
+                fix=f"Leave it out and type it when asked, or pipe it in: hudtui settings set {name} < FILE",
+            )
+        given = value if value is not None else _ask(name, secret)
+        if not given:
+            raise InputError(f"no value for {name} was given", fix=f"To take it away: hudtui settings unset {name}")
+        problem = check_value(key, given) if key is not None else None
+        if problem is not None:
+            raise InputError(f"{name} is left as it was: {problem}")
+        path = save_user(name, given) if user else save_env(found.folder, name, given)
+        after = _load()
+        if as_json:
+            console.out_json({"name": name, "file": str(path), "origin": after.origin(name)})
+        console.say(f"{name} is now in {path}.")
+        wanted = "user file" if user else ".env"
+        if after.origin(name) != wanted:
+            console.say(f"The value that counts is still another one: from {after.location(name) or after.origin(name)}.")
+        if key is None:
+            console.say("It is not a setting of hudtui itself; tasks and configs can refer to it.")
+
+
+def _ask(name: str, secret: bool) -> str:
+    if console.interactive():
+        answer: str = typer.prompt(name, hide_input=secret, err=True)
+        return answer.strip()
+    return sys.stdin.read(1_000_000).strip()
+
+
+def unset_setting(
+    name: Annotated[str, typer.Argument(help="The variable.")],
+    user: User = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take a value out of the project's .env, or with --user out of your own file."""
+    from hudtui.core.settings import unset, user_file
+
+    with console.failures(as_json=as_json):
+        found = _load()
+        gone = unset(found.folder, name, user=user)
+        path = user_file() if user else found.folder / ".env"
+        after = _load()
+        if as_json:
+            console.out_json({"name": name, "file": str(path), "removed": gone, "origin": after.origin(name)})
+        console.say(f"{name} is no longer in {path}." if gone else f"{name} was not in {path}.")
+        if after.get(name) is not None:
+            console.say(f"It still has a value: from {after.location(name) or after.origin(name)}.")
+
+
+def test_keys(
+    names: Annotated[list[str] | None, typer.Argument(help="Keys to test; by default all that are set.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that a service may take.")] = 15.0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask each key's service whether it knows the key: one request a key.
+
+    Exit code 1 if a key is refused, 3 if a service could not be asked.
+    """
+    with console.failures(as_json=as_json):
+        found = _load()
+        wanted = list(dict.fromkeys(names or ())) or [name for name, key in found.keys.items() if key.secret and found.get(name)]
+        for name in wanted:
+            _must_be_testable(name, found)
+        results = console.run(_test_all(wanted, found, timeout), as_json=as_json)
+        if as_json:
+            console.out_json({"keys": [result.to_json() for result in results]})
+        else:
+            for result in results:
+                seconds = f" ({result.seconds:.2f} s)" if result.seconds is not None else ""
+                console.out(f"{_GLYPHS[result.verdict]} {result.name}: {result.message}{seconds}")
+            if not results:
+                console.say("No key is set. To set one: hudtui settings set NAME")
+        verdicts = {result.verdict for result in results}
+        if verdicts & {"refused", "limited"} or (names and "missing" in verdicts):
+            raise typer.Exit(1)
+        if verdicts & {"unreachable", "unclear"}:
+            raise typer.Exit(3)
+
+
+def _must_be_testable(name: str, found: Settings) -> None:
+    from hudtui.core.errors import InputError
+
+    key = found.keys.get(name)
+    if key is None or not key.secret:
+        keys = ", ".join(known for known, one in found.keys.items() if one.secret)
+        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys: {keys}.")
+
+
+async def _test_all(names: list[str], found: Settings, timeout: float) -> list[KeyCheck]:
+    import asyncio
+
+    from hudtui.core.keycheck import check_key
+
+    return list(await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in names)))
+
+
+def _load() -> Settings:
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.settings import load_settings
+
+    folder = Path.cwd()
+    return load_settings(folder, choose_platform(folder))

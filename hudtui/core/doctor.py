@@ -1,0 +1,316 @@
+"""What this installation has, where it keeps things, and what is missing: the facts behind `hudtui doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import platform as system
+import shutil
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.places import places
+from hudtui.core.platform import HUD, explain_choice
+from hudtui.core.settings import Settings, check, load_settings
+from hudtui.core.text import clean_line
+from hudtui.core.workspace import open_workspace
+
+State = Literal["ok", "info", "missing", "problem"]
+"""`missing`: something is less comfortable or not possible; `problem`: something is wrong and should be put right."""
+
+GROUPS = ("versions", "places", "workspace", "programs", "keys", "terminal")
+
+PROGRAM_TIMEOUT = 5.0
+"""Seconds that a program may take to say its version."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that was looked at."""
+
+    group: str
+    name: str
+    value: str
+    state: State = "info"
+    fix: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The form of `hudtui doctor --json`."""
+        return {"name": self.name, "value": self.value, "state": self.state, "fix": self.fix}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was looked at, in the order of `GROUPS`."""
+
+    facts: tuple[Fact, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; something may still be missing."""
+        return not self.of_state("problem")
+
+    def group(self, name: str) -> tuple[Fact, ...]:
+        """The facts of one group."""
+        return tuple(fact for fact in self.facts if fact.group == name)
+
+    def of_state(self, *states: State) -> tuple[Fact, ...]:
+        """The facts in these states."""
+        return tuple(fact for fact in self.facts if fact.state in states)
+
+    def to_json(self) -> dict[str, object]:
+        """The form of `hudtui doctor --json`."""
+        return {"ok": self.ok, **{name: [fact.to_json() for fact in self.group(name)] for name in GROUPS}}
+
+
+async def examine(folder: Path) -> Report:
+    """Look at everything. Nothing is changed, no service is asked, and no secret is in the report.
+
+    Args:
+        folder: The project folder. Trouble in it becomes a fact, not an error.
+    """
+    facts = [*_versions(), *_places(), *_workspace(folder), *await _programs(), *_keys(folder), *_terminal()]
+    facts += await _git(folder)
+    return Report(tuple(sorted(facts, key=lambda fact: GROUPS.index(fact.group))))
+
+
+def _versions() -> list[Fact]:
+    facts = [Fact("versions", "hudtui", _version_of("hudtui") or "not installed, run from its source")]
+    facts.append(Fact("versions", "python", f"{system.python_version()} ({sys.executable})"))
+    facts.append(Fact("versions", "system", f"{system.system()} {system.release()} {system.machine()}"))
+    for name in ("textual", "rich", "mcp", "pydantic", "httpx2"):
+        version = _version_of(name)
+        fix = None if version else "Install hudtui again: a library that it needs is not there."
+        facts.append(Fact("versions", name, version or "not installed", "info" if version else "problem", fix))
+    return facts
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _places() -> list[Fact]:
+    own = places()
+    facts = []
+    for name in ("config", "data", "state", "cache"):
+        path: Path = getattr(own, name)
+        if _can_write(path):
+            facts.append(Fact("places", name, str(path) if path.is_dir() else f"{path} (not made yet)"))
+        else:
+            fix = "Make it writable for you, or set HUDTUI_HOME to a folder that is."
+            facts.append(Fact("places", name, f"{path} cannot be written to", "problem", fix))
+    facts.append(Fact("places", "log", str(own.log_file) if own.log_file.is_file() else f"{own.log_file} (nothing logged yet)"))
+    facts.append(Fact("places", "user settings", _presence(own.settings_file)))
+    return facts
+
+
+def _can_write(path: Path) -> bool:
+    """Whether a folder, or the nearest one above it that exists, lets this user write. Read-only disks say no even to root."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+
+
+def _presence(path: Path) -> str:
+    return str(path) if path.exists() else f"{path} (not there)"
+
+
+def _workspace(folder: Path) -> list[Fact]:
+    facts = []
+    try:
+        workspace = open_workspace(folder)
+        choice = explain_choice(folder)
+    except HudtuiError as error:
+        return [Fact("workspace", "folder", error.lines()[0], "problem", error.fix)]
+    facts.append(Fact("workspace", "folder", str(workspace.folder)))
+    facts.append(Fact("workspace", "platform", f"{choice.platform.title} ({choice.reason})"))
+    facts.append(Fact("workspace", "own folder", _presence(workspace.state_dir)))
+    if not _can_write(workspace.folder):
+        fix = "Runs and caches are kept in it: work in a folder that you may write to (hudtui -C FOLDER)."
+        facts.append(Fact("workspace", "folder", "cannot be written to", "problem", fix))
+    lock = workspace.relative(workspace.lock) if workspace.lock else f"{choice.platform.lock_name} (not there)"
+    facts.append(Fact("workspace", "lock file", lock))
+    facts.append(Fact("workspace", "configs", str(len(workspace.configs))))
+    facts.append(Fact("workspace", "task files", str(len(workspace.task_files))))
+    facts += [Fact("workspace", "note", notice, "missing") for notice in workspace.notices]
+    facts.append(_env_file(workspace.folder / ".env"))
+    return facts
+
+
+def _env_file(path: Path) -> Fact:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return Fact("workspace", ".env", "not there")
+    if mode & 0o077:
+        return Fact("workspace", ".env", f"others may read it (mode {mode:04o})", "problem", f"chmod 600 {path}")
+    return Fact("workspace", ".env", f"{path} (mode {mode:04o})", "ok")
+
+
+async def _git(folder: Path) -> list[Fact]:
+    """Whether keys in `.env` are about to be put under version control."""
+    git = shutil.which("git")
+    if git is None or not (folder / ".env").is_file():
+        return []
+    code, _ = await _say((git, "-C", str(folder), "check-ignore", "-q", ".env"))
+    if code != 1:  # 0: ignored; 128: no repository
+        return []
+    return [
+        Fact(
+            "workspace",
+            ".env",
+            "git does not ignore it",
+            "problem",
+            "Add a line `.env` to .gitignore, so that no key is committed.",
+        )
+    ]
+
+
+_PROGRAMS: tuple[tuple[str, Sequence[str], str], ...] = (
+    ("tmux", ("-V",), "Without it, runs go on as plain background processes that cannot be attached to."),
+    ("ssh", ("-V",), "Needed for machines other than this one."),
+    ("git", ("--version",), "Needed for environments and packages that come from a repository."),
+    ("npx", ("--version",), "Needed for environments that are started with `npx`."),
+    ("uv", ("--version",), "Makes training environments faster; without it pip is used."),
+)
+_ENGINES: tuple[tuple[str, Sequence[str]], ...] = (
+    ("docker", ("version", "--format", "{{.Server.Version}}")),
+    ("podman", ("version", "--format", "{{.Client.Version}}")),
+)
+
+
+async def _programs() -> list[Fact]:
+    facts = list(await asyncio.gather(*(_program(*program) for program in _PROGRAMS)))
+    engines = await asyncio.gather(*(_program(name, arguments, "") for name, arguments in _ENGINES))
+    there = [fact for fact in engines if fact.state != "missing"]
+    if not there:
+        fix = "Install one to start environments from images. Environments behind an address or a command work without."
+        return [*facts, Fact("programs", "docker or podman", "not found", "missing", fix)]
+    # One that works is enough. One that is merely not running is no fault of this installation.
+    rest: State = "info" if any(fact.state == "ok" for fact in there) else "missing"
+    advice = "Is its service running, and may you use it? It is needed to start environments from images."
+    there = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in there]
+    return [*facts, *there]
+
+
+async def _program(name: str, arguments: Sequence[str], use: str) -> Fact:
+    path = shutil.which(name)
+    if path is None:
+        return Fact("programs", name, "not found", "missing", use)
+    code, text = await _say((path, *arguments))
+    first = clean_line(text.strip().partition("\n")[0], 100)
+    if code == 0:
+        return Fact("programs", name, f"{first or 'no version'} ({path})", "ok")
+    if code is None:
+        return Fact("programs", name, f"{path} does not answer", "problem", f"Try `{name} {' '.join(arguments)}` yourself.")
+    why = clean_line(text.strip().rpartition("\n")[2], 160)
+    return Fact("programs", name, f"{path} fails: {why or f'exit code {code}'}", "problem")
+
+
+async def _say(command: Sequence[str]) -> tuple[int | None, str]:
+    """Exit code and output of a short command; no code when it does not end in time or cannot be started."""
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError as error:
+        return 126, error.strerror or str(error)
+    try:
+        output, _ = await asyncio.wait_for(child.communicate(), PROGRAM_TIMEOUT)
+    except TimeoutError:
+        return None, ""
+    finally:
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    return child.returncode, output.decode(errors="replace")
+
+
+def _keys(folder: Path) -> list[Fact]:
+    try:
+        choice = explain_choice(folder).platform
+    except HudtuiError:
+        choice = HUD
+    settings = load_settings(folder, choice)
+    problems = check(settings).problems
+    facts = [_key(name, settings, problems) for name, key in settings.keys.items() if key.secret]
+    others = (name for name in problems if not settings.keys[name].secret)
+    facts += [Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem") for name in others]
+    facts += [Fact("keys", "note", notice, "problem") for notice in settings.notices]
+    path = settings.get("PRIME_SSH_KEY_PATH")
+    if path is not None:
+        facts.append(_ssh_key(Path(path).expanduser()))
+    return facts
+
+
+def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
+    key = settings.keys[name]
+    if name in problems:
+        return Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem", f"hudtui settings set {name}")
+    if settings.get(name) is not None:
+        return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
+    # What another platform needs is not missing here.
+    elsewhere = (
+        key.name.endswith("_API_KEY") and name in ("HUD_API_KEY", "BUCKEYE_API_KEY") and name != settings.platform.key_variable
+    )
+    return Fact("keys", name, "not set", "info" if elsewhere else "missing", f"For {key.about}.")
+
+
+def _from(settings: Settings, name: str) -> str:
+    place = settings.location(name)
+    return str(place) if place is not None else str(settings.origin(name))
+
+
+def _ssh_key(path: Path) -> Fact:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return Fact("keys", "SSH key", f"{path}: {error.strerror}", "problem", "Download it, or correct PRIME_SSH_KEY_PATH.")
+    if mode & 0o077:
+        return Fact("keys", "SSH key", f"{path} may be read by others; ssh refuses it", "problem", f"chmod 400 {path}")
+    return Fact("keys", "SSH key", str(path), "ok")
+
+
+def _terminal() -> list[Fact]:
+    environment = os.environ
+    shown = sys.stdout.isatty() or sys.stderr.isatty()
+    facts = [Fact("terminal", "TERM", environment.get("TERM") or "not set")]
+    if not environment.get("TERM") or environment.get("TERM") == "dumb":
+        facts[0] = Fact(
+            "terminal", "TERM", environment.get("TERM") or "not set", "problem" if shown else "info", "export TERM=xterm-256color"
+        )
+    colours = environment.get("COLORTERM") or "not said; 256 are assumed"
+    facts.append(Fact("terminal", "colours", "none wanted (NO_COLOR)" if environment.get("NO_COLOR") else colours))
+    if shown:
+        size = shutil.get_terminal_size()
+        small = size.columns < 60 or size.lines < 20
+        facts.append(
+            Fact(
+                "terminal",
+                "size",
+                f"{size.columns}x{size.lines}",
+                "problem" if small else "ok",
+                "The app needs at least 60x20." if small else None,
+            )
+        )
+    else:
+        facts.append(Fact("terminal", "size", "no terminal"))
+    encoding = sys.getfilesystemencoding()
+    locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "not set"
+    utf8 = "utf-8" in locale.lower() or "utf8" in locale.lower()
+    fix = None if utf8 else "export LC_ALL=C.UTF-8, or lines and marks may show as question marks."
+    facts.append(Fact("terminal", "locale", f"{locale}, {encoding}", "ok" if utf8 else "missing", fix))
+    inside = [word for word, name in (("tmux", "TMUX"), ("screen", "STY"), ("ssh", "SSH_CONNECTION")) if environment.get(name)]
+    facts.append(Fact("terminal", "inside", ", ".join(inside) or "nothing"))
+    return facts
