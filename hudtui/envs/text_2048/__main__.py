@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import socket
 import sys
 
 
@@ -23,11 +21,13 @@ def main() -> int:
     options = parser.parse_args()
 
     if not options.http:
-        from hudtui.envs.text_2048.server import serve_stdio
+        from hudtui.envs.text_2048.stdio import serve
 
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(serve_stdio(options.seed))
+            serve(options.seed)
         return 0
+    import asyncio
+    import socket
 
     try:
         listener = socket.create_server((options.host, options.port), backlog=512)

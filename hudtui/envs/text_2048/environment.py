@@ -9,7 +9,7 @@
 A hub takes its function's arguments as an object or as JSON text under `arguments`, or flat beside `name`:
 `{"name": "board", "board_size": 4}`.
 
-Whoever serves this (`server.py`) gives every connection a `Table` of its own.
+Whoever serves this (`stdio.py`, `server.py`) gives every connection a `Table` of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ INSTRUCTIONS = (
     "The game 2048 in text. `move` pushes all tiles in one direction; equal tiles that meet merge, and every move that changes "
     "the board adds a new tile. `setup` and `evaluate` begin and judge a task and are not meant for the agent."
 )
+
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The generations of MCP with sessions, the newest first: a game needs one."""
 
 Answer = dict[str, Any]
 """`{"text": str, "structured": object or None, "is_error": bool}`: what a tool answers, before it is put into MCP's form."""

@@ -1,8 +1,7 @@
-"""The environment behind MCP: over standard input and output, or over streamable HTTP.
+"""The environment over streamable HTTP, on the MCP SDK.
 
-Over standard input and output the process serves one client, with one table. Over HTTP every MCP session has a table of its
-own, so that one server can serve many episodes at once. Sessions exist in the handshake generations of the protocol (up to
-2025-11-25): over HTTP the newer, sessionless one is declined, and clients then shake hands.
+Every MCP session has a table of its own, so that one server can serve many episodes at once. Sessions exist in the handshake
+generations of the protocol (up to 2025-11-25): the newer, sessionless one is declined, and clients then shake hands.
 """
 
 from __future__ import annotations
@@ -30,28 +29,33 @@ from mcp.types import (
     Tool,
 )
 
-from hudtui.envs.text_2048.environment import INSTRUCTIONS, NAME, RESOURCES, TOOLS, VERSION, Table, read_resource
+from hudtui.envs.text_2048.environment import (
+    INSTRUCTIONS,
+    NAME,
+    PROTOCOL_VERSIONS,
+    RESOURCES,
+    TOOLS,
+    VERSION,
+    Table,
+    read_resource,
+)
 
 MOST_SESSIONS = 10_000
 """Tables kept over HTTP; beyond that the one that was idle longest is cleared."""
 
-_HANDSHAKE_VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
-
 
 def build(seed: int | None = None) -> Server[Any]:
-    """The MCP server, for any transport.
+    """The MCP server.
 
     Args:
         seed: Seed of the game that is on every table before its first set-up; None for a different one each.
     """
-    tables: OrderedDict[str | None, Table] = OrderedDict()
+    tables: OrderedDict[str, Table] = OrderedDict()
 
     def table(context: ServerRequestContext[Any, Any]) -> Table:
-        session = None
-        if context.request is not None:  # HTTP
-            session = context.request.headers.get("mcp-session-id")
-            if session is None:
-                raise _sessionless(context.protocol_version)
+        session = context.request.headers.get("mcp-session-id") if context.request is not None else None
+        if session is None:
+            raise _sessionless(context.protocol_version)
         if session not in tables:
             tables[session] = Table(seed)
             if len(tables) > MOST_SESSIONS:
@@ -90,24 +94,12 @@ def build(seed: int | None = None) -> Server[Any]:
         on_list_resources=list_resources,
         on_read_resource=read,
     )
-    discover = server.get_request_handler("server/discover")
 
-    async def offer(context: ServerRequestContext[Any, Any], params: RequestParams) -> Any:
-        if context.request is not None or discover is None:
-            raise _sessionless(context.protocol_version)
-        return await discover.handler(context, params)
+    async def decline(context: ServerRequestContext[Any, Any], _: RequestParams) -> Any:
+        raise _sessionless(context.protocol_version)
 
-    server.add_request_handler("server/discover", RequestParams, offer)
+    server.add_request_handler("server/discover", RequestParams, decline)
     return server
-
-
-async def serve_stdio(seed: int | None = None) -> None:
-    """Serve one client over standard input and output, until it closes them."""
-    from mcp.server.stdio import stdio_server
-
-    server = build(seed)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 async def serve_http(listener: socket.socket, *, host: str = "127.0.0.1", path: str = "/mcp", seed: int | None = None) -> None:
@@ -129,6 +121,6 @@ async def serve_http(listener: socket.socket, *, host: str = "127.0.0.1", path: 
 def _sessionless(version: str) -> MCPError:
     return MCPError(
         UNSUPPORTED_PROTOCOL_VERSION,
-        "This environment keeps one game a session: over HTTP it needs a protocol version with sessions",
-        {"supported": _HANDSHAKE_VERSIONS, "requested": version},
+        "This environment keeps one game a session: it needs a protocol version with sessions",
+        {"supported": list(PROTOCOL_VERSIONS), "requested": version},
     )
