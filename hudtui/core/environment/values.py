@@ -113,6 +113,33 @@ class Analysis:
         }
 
 
+def analysis_from_json(data: Mapping[str, Any]) -> Analysis:
+    """The analysis that `Analysis.to_json` wrote.
+
+    Raises:
+        ValueError: A field is missing or of the wrong kind.
+    """
+    try:
+        return Analysis(
+            source=str(data["source"]),
+            server=Server(str(data["server"]["name"]), str(data["server"]["version"])),
+            protocol=data["protocol"],
+            tools=tuple(
+                Tool(tool["name"], tool["description"], tool["input_schema"], tool["kind"], tool["hub"]) for tool in data["tools"]
+            ),
+            hubs={hub: tuple(functions) for hub, functions in data["hubs"].items()},
+            resources=tuple(Resource(**resource) for resource in data["resources"]),
+            prompts=tuple(Prompt(**{**prompt, "arguments": tuple(prompt["arguments"])}) for prompt in data["prompts"]),
+            timings={name: float(seconds) for name, seconds in data["timings"].items()},
+            warnings=tuple(data["warnings"]),
+            instructions=data.get("instructions") or "",
+            image=data.get("image"),
+            analyzed_at=data.get("analyzed_at"),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"this is no analysis: {error!r}") from None
+
+
 @dataclass(frozen=True)
 class Block:
     """One content block of a tool's result."""

@@ -1,0 +1,41 @@
+"""The environments that come with hudtui: a name, a module to run, and a line about it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from hudtui.core.environment.spec import ServerSpec
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """An environment in the package `hudtui.envs`."""
+
+    name: str
+    module: str
+    description: str
+
+    @property
+    def spec(self) -> ServerSpec:
+        """Started with our own interpreter, over standard input and output."""
+        return ServerSpec(self.name, command=sys.executable, args=("-m", self.module), pass_on=("PYTHONPATH",), literal=True)
+
+    @property
+    def mcp_config(self) -> dict[str, object]:
+        """What a task file says to get it: started by whatever `python` has hudtui installed."""
+        return {self.name: {"command": "python", "args": ["-m", self.module]}}
+
+
+BUNDLED: tuple[Bundled, ...] = (
+    Bundled(
+        "text-2048",
+        "hudtui.envs.text_2048",
+        "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile or efficiency.",
+    ),
+)
+
+
+def find_bundled(name: str) -> Bundled | None:
+    """The bundled environment of that name; `text_2048` is understood as `text-2048`."""
+    return next((entry for entry in BUNDLED if entry.name == name.strip().lower().replace("_", "-")), None)

@@ -1,0 +1,74 @@
+"""What was found out about an environment, remembered in the workspace: shown at once while a fresh look is taken.
+
+One JSON file a source under `.hudtui/analyses/`. What a look has seen of keys and tokens was taken out before.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hudtui.core.environment.source import Source
+from hudtui.core.environment.values import Analysis, analysis_from_json
+from hudtui.core.errors import InputError
+from hudtui.core.files import read_json, write_atomic
+
+FORMAT = 1
+
+
+def cached(source: Source) -> Analysis | None:
+    """The last analysis of a source, or None. A damaged file, or one of another format, counts as none."""
+    try:
+        data = read_json(_file(source))
+    except InputError:
+        return None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("key") != source.key:
+        return None
+    try:
+        return analysis_from_json(data["analysis"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def store(source: Source, analysis: Analysis) -> None:
+    """Remember an analysis.
+
+    Raises:
+        InputError: The workspace cannot be written to. That is worth a notice, not a failure: the analysis is still good.
+    """
+    from hudtui.core.workspace import make_state_dir
+
+    make_state_dir(source.folder)
+    data = {"format": FORMAT, "key": source.key, "analysis": analysis.to_json()}
+    write_atomic(_file(source), json.dumps(data, ensure_ascii=False, indent=1))
+
+
+def age(analysis: Analysis, now: datetime | None = None) -> float | None:
+    """Seconds since the look was taken; None when it is not known."""
+    if analysis.analyzed_at is None:
+        return None
+    try:
+        taken = datetime.fromisoformat(analysis.analyzed_at)
+    except ValueError:
+        return None
+    if taken.tzinfo is None:
+        taken = taken.replace(tzinfo=UTC)
+    return max(0.0, ((now or datetime.now(UTC)) - taken).total_seconds())
+
+
+def age_text(seconds: float | None) -> str:
+    """An age in words: `just now`, `5 minutes ago`, `3 days ago`."""
+    if seconds is None:
+        return "some time ago"
+    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {word}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def _file(source: Source) -> Path:
+    from hudtui.core.workspace import STATE
+
+    return source.folder / STATE / "analyses" / f"{source.key}.json"

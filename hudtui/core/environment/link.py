@@ -1,0 +1,441 @@
+"""One open MCP connection to one server.
+
+A task of its own enters the SDK's contexts and leaves them; whoever uses the link may live in any task. A connection that breaks
+is therefore never a cancellation that comes out of nowhere: requests answer with a `ConnectError` that says why.
+
+The classic handshake is tried first, and the newer sessionless generation of the protocol only where a server does not know the
+handshake. Environments keep a state from call to call, and over HTTP only the classic generations have sessions to keep it in;
+and the servers of older environments answer at once instead of after the ten seconds that a probe for the newer one costs.
+
+Results come as the server's raw JSON: one malformed tool or an unknown kind of content must not cost the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.environment.child import Child, child_environment, running
+from hudtui.core.environment.failures import HttpAnswer, by_status, cannot_start, explain, no_answer
+from hudtui.core.environment.spec import Secrets, ServerSpec
+from hudtui.core.errors import ConnectError, HudtuiError
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+MOST_PAGES = 1000
+"""Pages of one listing that are asked for."""
+
+MOST_ENTRIES = 200_000
+"""Entries of one listing that are kept."""
+
+_LARGEST_EVENT = 512 * 1024 * 1024
+_ENDED = ("Server returned an error response", "Session terminated", "Not Found")
+_raw: ContextVar[bool] = ContextVar("hudtui_raw_results", default=False)
+
+
+class Refused(Exception):
+    """The server answered a request with a protocol error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class _RawResult(Exception):
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Link:
+    """A connection to one server.
+
+    Args:
+        spec: The server, variables put in.
+        written: The server as configured.
+        timeout: Seconds for the start and the handshake together, and for a request that has no limit of its own.
+        secrets: Taken out of every message.
+    """
+
+    def __init__(self, spec: ServerSpec, *, written: ServerSpec, timeout: float, secrets: Secrets) -> None:
+        self.spec = spec
+        self.timeout = timeout
+        self._written = written
+        self._secrets = secrets
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._owner: asyncio.Task[None] | None = None
+        self._session: ClientSession | None = None
+        self._child: Child | None = None
+        self._answers: list[HttpAnswer] = []
+        self._failure: BaseException | None = None
+        self.server: tuple[str, str] = ("", "")
+        """Name and version that the server gives itself."""
+        self.protocol = ""
+        self.instructions = ""
+        self.capabilities: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of a server that was started."""
+        return self._child.pid if self._child is not None else None
+
+    @property
+    def junk(self) -> tuple[int, str]:
+        """How many lines of stray text the server has written to its standard output, and the first of them."""
+        return (0, "") if self._child is None else (self._child.junk, self._secrets.hide(clean_line(self._child.first_junk, 120)))
+
+    def errors(self) -> str:
+        """The end of what a started server has written to standard error."""
+        return "" if self._child is None else self._secrets.hide(self._child.errors())
+
+    async def open(self) -> None:
+        """Start or reach the server and shake hands.
+
+        Raises:
+            SourceError: The program cannot be started.
+            ConnectError: There is no connection; the error says why.
+        """
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.spec.name}")
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            done, _ = await asyncio.wait({self._owner, ready}, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if ready in done:
+                return
+            if self._owner in done:
+                raise self._why()
+            error = no_answer(self.spec, self.timeout, self._child, self._secrets)
+            await self.close(hurry=True)
+            raise error
+        except asyncio.CancelledError:
+            await self.close(hurry=True)
+            raise
+        finally:
+            ready.cancel()
+
+    async def close(self, *, hurry: bool = False) -> None:
+        """Leave. A server that was started has ended when this returns, by itself or by force.
+
+        Args:
+            hurry: Allow it no time to end by itself.
+        """
+        owner = self._owner
+        if owner is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._stop.set()
+        if hurry and self._child is not None:
+            self._child.hurry = True
+        if not self._ready.is_set():
+            owner.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        deadline = loop.time() + (1.0 if hurry and self._child is None else 8.0)
+        while not owner.done():
+            try:
+                await asyncio.wait({owner}, timeout=max(0.0, deadline - loop.time()))
+            except asyncio.CancelledError as error:
+                if cancelled is not None:  # told twice to go: the owner's own clean-up ends the process without us
+                    raise
+                cancelled = error
+                if self._child is not None:
+                    self._child.hurry = True
+                else:
+                    owner.cancel()
+            if not owner.done() and loop.time() >= deadline:
+                owner.cancel()
+                deadline = loop.time() + 1.0
+        if cancelled is not None:
+            raise cancelled
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Ask the server, and give its result as JSON.
+
+        Args:
+            method: `tools/list`, `tools/call`, `resources/read` and so on.
+            params: The request's parameters.
+            timeout: Seconds to wait; None for the link's own limit.
+
+        Raises:
+            Refused: The server answered with a protocol error.
+            ConnectError: The connection is gone, or no answer came in time. After the latter the connection stays usable.
+        """
+        import anyio
+        from mcp import MCPError
+        from mcp.types import REQUEST_TIMEOUT, EmptyResult
+
+        if self._session is None or self._owner is None or self._owner.done():
+            raise self._why()
+        limit = self.timeout if timeout is None else timeout
+        before = len(self._answers)
+        token = _raw.set(True)
+        try:
+            await self._session.send_request(_request(method, params), EmptyResult, request_read_timeout_seconds=limit)
+        except _RawResult as answer:
+            return answer.result
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise await self._broken() from None
+        except MCPError as error:
+            if error.code == REQUEST_TIMEOUT:
+                asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
+                raise no_answer(self.spec, limit, self._child, self._secrets, asked) from None
+            if error.code == -32000 and (self._owner.done() or error.message == "Connection closed"):
+                raise await self._broken() from None
+            latest = self._answers[-1] if len(self._answers) > before else None
+            if latest is not None and latest.status >= 300 and error.message in _ENDED:
+                raise self._http_error(latest, error.message) from None
+            if latest is not None and latest.status < 300 and error.message.startswith(("Unexpected content type", "SSE stream")):
+                raise explain(
+                    error, self.spec, written=self._written, child=None, answers=[latest], secrets=self._secrets
+                ) from None
+            raise Refused(error.code, error.message) from None
+        finally:
+            _raw.reset(token)
+        raise AssertionError("results always come raw")  # pragma: no cover
+
+    async def pages(self, method: str, field: str) -> tuple[list[Any], list[str]]:
+        """All entries of a listing, page by page, and warnings where the server's paging makes no sense.
+
+        Raises:
+            Refused: As for `request`.
+            ConnectError: As for `request`.
+        """
+        found: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            raw = await self.request(method, {"cursor": cursor} if cursor else None)
+            entries = raw.get(field)
+            if not isinstance(entries, list):
+                return found, [f"the server's answer to {method} holds no list of {field}"]
+            found.extend(entries)
+            cursor = raw.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                return found, []
+            if cursor in seen:
+                return found, [f"the server's pages of {field} go in a circle: reading stopped after {len(found)}"]
+            if len(found) >= MOST_ENTRIES:
+                break
+            seen.add(cursor)
+        return found, [f"the server lists {field} without end: reading stopped after {len(found)}"]
+
+    async def learn_headers(self, tools: list[Any]) -> None:
+        """Let the SDK see the tools, where a server wants arguments of theirs repeated in HTTP headers (`x-mcp-header`)."""
+        if self._session is not None and self.spec.url and self.protocol >= "2026" and "x-mcp-header" in repr(tools):
+            with contextlib.suppress(Exception):
+                await self._session.list_tools()
+
+    async def _own(self) -> None:
+        try:
+            if self.spec.url is not None:
+                await self._over_http(self.spec.url)
+            else:
+                await self._over_pipes()
+        except asyncio.CancelledError as error:
+            self._failure = self._failure or error
+        except BaseException as error:
+            self._failure = error
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+        finally:
+            self._session = None
+
+    async def _over_pipes(self) -> None:
+        command, cleanup = self.spec.to_start()
+        try:
+            async with running(command, env=child_environment(self.spec.env), cwd=self.spec.cwd, cleanup=cleanup) as (
+                child,
+                *pipes,
+            ):
+                self._child = child
+                child.hurry = self._stop.is_set()
+                try:
+                    await asyncio.to_thread(_load)
+                    await self._serve(*pipes, gone=child.gone)
+                except Exception:
+                    await child.settle()
+                    raise
+        except (OSError, ValueError) as error:
+            if self._child is not None:
+                raise
+            raise cannot_start(self.spec, error) from None
+
+    async def _over_http(self, url: str) -> None:
+        await asyncio.to_thread(_load)
+        import httpx2
+
+        headers = dict(self.spec.headers)
+        hooks: dict[str, list[Any]] = {"response": [self._note]}
+        patience = httpx2.Timeout(self.timeout, read=None)
+
+        if self.spec.sse:
+            from mcp.client.sse import sse_client
+
+            def client(
+                headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+            ) -> httpx2.AsyncClient:
+                return httpx2.AsyncClient(headers=headers, timeout=patience, auth=auth, follow_redirects=True, event_hooks=hooks)
+
+            async with sse_client(url, headers=headers, httpx_client_factory=client) as streams:
+                await self._serve(*streams)
+            return
+        from mcp.client.streamable_http import streamable_http_client
+
+        # The SDK's limit of 1 MiB an event, where it has one, is less than a screenshot.
+        known = inspect.signature(streamable_http_client).parameters
+        options: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if "max_sse_event_size" in known else {}
+        async with (
+            httpx2.AsyncClient(headers=headers, follow_redirects=True, timeout=patience, event_hooks=hooks) as web,
+            streamable_http_client(url, http_client=web, **options) as streams,
+        ):
+            await self._serve(*streams)
+
+    async def _serve(self, incoming: Any, outgoing: Any, *, gone: asyncio.Event | None = None) -> None:
+        """Hold the session open over a pair of streams, until told to stop or until the other side is gone."""
+        from mcp import ClientSession
+        from mcp.types import Implementation
+
+        from hudtui import __version__
+
+        dispatcher = _dispatcher(incoming, outgoing)
+        about = Implementation(name="hudtui", version=__version__)
+        async with ClientSession(dispatcher=dispatcher, client_info=about, message_handler=_ignore) as session:
+            await self._shake_hands(session)
+            info = session.server_info
+            self.server = (info.name, info.version) if info is not None else ("", "")
+            self.protocol = session.protocol_version or ""
+            self.instructions = session.instructions or ""
+            known = session.server_capabilities
+            self.capabilities = known.model_dump(by_alias=True, exclude_none=True) if known is not None else {}
+            self._session = session
+            self._ready.set()
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, gone) if event is not None]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            if not self._stop.is_set():
+                raise ConnectionResetError("the server has closed its standard output")
+
+    async def _shake_hands(self, session: ClientSession) -> None:
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+        from pydantic import ValidationError
+
+        try:
+            await session.initialize()
+            return
+        except MCPError as error:
+            refused = bool(self._answers) and (
+                self._answers[-1].status in (401, 403, 407, 429) or self._answers[-1].status >= 500
+            )
+            if error.code == CONNECTION_CLOSED or refused:
+                raise
+            first: Exception = error
+        except RuntimeError as error:  # the SDK's way to say that the version is unknown to it
+            first = error
+        try:
+            await session.discover()
+        except (MCPError, RuntimeError, ValidationError):
+            raise first from None
+
+    async def _note(self, response: Any) -> None:
+        request = response.request
+        if request.method == "POST" or self.spec.sse:
+            headers = response.headers
+            self._answers[:-20] = []
+            self._answers.append(
+                HttpAnswer(
+                    response.status_code,
+                    str(request.url),
+                    headers.get("content-type", "").lower(),
+                    headers.get("www-authenticate", ""),
+                    headers.get("location", ""),
+                )
+            )
+
+    async def _broken(self) -> HudtuiError:
+        """Why the connection that just failed a request is gone. Lets the owner finish first: it is who knows."""
+        if self._owner is not None:
+            await asyncio.wait({self._owner}, timeout=3.0)
+        return self._why()
+
+    def _why(self) -> HudtuiError:
+        if self._failure is None or isinstance(self._failure, asyncio.CancelledError):
+            return ConnectError(f"the connection to the server {self.spec.name!r} is closed")
+        return explain(
+            self._failure,
+            self.spec,
+            written=self._written,
+            child=self._child,
+            answers=self._answers,
+            secrets=self._secrets,
+            connected=self._ready.is_set(),
+        )
+
+    def _http_error(self, answer: HttpAnswer, message: str) -> ConnectError:
+        if message == "Session terminated":
+            return ConnectError(
+                f"the server {self.spec.name!r} has ended the session", why=f"It answered {answer.status}.", fix="Connect again."
+            )
+        return by_status(answer, self.spec, self._written, self._secrets)
+
+
+def _load() -> None:
+    """Import the SDK. It takes a second or two: done in a thread, so that a screen goes on being drawn meanwhile."""
+    import mcp.client.sse
+    import mcp.client.streamable_http
+    import mcp.shared.jsonrpc_dispatcher  # noqa: F401
+
+
+def _dispatcher(incoming: Any, outgoing: Any) -> Any:
+    """The SDK's dispatcher, which hands out a result before it is validated when `_raw` says so."""
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    class RawDispatcher(JSONRPCDispatcher[Any]):
+        async def send_raw_request(self, *args: Any, **options: Any) -> dict[str, Any]:
+            result = await super().send_raw_request(*args, **options)
+            if _raw.get():
+                raise _RawResult(result)
+            return result
+
+    _quiet()
+    return RawDispatcher(incoming, outgoing)
+
+
+def _request(method: str, params: Mapping[str, Any] | None) -> Any:
+    from mcp import types
+
+    if method == "tools/call":
+        return types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params))
+    if method == "resources/read":
+        return types.ReadResourceRequest(params=types.ReadResourceRequestParams.model_validate(params))
+    pages = types.PaginatedRequestParams.model_validate(params) if params else None
+    listings: dict[str, Any] = {
+        "tools/list": types.ListToolsRequest,
+        "resources/list": types.ListResourcesRequest,
+        "resources/templates/list": types.ListResourceTemplatesRequest,
+        "prompts/list": types.ListPromptsRequest,
+    }
+    return listings[method](params=pages)
+
+
+async def _ignore(message: Any) -> None:
+    """Notifications and stray transport faults: the SDK would otherwise log them."""
+
+
+def _quiet() -> None:
+    """Keep the SDK's log off standard error, where Python puts warnings that nobody handles. A log file still gets it."""
+    logger = logging.getLogger("mcp")
+    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        logger.addHandler(logging.NullHandler())

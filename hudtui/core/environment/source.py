@@ -1,0 +1,339 @@
+"""What a user may name as an environment, and what it turns out to be.
+
+    text-2048                                   a bundled environment
+    org/name:tag, host:5000/name@sha256:...     a container image, run by docker or podman
+    ./folder                                    its lock file, else [tool.hud] in pyproject.toml
+    hud.lock.yaml                               a lock file: read offline, its image run for a live look
+    https://host/mcp, http://host/sse           an MCP server on the network
+    -- npx -y @org/server                       any command that speaks MCP on its standard streams
+    mcp.json, '{"name": {"command": ...}}'      an mcp_config with one server or several
+    tcp://host:8765                             a HUD v6 environment
+
+Nothing is started, connected to or substituted here: a `Source` is a value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from hudtui.core.environment.bundled import BUNDLED, find_bundled
+from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
+from hudtui.core.errors import InputError, Location, SourceError
+from hudtui.core.files import decode, parse_json, read_text
+
+SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
+
+ENGINES = ("docker", "podman")
+
+_IMAGE = re.compile(
+    r"(?:(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:]+\](?::[0-9]+)?)/)?"
+    r"(?P<path>[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*)"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>[A-Za-z0-9+._-]+:[0-9a-fA-F]{32,}))?\Z"
+)
+
+FORMS = (
+    "Give the name of a bundled environment ("
+    + ", ".join(entry.name for entry in BUNDLED)
+    + "), an image (org/name:tag), a folder, "
+    "a lock file, a URL, an mcp_config (file or JSON), tcp://host:port for HUD v6, or a command after `--`."
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An environment that was named, not yet connected to."""
+
+    kind: SourceKind
+    text: str
+    """As the user wrote it, secrets masked."""
+    servers: tuple[ServerSpec, ...] = ()
+    """The servers behind it; several only for an mcp_config. Empty for HUD v6, and for a lock file without an image."""
+    image: str | None = None
+    lock: Path | None = None
+    address: tuple[str, int] | None = None
+    """Host and port of a HUD v6 control channel."""
+    folder: Path = field(default_factory=Path.cwd)
+    """The project folder: relative paths and the cache belong to it."""
+    lookup: Lookup = field(default=os.environ.get, compare=False, repr=False)
+    """Gives the value of a variable at the moment it is needed."""
+
+    @property
+    def key(self) -> str:
+        """A name for what is remembered about this source; the same for the same source, and free of secrets."""
+        told = [self.kind, self.text, self.image, str(self.lock or ""), self.address]
+        if self.kind in ("command", "config"):
+            told.append(str(self.folder))
+        told.extend(mask_text(json.dumps(spec.to_config(), sort_keys=True)) for spec in self.servers)
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+    def mcp_config(self) -> dict[str, Any]:
+        """The `mcp_config` of a task on this source, variables as written."""
+        return {spec.name: spec.to_config() for spec in self.servers}
+
+
+def parse_source(
+    text: str | None = None,
+    command: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str | None] | None = None,
+    folder: Path | None = None,
+    lookup: Lookup | None = None,
+    sse: bool = False,
+) -> Source:
+    """What a user named, by the forms listed at the top of this module.
+
+    Args:
+        text: The name; None for the folder itself when there is no command either.
+        command: A command that was given instead, after `--`.
+        headers: Extra HTTP headers for a URL; may hold variables.
+        env: Extra variables for a started server; None as a value passes on what the lookup has.
+        folder: The project folder; the current one by default.
+        lookup: Gives the value of a variable; the process environment by default.
+        sse: Use the older transport of separate event streams for a URL.
+
+    Raises:
+        SourceError: The name fits no form, or what it leads to cannot be used.
+    """
+    folder = Path(folder) if folder is not None else Path.cwd()
+    source = _named(text, tuple(command), folder, sse)
+    source = replace(source, folder=folder, lookup=lookup or os.environ.get)
+    if headers:
+        if not any(spec.url for spec in source.servers):
+            raise SourceError("headers are for sources that are reached by a URL", fix="Leave out --header, or give a URL.")
+        for name, value in headers.items():
+            check_header(name, value, name, "--header")
+        source = replace(
+            source, servers=tuple(replace(s, headers={**s.headers, **headers}) if s.url else s for s in source.servers)
+        )
+    if env:
+        source = replace(source, servers=tuple(_with_env(spec, env, source.image) for spec in source.servers))
+    return source
+
+
+def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) -> Source:
+    if command:
+        if text is not None:
+            raise SourceError(
+                "there are two sources: one before `--` and a command after it", fix="Give one of them.", where=Location(text)
+            )
+        spec = ServerSpec("command", command=command[0], args=command[1:], cwd=str(folder), literal=True)
+        return Source("command", mask_text(shlex.join(command)), (spec,))
+    name = "." if text is None else text.strip()
+    if not name:
+        raise SourceError("the source is empty", fix=FORMS)
+    if "\x00" in name:
+        raise SourceError("the source holds a zero byte", fix=FORMS)
+    if name[0] in "{[":
+        return _config(parse_json(name, "the given JSON"), "the given JSON", mask_text(name))
+    scheme = name.partition("://")[0].lower() if "://" in name else ""
+    if scheme in ("http", "https"):
+        return _url(name, sse)
+    if scheme == "tcp":
+        return _control_channel(name)
+    if scheme:
+        raise SourceError(
+            f"{scheme}:// is not an address of an environment",
+            fix="MCP servers are at http:// or https://, HUD v6 environments at tcp://.",
+            where=Location(mask_url(name)),
+        )
+    bundled = find_bundled(name)
+    if bundled is not None:
+        return Source("bundled", bundled.name, (bundled.spec,))
+    path = folder / Path(name).expanduser()
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except OSError:  # longer than any path can be
+        is_file = is_folder = False
+    if is_file:
+        return _file(path, name)
+    if is_folder:
+        return _folder(path, name)
+    if _looks_like_path(name):
+        raise SourceError("there is no such file or folder", fix=FORMS, where=Location(name))
+    if _IMAGE.match(name):
+        return image_source(name)
+    close = difflib.get_close_matches(name, [entry.name for entry in BUNDLED], 1)
+    raise SourceError(
+        f"{name[:200]!r} is no environment that hudtui can find",
+        why="An image name is in small letters, as org/name:tag." if _IMAGE.match(name.lower()) else None,
+        fix=f"Did you mean {close[0]}?" if close else FORMS,
+    )
+
+
+def image_source(image: str, variables: Sequence[str] = (), *, text: str | None = None, engine: str | None = None) -> Source:
+    """A container image as a source.
+
+    Args:
+        image: Its reference.
+        variables: Names of variables that the container gets where we have them; values never stand in the command.
+        text: What the user wrote, when that was something else.
+        engine: `docker` or `podman`; whichever is there by default.
+    """
+    name = image_name(image)
+    return Source("image", text or image, (container_spec(image, variables, name=name, engine=engine),), image=image)
+
+
+def image_name(image: str) -> str:
+    """The last part of an image's name, without registry, organisation, tag and digest."""
+    match = _IMAGE.match(image)
+    return match["path"].rpartition("/")[2] if match else re.sub(r"[^A-Za-z0-9._-]+", "-", image).strip("-") or "image"
+
+
+def container_spec(
+    image: str,
+    variables: Sequence[str] = (),
+    *,
+    name: str = "image",
+    engine: str | None = None,
+    set_env: Mapping[str, str] | None = None,
+) -> ServerSpec:
+    """The command that runs an image as a server. The engine is looked for when the server is started."""
+    engine = engine or find_engine() or ENGINES[0]
+    given = dict(set_env or {})
+    passed = tuple(dict.fromkeys((*variables, *given)))
+    flags = [flag for variable in passed for flag in ("-e", variable)]
+    return ServerSpec(
+        name,
+        command=engine,
+        args=("run", "--rm", "-i", *flags, image),
+        env=given,
+        pass_on=tuple(variable for variable in passed if variable not in given),
+        literal=True,
+        contained=True,
+    )
+
+
+def find_engine() -> str | None:
+    """`docker` or `podman`, whichever is installed; `HUDTUI_ENGINE` decides where both are."""
+    wanted = os.environ.get("HUDTUI_ENGINE")
+    return wanted or next((engine for engine in ENGINES if shutil.which(engine)), None)
+
+
+def _with_env(spec: ServerSpec, env: Mapping[str, str | None], image: str | None) -> ServerSpec:
+    if spec.url:
+        raise SourceError("variables can be given only to a server that is started", fix="Leave out --env, or use --header.")
+    if image is not None:
+        fixed = {name: value for name, value in env.items() if value is not None}
+        return container_spec(image, (*spec.pass_on, *env), name=spec.name, engine=spec.command, set_env={**spec.env, **fixed})
+    return replace(
+        spec,
+        env={**spec.env, **{name: value for name, value in env.items() if value is not None}},
+        pass_on=(*spec.pass_on, *(name for name, value in env.items() if value is None)),
+    )
+
+
+def _url(text: str, sse: bool) -> Source:
+    shown = mask_url(text)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise SourceError("this is not a URL", why=str(error), where=Location(shown)) from None
+    if not parts.hostname or port == 0 or any(letter.isspace() for letter in text):
+        raise SourceError("this is not a URL", why="It has no host, or holds blanks.", where=Location(shown))
+    older = sse or parts.path.rstrip("/").endswith("/sse")
+    return Source("url", shown, (ServerSpec(parts.hostname, url=text, sse=older),))
+
+
+def _control_channel(text: str) -> Source:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.path.strip("/"):
+        raise SourceError("a HUD v6 address is tcp://host:port", fix="For example tcp://localhost:8765.", where=Location(text))
+    return Source("hud-v6", text, address=(host, port))
+
+
+def _file(path: Path, name: str) -> Source:
+    text = read_text(path)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _lock(path, name)
+    if path.suffix.lower() == ".json" or text.lstrip()[:1] in ("{", "["):
+        return _config(parse_json(text, name), name, name)
+    if os.access(path, os.X_OK):
+        raise SourceError(
+            "this is a program", fix=f"To start it as an MCP server, give it after `--`: -- {name}", where=Location(name)
+        )
+    raise SourceError("this file is neither a lock file (YAML) nor an mcp_config (JSON)", fix=FORMS, where=Location(name))
+
+
+def _config(data: Any, name: str, shown: str) -> Source:
+    if isinstance(data, list):  # a task file: its tasks run on one environment, as a rule
+        configs = [task.get("mcp_config") for task in data if isinstance(task, Mapping)]
+        if not configs or any(config != configs[0] for config in configs):
+            raise SourceError(
+                "the tasks of this file do not all have the same mcp_config", fix="Give one mcp_config.", where=Location(name)
+            )
+        data = {"mcp_config": configs[0]}
+    servers = read_config(data, name)
+    images = tuple(dict.fromkeys(spec.image for spec in servers if spec.image))
+    return Source("config", shown, servers, image=images[0] if len(images) == 1 else None)
+
+
+def _folder(path: Path, name: str) -> Source:
+    from hudtui.core.lockfile import find_lock
+    from hudtui.core.platform import BUILT_IN, choose_platform
+
+    locks = (find_lock(path, platform) for platform in (choose_platform(path), *BUILT_IN))
+    lock = next((found for found in locks if found is not None), None)
+    if lock is not None:
+        return _lock(lock, name)
+    project = path / "pyproject.toml"
+    if project.is_file():
+        try:
+            hud = tomllib.loads(decode(project.read_bytes(), str(project))).get("tool", {}).get("hud", {})
+        except (tomllib.TOMLDecodeError, InputError, OSError) as error:
+            raise SourceError("this pyproject.toml cannot be read", why=str(error), where=Location(str(project))) from None
+        image = hud.get("image") if isinstance(hud, dict) else None
+        if isinstance(image, str) and image:
+            if not _IMAGE.match(image):
+                raise SourceError(f"{image!r} is not the name of an image", where=Location(str(project), field="tool.hud.image"))
+            return image_source(image, text=name)
+    if (path / "Dockerfile").is_file():
+        tag = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-") or "environment"
+        raise SourceError(
+            "this folder has a Dockerfile, but neither a lock file nor an image in [tool.hud] of pyproject.toml",
+            fix=f"Build it: `{find_engine() or 'docker'} build -t {tag}:dev {shlex.quote(name)}`. Then name the image {tag}:dev.",
+            where=Location(name),
+        )
+    raise SourceError(
+        "this folder holds no environment: no lock file, no [tool.hud] in pyproject.toml, no Dockerfile",
+        fix=FORMS,
+        where=Location(name),
+    )
+
+
+def _lock(path: Path, name: str) -> Source:
+    from hudtui.core.lockfile import read_lock
+
+    lock = read_lock(path)
+    if lock.image is None:
+        return Source("lock", name, lock=path)
+    variables = (*lock.variables.required, *lock.variables.optional)
+    return Source(
+        "lock", name, (container_spec(lock.image, variables, name=image_name(lock.image)),), image=lock.image, lock=path
+    )
+
+
+def _looks_like_path(name: str) -> bool:
+    return (
+        name.startswith(("./", "../", "/", "~"))
+        or "\\" in name
+        or name in (".", "..")
+        or name.endswith((".json", ".yaml", ".yml", ".toml", "/"))
+    )
