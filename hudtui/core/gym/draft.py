@@ -1,0 +1,326 @@
+"""From an analysed environment to the actions that a configuration offers: which, under what names, with which arguments.
+
+A draft is data; `generate` writes it down. Screens take single actions from it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.gym import emit
+from hudtui.core.gym.examples import NOTHING, Property, Schema, literal
+from hudtui.core.gym.names import RESERVED, distinct, environment_name, word
+from hudtui.core.text import clean_line
+
+MOST_VALUES = 8
+"""A parameter with more values than this is not offered as one action a value."""
+
+_MOST_CALLS = 60
+_LONGEST_ACTION = 64
+_TAG = re.compile(r"<(/?(?:tool|think))>")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of an action."""
+
+    name: str
+    """As the agent may write it, one word."""
+    parameter: str
+    """Of the tool."""
+    words: str
+    """Its type, e.g. `integer from 1 to 10`."""
+    description: str
+    required: bool
+    default: Any = NOTHING
+    """Sent when the agent does not give it; `NOTHING` leaves the parameter out."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that the agent may say, and what it becomes."""
+
+    name: str
+    tool: str
+    description: str = ""
+    arguments: tuple[Argument, ...] = ()
+    """In the order in which the agent writes them; required ones first."""
+    static: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that are always sent with the same value."""
+    usage: str = ""
+    """A correct call, e.g. `move("left")`."""
+    notes: tuple[str, ...] = ()
+    """What the reader of the configuration should know."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A tool that no action stands for, and why."""
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The content of a configuration, before it is written."""
+
+    name: str
+    """Of the environment."""
+    environment: str
+    """Where it comes from: its image, else its source."""
+    instructions: str
+    actions: tuple[Action, ...]
+    left_out: tuple[LeftOut, ...]
+    per_value: tuple[str, ...]
+    """Tools that could be, or are, written as one action a value."""
+
+
+def per_value_tools(analysis: Analysis) -> tuple[str, ...]:
+    """The agent's tools whose only parameter has a few values that make good action names, such as the directions of a move."""
+    return tuple(tool.name for tool in _unique(analysis) if _values(tool))
+
+
+def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+    """Decide what a configuration for an environment offers.
+
+    Args:
+        analysis: What is known of the environment. Only tools of kind `agent` become actions.
+        name: What to call the environment; taken from the source by default.
+        per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
+    """
+    tools = _unique(analysis)
+    split = {
+        tool.name for tool in tools if _values(tool) and (per_value if isinstance(per_value, bool) else tool.name in per_value)
+    }
+    actions: list[Action] = []
+    left_out = [LeftOut(tool.name, _whose(tool)) for tool in analysis.tools if tool.kind not in ("agent", "hidden")]
+    names = dict(zip((tool.name for tool in tools), _action_names(tools), strict=True))
+    taken = {*RESERVED, *(name for tool, name in names.items() if tool not in split)}
+    for tool in tools:
+        if tool.name in split:
+            made = _one_a_value(tool, taken)
+            taken |= {action.name for action in made}
+            actions += made
+            continue
+        action = _action(tool, names[tool.name])
+        if isinstance(action, Action):
+            actions.append(action)
+        else:
+            left_out.append(action)
+    return Draft(
+        name=clean_line(name, 100) if name and name.strip() else environment_name(analysis.image or analysis.source),
+        environment=_environment(analysis),
+        instructions=tidy(analysis.instructions, 1000),
+        actions=tuple(actions),
+        left_out=tuple(left_out),
+        per_value=tuple(tool.name for tool in tools if _values(tool)),
+    )
+
+
+def action_for(tool: Tool, taken: Collection[str] = ()) -> Action | LeftOut:
+    """The action that stands for one tool, under a name that is not in `taken`."""
+    name = _action_names((tool,), taken)[0]
+    return _action(tool, name)
+
+
+def tidy(text: str, limit: int) -> str:
+    """Foreign text as one line of a prompt: no control characters, nothing that reads as a tag, at most `limit` characters."""
+    return emit.printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
+
+
+def _unique(analysis: Analysis) -> tuple[Tool, ...]:
+    return tuple({tool.name: tool for tool in reversed(analysis.agent_tools)}.values())[::-1]
+
+
+def _whose(tool: Tool) -> str:
+    return {"setup": "it sets up tasks", "evaluate": "it judges them"}.get(tool.kind, "it is not meant for the agent")
+
+
+def _environment(analysis: Analysis) -> str:
+    if analysis.image:
+        return tidy(analysis.image, 300)
+    source = analysis.source.strip()
+    if source.startswith("{"):
+        return environment_name(source)
+    # An address may carry a password or a token that has no business in a file that is shared.
+    address = re.match(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@\s]*@)?([^?#\s]*)", source)
+    return tidy(address[1] + address[2] if address else source, 300)
+
+
+def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple[str, ...]:
+    plain = [f"{tool.name}_tool" if tool.name in RESERVED else tool.name for tool in tools]
+    short = [name if len(name) <= _LONGEST_ACTION else word(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
+    return distinct(short, empty="tool", taken={*RESERVED, *taken})
+
+
+def _why_renamed(name: str) -> str:
+    return "that word ends the episode" if name in RESERVED else "an agent cannot write that, or another action has the name"
+
+
+def _action(tool: Tool, name: str) -> Action | LeftOut:
+    if (reason := _unwritable(tool.name)) is not None:
+        return LeftOut(tool.name, f"it cannot be written down: {reason}")
+    description = tidy(tool.description, 1000)
+    notes = [] if name == tool.name else [f"The tool is called {literal(tool.name)}: {_why_renamed(tool.name)}."]
+    if tool.input_schema is None:
+        notes.append("The server gave no schema for this tool: if it takes parameters, list them here and in the prompt.")
+        return Action(name, tool.name, description, usage=f"{name}()", notes=tuple(notes))
+    schema = Schema(tool.input_schema)
+    static: dict[str, Any] = {}
+    offered: list[Property] = []
+    for prop in schema.properties():
+        fixed = _fixed(prop)
+        if fixed is not NOTHING and _writable(prop.name, fixed):
+            static[prop.name] = fixed
+            continue
+        reason = _unmappable(prop)
+        if reason is None:
+            offered.append(prop)
+        elif prop.required:
+            return LeftOut(tool.name, f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}")
+        elif reason:
+            notes.append(f"Not offered: {literal(clean_line(prop.name, 60))}, because {reason}.")
+    arguments, remarks = _arguments(schema, offered)
+    call = _example(schema, arguments, static)
+    if call is None and any(argument.default is not NOTHING for argument in arguments):
+        bare = tuple(replace(argument, default=NOTHING) for argument in arguments)
+        call = _example(schema, bare, static)
+        if call is not None:
+            arguments = bare
+            remarks.append("The schema's defaults are not sent: together they do not fit the schema.")
+    if call is None:
+        call = next(schema.calls())
+        remarks.append("No example that fits the schema was found: correct the usage line in the prompt.")
+    return Action(name, tool.name, description, arguments, static, _usage(name, arguments, call), tuple(notes + remarks))
+
+
+def _arguments(schema: Schema, offered: list[Property]) -> tuple[tuple[Argument, ...], list[str]]:
+    names = distinct((prop.name for prop in offered), empty="arg")
+    arguments, remarks = [], []
+    for prop, name in zip(offered, names, strict=True):
+        default = NOTHING if prop.required else prop.default
+        if default is not NOTHING:
+            reason = _bad_default(schema, prop)
+            if reason is not None:
+                default = NOTHING
+                remarks.append(f"The default of {literal(clean_line(prop.name, 60))} is not sent: {reason}.")
+        words = tidy(schema.words(prop.schema), 400)
+        arguments.append(Argument(name, prop.name, words, tidy(prop.description, 400), prop.required, default))
+    return tuple(arguments), remarks
+
+
+def _bad_default(schema: Schema, prop: Property) -> str | None:
+    try:
+        emit.value(prop.default)
+    except emit.NotWritable as error:
+        return str(error)
+    return None if schema.fits(prop.schema, prop.default) else "it does not fit the schema"
+
+
+def _fixed(prop: Property) -> Any:
+    """The one value that a required parameter can have, or `NOTHING`."""
+    if not prop.required:
+        return NOTHING
+    if "const" in prop.schema:
+        return prop.schema["const"]
+    choices = prop.schema.get("enum")
+    return choices[0] if isinstance(choices, list) and len(choices) == 1 else NOTHING
+
+
+def _unmappable(prop: Property) -> str | None:
+    """Why a mapping cannot hold this parameter; empty where that is not worth a word."""
+    if prop.schema == {"not": {}}:
+        return "the schema allows no value for it" if prop.required else ""
+    return _unwritable(prop.name, parameter=True)
+
+
+def _unwritable(name: str, *, parameter: bool = False) -> str | None:
+    if parameter and name.startswith("_"):
+        return "keys that begin with _ are the gym's own"
+    try:
+        emit.key(name)
+    except emit.NotWritable as error:
+        return str(error)
+    return None
+
+
+def _writable(name: str, value: Any) -> bool:
+    try:
+        emit.value(value)
+    except emit.NotWritable:
+        return False
+    return _unwritable(name, parameter=True) is None
+
+
+def _example(schema: Schema, arguments: tuple[Argument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What to give in an example call, by parameter, so that what is sent fits the schema."""
+    known = {argument.parameter for argument in arguments}
+    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not NOTHING}
+    for call in itertools.islice(schema.calls(), _MOST_CALLS):
+        given = {name: item for name, item in call.items() if name in known}
+        if schema.accepts({**static, **defaults, **given}):
+            return given
+    return None
+
+
+def _usage(name: str, arguments: tuple[Argument, ...], call: Mapping[str, Any]) -> str:
+    """Arguments by position as far as they follow each other, then by name."""
+    written: list[str] = []
+    gap = False
+    for argument in arguments:
+        if argument.parameter not in call:
+            gap = True
+            continue
+        text = literal(call[argument.parameter])
+        written.append(f"{argument.name}={text}" if gap else text)
+    return f"{name}({', '.join(written)})"
+
+
+def _values(tool: Tool) -> tuple[str, ...]:
+    """The values that could become actions of their own; empty where that does not suit the tool."""
+    if tool.input_schema is None or _unwritable(tool.name) is not None:
+        return ()
+    schema = Schema(tool.input_schema)
+    properties = schema.properties()
+    if len(properties) != 1:
+        return ()
+    prop = properties[0]
+    choices = prop.schema.get("enum")
+    if (
+        not isinstance(choices, list)
+        or not 2 <= len(choices) <= MOST_VALUES
+        or len({str(choice) for choice in choices}) < len(choices)
+    ):
+        return ()
+    values = tuple(choice for choice in choices if isinstance(choice, str) and re.match(r"[^\W\d]\w*\Z", word(choice, empty="")))
+    mapped = _unmappable(prop) is None and all(_writable(prop.name, value) for value in values)
+    omitted = prop.required or prop.default in values
+    return values if len(values) == len(choices) and mapped and omitted and all(len(value) <= 40 for value in values) else ()
+
+
+def _one_a_value(tool: Tool, taken: Collection[str]) -> list[Action]:
+    prop = Schema(tool.input_schema or {}).properties()[0]
+    values = _values(tool)
+    plain = [word(value, empty="") for value in values]
+    if set(plain) & set(taken) or len(set(plain)) < len(plain):
+        plain = [f"{word(tool.name, empty='tool')}_{value}" for value in plain]
+    names = distinct(plain, empty="action", taken=taken)
+    text = tidy(tool.description, 1000)
+    return [
+        Action(
+            name,
+            tool.name,
+            f"{text.rstrip('.')} ({tidy(prop.name, 60)}: {tidy(value, 60)})"
+            if text
+            else f"{tidy(prop.name, 60)}: {tidy(value, 60)}",
+            static={prop.name: value},
+            usage=f"{name}()",
+        )
+        for name, value in zip(names, values, strict=True)
+    ]

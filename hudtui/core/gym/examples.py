@@ -1,0 +1,476 @@
+"""Reading a tool's JSON Schema: its parameters, their types in words, and an example value that fits.
+
+Schemas come from servers that nobody vouches for: references may run in circles, patterns may be no patterns, whole schemas may
+make no sense. Nothing here raises on them; what cannot be read counts as unrestricted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hudtui.core.gym.patterns import sample
+from hudtui.core.text import clean_line
+
+NOTHING: Final[Any] = object()
+"""Stands for "no value", where None is a value."""
+
+_MOST_TRIED = 60
+_MOST_WORK = 2000
+"""Parts looked at for one example: schemas that refer to themselves branch without end."""
+_DEEPEST = 6
+_LONGEST_LIST = 24
+_LONGEST_TEXT = 200
+_HOPS = 20
+
+_FORMATS: Mapping[str, str] = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "name@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com",
+    "uri-reference": "/page",
+    "iri": "https://example.com",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "json-pointer": "/a",
+    "regex": "a+",
+}
+_TEXTS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("url", "uri", "href", "link"), "https://example.com"),
+    (("path", "file", "filename"), "notes.txt"),
+    (("query", "search", "question"), "weather tomorrow"),
+    (("email",), "name@example.com"),
+    (("date",), "2025-01-31"),
+    (("key",), "enter"),
+    (("command", "cmd"), "ls"),
+    (("timezone", "tz"), "Europe/Paris"),
+    (("name", "title"), "example"),
+)
+
+
+@dataclass(frozen=True)
+class Property:
+    """One parameter of a tool."""
+
+    name: str
+    schema: Mapping[str, Any]
+    """References resolved at the top."""
+    required: bool
+    default: Any = NOTHING
+
+    @property
+    def description(self) -> str:
+        """What the schema says about it, as it says it; not cleaned."""
+        text = self.schema.get("description") or self.schema.get("title") or ""
+        return text if isinstance(text, str) else ""
+
+
+class Schema:
+    """The input schema of one tool.
+
+    Args:
+        root: The JSON Schema of the arguments.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self._validator: Any = None
+        self._work = 0
+
+    def properties(self) -> tuple[Property, ...]:
+        """The parameters, required ones first, each group in the order of the schema.
+
+        Alternatives (`anyOf`, `oneOf`) count with all their parameters; required is what every alternative requires.
+        """
+        shape = self._shape(self.root, 0)
+        names = [*(name for name in shape.schemas if name in shape.required), *shape.schemas]
+        return tuple(self._property(name, shape) for name in dict.fromkeys(names))
+
+    def accepts(self, arguments: Any) -> bool:
+        """Whether the arguments of a call fit. A schema that makes no sense accepts everything."""
+        return self._valid(self.root, arguments)
+
+    def fits(self, schema: Any, value: Any) -> bool:
+        """Whether a value fits a part of this schema."""
+        return self._valid(schema, value)
+
+    def resolved(self, schema: Any) -> Mapping[str, Any]:
+        """`schema` with references at its top followed; `{}` for what is no schema."""
+        for _ in range(_HOPS):
+            if schema is False:
+                return {"not": {}}
+            if not isinstance(schema, Mapping):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            target = self._pointed(reference)
+            beside = {name: item for name, item in schema.items() if name != "$ref"}
+            schema = {**target, **beside} if isinstance(target, Mapping) else beside
+        return {}
+
+    def words(self, schema: Any, depth: int = 0) -> str:
+        """What values a schema allows, in a few words: `integer from 1 to 10`, `one of "left", "right"`."""
+        plain = self.resolved(schema)
+        if "const" in plain:
+            return f"always {literal(plain['const'])}"
+        choices = plain.get("enum")
+        if isinstance(choices, list) and choices:
+            shown = ", ".join(literal(choice) for choice in choices[:20])
+            more = f" and {len(choices) - 20} more" if len(choices) > 20 else ""
+            kinds = _kinds(plain) or tuple(dict.fromkeys(_kind_of(choice) for choice in choices))
+            return f"{' or '.join(kinds)}, one of {shown}{more}" if len(choices) > 1 else f"always {shown}"
+        branches = plain.get("anyOf") or plain.get("oneOf")
+        if isinstance(branches, list) and branches and depth < 3:
+            return " or ".join(dict.fromkeys(self.words(branch, depth + 1) for branch in branches[:6]))
+        parts = [part for part in plain.get("allOf") or () if isinstance(part, Mapping)] if depth < 3 else []
+        if parts:
+            merged: dict[str, Any] = {}
+            for part in parts:
+                merged.update(self.resolved(part))
+            return self.words({**merged, **{name: item for name, item in plain.items() if name != "allOf"}}, depth + 1)
+        kinds = _kinds(plain)
+        return " or ".join(self._kind_words(kind, plain, depth) for kind in kinds) if kinds else "any value"
+
+    def example(self, schema: Any, name: str = "") -> Any:
+        """A value that fits a part of this schema, or `NOTHING` where none was found.
+
+        Args:
+            schema: The part.
+            name: The parameter's name; a hint for what texts look natural.
+        """
+        self._work = _MOST_WORK
+        for candidate in itertools.islice(self._candidates(schema, name, 0), _MOST_TRIED):
+            if self._valid(schema, candidate):
+                return candidate
+        return NOTHING
+
+    def calls(self) -> Iterator[dict[str, Any]]:
+        """Arguments to try for an example call, the shortest first; not all of them fit."""
+        shape = self._shape(self.root, 0)
+        properties = self.properties()
+        required = self._filled(prop for prop in properties if prop.required)
+        yield required
+        given = self.root.get("examples")
+        yield from (dict(example) for example in given if isinstance(example, Mapping)) if isinstance(given, list) else ()
+        for branch in shape.branches:
+            names = {*self._shape(branch, 1).required, *shape.required}
+            schemas = {**shape.schemas, **self._shape(branch, 1).schemas}
+            yield self._filled(Property(name, self.resolved(schemas.get(name, {})), True) for name in schemas if name in names)
+        for prop in properties:
+            if not prop.required:
+                yield {**required, **self._filled([prop])}
+        yield self._filled(properties)
+
+    def _filled(self, properties: Iterable[Property]) -> dict[str, Any]:
+        found = {prop.name: self.example(prop.schema, prop.name) for prop in properties}
+        return {name: None if example is NOTHING else example for name, example in found.items()}
+
+    def _property(self, name: str, shape: _Shape) -> Property:
+        schema = self.resolved(shape.schemas[name])
+        default = schema.get("default", NOTHING)
+        return Property(name, schema, name in shape.required, default)
+
+    def _shape(self, schema: Any, depth: int) -> _Shape:
+        """The parameters of an object schema, over references, `allOf` and alternatives."""
+        plain = self.resolved(schema)
+        own = plain.get("properties")
+        schemas = {str(name): part for name, part in own.items()} if isinstance(own, Mapping) else {}
+        listed = plain.get("required")
+        required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+        branches: list[Any] = []
+        if depth < _DEEPEST:
+            for part in _parts(plain, "allOf"):
+                inner = self._shape(part, depth + 1)
+                schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                required |= inner.required
+                branches += inner.branches
+            for word in ("anyOf", "oneOf"):
+                alternatives = _parts(plain, word)
+                shapes = [self._shape(part, depth + 1) for part in alternatives]
+                for inner in shapes:
+                    schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                if shapes:
+                    required |= set.intersection(*(set(inner.required) for inner in shapes))
+                branches += alternatives
+        for name in sorted(required):
+            schemas.setdefault(name, {})
+        return _Shape(schemas, frozenset(required), tuple(branches))
+
+    def _pointed(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            return None
+        at: Any = self.root
+        for step in reference[1:].split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(at, Mapping):
+                at = at.get(step)
+            elif isinstance(at, list) and step.isdigit() and len(step) < 6 and int(step) < len(at):
+                at = at[int(step)]
+            else:
+                return None
+        return at
+
+    def _valid(self, schema: Any, instance: Any) -> bool:
+        try:
+            if self._validator is None:
+                self._validator = _validator(self.root)
+            checker = self._validator if schema is self.root else self._validator.evolve(schema=schema)
+            return bool(checker.is_valid(instance))
+        except Exception:
+            # Whatever is wrong with the schema (circles, unknown types, broken patterns), it is not the example's fault.
+            return True
+
+    def _kind_words(self, kind: str, plain: Mapping[str, Any], depth: int) -> str:
+        if kind in ("integer", "number"):
+            return kind + _span(plain)
+        if kind == "array":
+            items = plain.get("items")
+            return f"list of {self.words(items, depth + 1)}" if isinstance(items, Mapping) and items and depth < 3 else "list"
+        if kind == "object":
+            own = plain.get("properties")
+            if isinstance(own, Mapping) and own and depth < 2:
+                needed = plain.get("required") if isinstance(plain.get("required"), list) else []
+                fields = (
+                    f"{clean_line(str(name), 60)} ({self.words(part, depth + 2)}{'' if name in needed else ', optional'})"  # type: ignore[operator]
+                    for name, part in itertools.islice(own.items(), 12)
+                )
+                return f"object with {', '.join(fields)}"
+            return "object"
+        if kind == "string":
+            form = plain.get("format")
+            pattern = plain.get("pattern")
+            text = f"string ({clean_line(form, 40)})" if isinstance(form, str) and form else "string"
+            return f"{text} matching {clean_line(pattern, 80)}" if isinstance(pattern, str) and pattern else text
+        return kind
+
+    def _candidates(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
+        plain = self.resolved(schema)
+        if "const" in plain:
+            yield plain["const"]
+            return
+        choices = plain.get("enum")
+        if isinstance(choices, list) and choices:
+            yield from choices
+            return
+        given = plain.get("examples")
+        yield from (given if isinstance(given, list) else ())
+        self._work -= 1
+        if depth > _DEEPEST or self._work < 0:
+            yield from (None, "", 1, [], {})
+            return
+        for word in ("anyOf", "oneOf", "allOf"):
+            for part in _parts(plain, word):
+                beside = {key: item for key, item in plain.items() if key != word}
+                yield from itertools.islice(self._candidates({**beside, **self.resolved(part)}, name, depth + 1), 12)
+        if "default" in plain and plain["default"] is not None:
+            yield plain["default"]
+        for kind in _kinds(plain) or ("string", "integer", "object"):
+            yield from self._of_kind(kind, plain, name, depth)
+
+    def _of_kind(self, kind: str, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
+        if kind == "string":
+            yield from _texts(plain, name)
+        elif kind == "integer":
+            yield from (int(number) for number in _numbers(plain, whole=True))
+        elif kind == "number":
+            yield from _numbers(plain, whole=False)
+        elif kind == "boolean":
+            yield from (True, False)
+        elif kind == "null":
+            yield None
+        elif kind == "array":
+            yield from self._lists(plain, name, depth)
+        elif kind == "object":
+            yield from self._objects(plain, depth)
+
+    def _lists(self, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
+        front = [self._first(part, name, depth) for part in _parts(plain, "prefixItems")]
+        items = plain.get("items", plain.get("contains", {}))
+        least = _count(plain, "minItems", _LONGEST_LIST)
+        some = list(itertools.islice(self._candidates(items, name, depth + 1), _LONGEST_LIST + 8))
+        fitting = [item for item in some if self._valid(items, item)] or some[:1]
+        if fitting:
+            yield [*front, *([fitting[0]] if not front else [])][: max(least, len(front), 1)]
+            padding = itertools.islice(itertools.cycle(fitting), max(least - len(front), 0))
+            yield [*front, *padding]
+        different: list[Any] = [*front]
+        for item in fitting:
+            if len(different) >= least:
+                break
+            if item not in different:
+                different.append(item)
+        yield different
+        if plain.get("uniqueItems") and len(different) < least:
+            yield [*different, *_more(fitting[:1], least - len(different))]
+        yield []
+
+    def _objects(self, plain: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
+        shape = self._shape(plain, depth)
+        yield {name: self._first(part, name, depth) for name, part in shape.schemas.items() if name in shape.required}
+        yield {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
+        least = _count(plain, "minProperties", _LONGEST_LIST)
+        extra = plain.get("additionalProperties", {})
+        if extra is not False:
+            filled = {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
+            for number in range(least):
+                if len(filled) >= least:
+                    break
+                filled.setdefault(f"key{number + 1}", self._first(extra, "", depth))
+            yield filled
+
+    def _first(self, schema: Any, name: str, depth: int) -> Any:
+        tried = list(itertools.islice(self._candidates(schema, name, depth + 1), 20))
+        return next((candidate for candidate in tried if self._valid(schema, candidate)), tried[0] if tried else None)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    schemas: dict[str, Any]
+    required: frozenset[str]
+    branches: tuple[Any, ...]
+
+
+def literal(data: Any) -> str:
+    r"""A JSON value as an agent may write it in a call; on one line, without anything that reads as a tag.
+
+    `<` before `tool`, `/tool`, `think` and `/think` is written as the escape `\x3c`, so that an example cannot end its own tag.
+    """
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except (RecursionError, ValueError, TypeError):  # nested without end, a number of thousands of digits, no JSON at all
+        return '"..."'
+    for tag in ("tool>", "/tool>", "think>", "/think>"):
+        text = text.replace("<" + tag, "\\x3c" + tag)
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _validator(root: Mapping[str, Any]) -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    # An empty registry: a reference to an address is an error, never a request.
+    kind = validator_for(root, default=Draft202012Validator)
+    return kind(root, registry=Registry())
+
+
+def _parts(plain: Mapping[str, Any], word: str) -> list[Any]:
+    parts = plain.get(word)
+    return [part for part in parts if isinstance(part, (Mapping, bool))] if isinstance(parts, list) else []
+
+
+def _kinds(plain: Mapping[str, Any]) -> tuple[str, ...]:
+    kind = plain.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    if isinstance(kind, list):
+        return tuple(word for word in kind if isinstance(word, str))
+    if isinstance(plain.get("properties"), Mapping):
+        return ("object",)
+    if any(word in plain for word in ("items", "prefixItems", "minItems", "contains")):
+        return ("array",)
+    if any(word in plain for word in ("pattern", "minLength", "maxLength", "format")):
+        return ("string",)
+    if any(word in plain for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")):
+        return ("number",)
+    return ()
+
+
+def _kind_of(data: Any) -> str:
+    kinds = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))
+    return next((kind for types, kind in kinds if isinstance(data, types)), "null")
+
+
+def _number(plain: Mapping[str, Any], word: str) -> int | float | None:
+    found = plain.get(word)
+    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+
+
+def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
+    found = _number(plain, word)
+    return min(max(int(found), 0), most) if found is not None and abs(found) < 1e9 else 0
+
+
+def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
+    low, high = _number(plain, "minimum"), _number(plain, "maximum")
+    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
+    step = _number(plain, "multipleOf")
+    yield from (1,) if whole else (1.5, 1)
+    if step and abs(step) < 1e15:
+        start = low if low is not None else above if above is not None else 0
+        first = start // step
+        for index in range(4):
+            yield _tidy((first + index) * step, whole)
+        end = high if high is not None else below
+        if end is not None:
+            yield from (_tidy((end // step - index) * step, whole) for index in range(2))
+    for bound in (low, high):
+        if bound is not None:
+            yield _tidy(bound, whole)
+            yield from (_tidy(bound, True), _tidy(bound, True) + 1) if whole else ()
+    for bound, away in ((above, 1), (below, -1)):
+        if bound is not None:
+            yield from (_tidy(bound, whole) + away, *(() if whole else (bound + away * 0.5, bound + away * 0.001)))
+    edges = [bound for bound in (low, above, high, below) if bound is not None]
+    if len(edges) > 1 and not whole:
+        yield sum(edges[:1] + edges[-1:]) / 2
+    yield from (0, -1, 2, 10, 100)
+
+
+def _tidy(number: int | float, whole: bool) -> int | float:
+    if isinstance(number, int) or abs(number) >= 1e300 or number != number:
+        return number if isinstance(number, int) else 0
+    return int(number) if whole or number == int(number) else number
+
+
+def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
+    form, pattern = plain.get("format"), plain.get("pattern")
+    natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
+    if not natural:
+        lowered = name.lower()
+        natural = next((text for words, text in _TEXTS if any(word in lowered for word in words)), "hello")
+    least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
+    if isinstance(pattern, str):
+        yield from sample(pattern, least)
+    texts = [natural, "hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", ""]
+    if isinstance(pattern, str) and least > 16:
+        return  # a long text that does not match can keep a careless pattern busy for ever
+    for text in texts:
+        fitted = text + "x" * (least - len(text)) if len(text) < least else text
+        yield fitted if most is None or len(fitted) <= most else fitted[: max(int(most), 0)]
+
+
+def _span(plain: Mapping[str, Any]) -> str:
+    low, high = _number(plain, "minimum"), _number(plain, "maximum")
+    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
+    if low is not None and high is not None:
+        text = f" from {low} to {high}"
+    else:
+        sides = (("at least", low), ("more than", above), ("at most", high), ("less than", below))
+        found = [f"{words} {bound}" for words, bound in sides if bound is not None]
+        text = f" {' and '.join(found)}" if found else ""
+    step = _number(plain, "multipleOf")
+    return f"{text}, a multiple of {step}" if step else text
+
+
+def _more(like: list[Any], count: int) -> list[Any]:
+    """Further values of the kind of the first one, none alike."""
+    first = like[0] if like else "x"
+    if isinstance(first, str):
+        return [f"{first}{number}" for number in range(2, count + 2)]
+    if isinstance(first, (int, float)) and not isinstance(first, bool):
+        return [first + number for number in range(1, count + 1)]
+    return []

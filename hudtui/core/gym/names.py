@@ -1,0 +1,211 @@
+"""Names: what an agent can write for a tool or a parameter, and what a source's configuration file is called."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import unicodedata
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+RESERVED = frozenset({"done"})
+"""Actions that never stand for a tool: they belong to the episode."""
+
+FALLBACK = "environment"
+"""What an environment is called whose source says nothing usable."""
+
+_LONGEST = 64
+_GENERIC = frozenset({"mcp", "sse", "api", "http", "https", "stream", "streamable", "message", "messages"})
+_VERSION = re.compile(r"v\d+\Z")
+_LOCKS = (".lock.yaml", ".lock.yml")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)\Z", re.DOTALL)
+_RUNNERS = frozenset(
+    {"npx", "uvx", "pipx", "bunx", "pnpm", "yarn", "npm", "uv", "node", "deno", "bun", "docker", "podman", "ssh", "env", "sudo"}
+)
+_VERBS = frozenset({"run", "exec", "dlx", "tool", "start", "x"})
+
+
+def word(name: str, *, empty: str) -> str:
+    r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold; `empty` where nothing is left of it."""
+    return re.sub(r"\W+", "_", name).strip("_") or empty if re.search(r"\W", name) or not name else name
+
+
+def distinct(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
+    r"""One word (`\w+`) for each name, no two alike and none in `taken`.
+
+    Names that are words already keep their spelling; others give way to them, by a number at the end.
+    """
+    wanted = list(names)
+    used = set(taken)
+    result: dict[int, str] = {}
+    order = sorted(range(len(wanted)), key=lambda index: word(wanted[index], empty=empty) != wanted[index])
+    for index in order:
+        plain = word(wanted[index], empty=empty)
+        free, number = plain, 2
+        while free in used:
+            free, number = f"{plain}_{number}", number + 1
+        used.add(free)
+        result[index] = free
+    return tuple(result[index] for index in range(len(wanted)))
+
+
+def environment_name(source: str) -> str:
+    """A short name for the environment behind a source, fit for a file name.
+
+    Args:
+        source: Anything that names an environment: an image with registry, tag and digest; a URL; a folder; a lock file; a
+            command; an mcp_config as a file or inline.
+
+    Returns:
+        Letters, digits, `-`, `_` and `.` only, at most 64 of them, beginning with a letter or digit.
+    """
+    text = source.strip()
+    return _slug(_telling_part(text)) or FALLBACK
+
+
+def config_file_name(source: str) -> str:
+    """The name of the file that a source's configuration is written to: `<environment name>.yaml`."""
+    return f"{environment_name(source)}.yaml"
+
+
+def _telling_part(text: str) -> str:
+    if text.startswith("{"):
+        return _server_names(text)
+    url = _SCHEME.match(text)
+    if url:
+        return _from_url(url["rest"])
+    pieces = _split(text)
+    if len(pieces) > 1:
+        return _from_command(pieces)
+    if text in ("", ".", "..", "~") or text.endswith(("/.", "/..", "/")):
+        return _from_folder(text)
+    path, _, last = text.rpartition("/")
+    if last.endswith(_LOCKS):
+        return _from_folder(path or ".")
+    for suffix in (".json", ".yaml", ".yml", ".toml"):
+        if last.endswith(suffix):
+            stem = last.removesuffix(suffix)
+            return _from_folder(path or ".") if stem in ("mcp", ".mcp", "mcp_config", "config", "pyproject") else stem
+    return _from_image(text)
+
+
+def _from_image(text: str) -> str:
+    """`registry:5000/org/name:tag@sha256:...` -> `name`."""
+    last = text.partition("@")[0].rstrip("/").rpartition("/")[2]
+    return last.partition(":")[0]
+
+
+def _from_url(rest: str) -> str:
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, *parts = place.split("/")
+    telling = [part for part in parts if part and part.lower() not in _GENERIC and not _VERSION.match(part.lower())]
+    return telling[-1] if telling else host.rpartition("@")[2].replace("[", "").replace("]", "")
+
+
+def _from_folder(text: str) -> str:
+    try:
+        return Path(text).expanduser().resolve().name
+    except (OSError, RuntimeError, ValueError):
+        return ""
+
+
+def _from_command(pieces: list[str]) -> str:
+    words = [piece for piece in pieces if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", piece)]
+    program = Path(words[0]).name if words else ""
+    rest = words[1:]
+    if program.startswith("python") and "-m" in rest[:-1]:
+        return rest[rest.index("-m") + 1].rpartition(".")[2]
+    if program.startswith(("python", "node", "bash", "sh")) and rest:
+        script = next((piece for piece in rest if not piece.startswith("-")), "")
+        return Path(script).stem
+    if program not in _RUNNERS:
+        return program
+    if program in ("docker", "podman") and ("run" in rest or "exec" in rest):
+        return _from_image(_image_of(rest))
+    if program == "ssh":
+        for index, piece in enumerate(rest):
+            if Path(piece).name in ("docker", "podman") or piece.startswith("python"):
+                return _from_command(rest[index:])
+        target = next((piece for piece in rest if not piece.startswith("-")), "")
+        return target.rpartition("@")[2]
+    packages = [piece for piece in rest if not piece.startswith("-") and piece not in _VERBS]
+    if not packages:
+        return program
+    name = packages[0].removeprefix("@") if packages[0].startswith("@") else packages[0]
+    return name.partition("@")[0].partition("==")[0].rpartition("/")[2]
+
+
+_VALUED = frozenset(
+    [
+        "-e",
+        "--env",
+        "-v",
+        "--volume",
+        "-p",
+        "--publish",
+        "--name",
+        "--network",
+        "--net",
+        "-w",
+        "--workdir",
+        "-u",
+        "--user",
+        "--env-file",
+        "--entrypoint",
+        "--platform",
+        "--mount",
+        "--memory",
+        "-m",
+        "--cpus",
+        "--gpus",
+        "--label",
+        "-l",
+        "--add-host",
+        "--hostname",
+        "-h",
+        "--ipc",
+        "--shm-size",
+        "--device",
+        "--runtime",
+        "--pull",
+    ]
+)
+
+
+def _image_of(arguments: list[str]) -> str:
+    """The image in the arguments of `docker run`: the first one that is neither an option nor an option's value."""
+    skip = False
+    begun = False
+    for piece in arguments:
+        if skip:
+            skip = False
+        elif not begun:
+            begun = piece in ("run", "exec")
+        elif piece.startswith("-"):
+            skip = piece in _VALUED
+        else:
+            return piece
+    return ""
+
+
+def _server_names(text: str) -> str:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    if isinstance(data, dict) and isinstance(data.get("mcpServers"), dict):
+        data = data["mcpServers"]
+    return "-".join(str(name) for name in list(data)[:3]) if isinstance(data, dict) else ""
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _slug(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:_LONGEST].strip("-._")
