@@ -1,0 +1,121 @@
+"""Calling a tool by hand: from what was typed into a form to the arguments of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.environment.values import Tool
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import parse_json
+
+WHOLE = ""
+"""Name of the one field of a tool whose parameters are not known: all arguments, as a JSON object."""
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One field of the form."""
+
+    name: str
+    type: str
+    """The schema's type word; `any` where it has none or several."""
+    required: bool
+    choices: tuple[str, ...] = ()
+    """The values of an enum, as they are typed."""
+    default: str = ""
+    """As it would be typed; shown, not sent."""
+
+
+def form_fields(tool: Tool) -> tuple[FormField, ...]:
+    """The fields to fill in for a call of `tool`: required ones first, each group in the order of the schema."""
+    properties = (tool.input_schema or {}).get("properties")
+    if not isinstance(properties, Mapping):
+        return (FormField(WHOLE, "object", False),) if tool.input_schema is None or tool.hub else ()
+    required = tool.input_schema.get("required") if tool.input_schema else None
+    needed = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    fields = [
+        _field(str(name), schema if isinstance(schema, Mapping) else {}, name in needed) for name, schema in properties.items()
+    ]
+    return tuple(sorted(fields, key=lambda field: not field.required))
+
+
+def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a call.
+
+    A text parameter takes what was typed as it is; every other one is read as JSON. An empty field is left out, unless it is a
+    required text.
+
+    Args:
+        tool: The tool that is called.
+        typed: Field name -> what was typed.
+
+    Raises:
+        InputError: A field cannot be read, or a required one is empty.
+    """
+    arguments: dict[str, Any] = {}
+    for field in form_fields(tool):
+        text = typed.get(field.name, "")
+        if field.name == WHOLE:
+            if text.strip():
+                arguments = _object(text)
+        elif field.type == "string":
+            if text or field.required:
+                arguments[field.name] = text
+        elif text.strip():
+            arguments[field.name] = _value(field, text)
+        elif field.required:
+            raise InputError("this parameter is required", where=Location(tool.name, field=field.name))
+    return arguments
+
+
+def hub_call(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name and the arguments to send: a hub's function is called through its hub."""
+    if tool.hub is None:
+        return tool.name, dict(arguments)
+    return tool.hub, {"name": tool.name, "arguments": dict(arguments)}
+
+
+def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
+    kind = schema.get("type")
+    choices = schema.get("enum")
+    default = schema.get("default")
+    return FormField(
+        name,
+        kind if isinstance(kind, str) else "string" if _all_text(choices) else "any",
+        required,
+        tuple(_typed(choice) for choice in choices) if isinstance(choices, list) else (),
+        "" if default is None else _typed(default),
+    )
+
+
+def _all_text(choices: Any) -> bool:
+    return isinstance(choices, list) and bool(choices) and all(isinstance(choice, str) for choice in choices)
+
+
+def _typed(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _value(field: FormField, text: str) -> Any:
+    try:
+        return parse_json(text, field.name)
+    except InputError as error:
+        if field.type == "any":
+            return text  # several types are possible, and text is the one that anything fits
+        example = {"boolean": "true", "integer": "3", "number": "2.5", "array": '["a", "b"]', "object": '{"key": "value"}'}
+        raise InputError(
+            f"this parameter is of type {field.type}, written as JSON",
+            why=error.what,
+            fix=f"For example: {example[field.type]}" if field.type in example else None,
+            where=Location(field.name),
+        ) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = parse_json(text, "arguments")
+    if not isinstance(value, dict):
+        raise InputError("the arguments are a JSON object", fix='For example: {"key": "value"}', where=Location("arguments"))
+    return value

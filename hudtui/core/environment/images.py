@@ -1,0 +1,70 @@
+"""Images in a tool's answer: told by type and size, saved to be opened outside the terminal."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from pathlib import Path
+
+from hudtui.core.environment.values import Block
+from hudtui.core.errors import InputError
+from hudtui.core.files import write_atomic
+from hudtui.core.text import clean_line
+
+_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}
+
+
+def image_bytes(block: Block) -> bytes:
+    """The bytes of an image block.
+
+    Raises:
+        InputError: The server sent no valid base64.
+    """
+    try:
+        return base64.b64decode(block.data or "", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError("the server's image is damaged", why=str(error)) from None
+
+
+def describe_image(block: Block) -> str:
+    """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format tells them at its beginning."""
+    try:
+        data = image_bytes(block)
+    except InputError as error:
+        return f"{clean_line(block.mime_type or block.type, 60)}, {error.what}"
+    size = dimensions(data)
+    parts = [clean_line(block.mime_type or block.type, 60), f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
+    return ", ".join(part for part in parts if part)
+
+
+def dimensions(data: bytes) -> tuple[int, int] | None:
+    """Width and height in pixels of a PNG, GIF or JPEG; None where they cannot be told."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
+        return struct.unpack(">II", data[16:24])
+    if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
+        return struct.unpack("<HH", data[6:10])
+    if data.startswith(b"\xff\xd8"):
+        at = 2
+        while at + 9 <= len(data) and data[at] == 0xFF:
+            marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+                height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+                return width, height
+            at += 2 + length
+    return None
+
+
+def save_image(block: Block, folder: Path) -> Path:
+    """Write an image into `folder`, under a name made from its content, and give the path.
+
+    Raises:
+        InputError: The image is damaged, or the folder cannot be written to.
+    """
+    import hashlib
+
+    data = image_bytes(block)
+    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{_SUFFIXES.get(block.mime_type or '', '.bin')}"
+    if not path.exists():
+        write_atomic(path, data)
+    return path
