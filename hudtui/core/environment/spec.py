@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from hudtui.core.errors import Location, SourceError
+from hudtui.core.settings import sounds_secret
 from hudtui.core.variables import names_in, substitute_tree
 
 Lookup = Callable[[str], str | None]
@@ -27,7 +29,7 @@ Lookup = Callable[[str], str | None]
 MASK = "***"
 
 _SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization|auth|credential|cookie)s?"
-_SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$|(?:^|[-_.])key$")
+_SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
 _ASSIGNED = re.compile(rf"(?i)(?P<name>[\w.-]*(?:{_SECRET_WORD}|[-_]key)\s*[=:]\s*)(?P<value>(?:bearer\s+)?[^\s'\",;&]+)")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
@@ -68,7 +70,7 @@ class ServerSpec:
         """Command or URL in a few words, secrets masked."""
         if self.url is not None:
             return mask_url(self.url)
-        return mask_text(" ".join([self.command or "", *self.args]))
+        return mask_text(shlex.join([self.command or "", *self.args]))
 
     def to_start(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The command to start, and the command that removes what it may leave behind (empty for most)."""
@@ -224,7 +226,7 @@ def resolve(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSp
 
     def watched(name: str) -> str | None:
         value = lookup(name)
-        if value and _SECRET_NAME.search(name):
+        if value and sounds_secret(name):
             hidden.add(value)
         return value
 
@@ -240,7 +242,7 @@ def resolve(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSp
                 f"{spec.name!r} needs {'it' if len(missing) == 1 else 'them'}",
                 fix=f"Put {missing[0]}=... into .env or the environment.",
             )
-        hidden.add(*(value for header, value in headers.items() if _SECRET_NAME.search(header)))
+        hidden.add(*(value for header, value in headers.items() if _names_secret(header)))
         for header, value in headers.items():
             check_header(header, value, f"{spec.name}.headers", "mcp_config")
         return replace(spec, url=url, headers=headers), ()
@@ -249,7 +251,7 @@ def resolve(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSp
         if open_names := set(names_in(value)) & set(unresolved):
             del given[name]
             warnings.append(f"{_listed(sorted(open_names))} not set: the server {spec.name!r} starts without {name}")
-    hidden.add(*(value for name, value in given.items() if _SECRET_NAME.search(name)))
+    hidden.add(*(value for name, value in given.items() if _names_secret(name)))
     command: list[str] = [spec.command or "", *spec.args]
     if not spec.literal:
         command, unresolved = substitute_tree(command, watched)
@@ -285,8 +287,12 @@ def mask_text(text: str) -> str:
     return _ASSIGNED.sub(hidden, text)
 
 
+def _names_secret(name: str) -> bool:
+    return sounds_secret(name) or bool(_SECRET_NAME.search(name))
+
+
 def _is_secret(key: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(key)) and not value.startswith("$")
+    return _names_secret(key) and not value.startswith("$")
 
 
 def _texts(value: Any, wrong: Callable[[str, str], SourceError], field_name: str) -> dict[str, str]:

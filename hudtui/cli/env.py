@@ -1,0 +1,235 @@
+"""`hudtui env`: look at an environment, call its tools, list those that are bundled."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+from hudtui.cli.sources import TakesCommand, given_command, read_source
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.source import Source
+    from hudtui.core.environment.values import Analysis, Tool, ToolResult
+    from hudtui.core.events import Progress
+
+_SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
+
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer after it.")]
+_Headers = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting.")
+]
+_Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."),
+]
+_Sse = Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    env = typer.Typer(no_args_is_help=True, help="Look at environments and call their tools.", rich_markup_mode=None)
+    env.command("analyze", cls=TakesCommand)(analyze)
+    env.command("call", cls=TakesCommand)(call)
+    env.command("list")(list_bundled)
+    app.add_typer(env, name="env")
+
+
+def analyze(
+    ctx: typer.Context,
+    source: Annotated[str | None, typer.Argument(help=_SOURCE, show_default=False)] = None,
+    live: Annotated[bool, typer.Option("--live", help="Look afresh, whatever is remembered or written in a lock file.")] = False,
+    timeout: _Timeout = 60.0,
+    header: _Headers = None,
+    env: _Env = None,
+    sse: _Sse = False,
+    as_json: _Json = False,
+) -> None:
+    """Show what an environment offers: tools with their parameters, hubs, resources, prompts.
+
+    What was found is remembered in the workspace and shown the next time; --live looks again.
+    """
+    with console.failures(as_json=as_json):
+        place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
+    found = console.run(_analysis(place, live=live, timeout=timeout), as_json=as_json)
+    if as_json:
+        console.out_json(found.to_json())
+        return
+    _show(found)
+
+
+def call(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="SOURCE TOOL [ARGS-JSON]", help="The source is left out before `-- COMMAND`.")
+    ] = None,
+    timeout: _Timeout = 60.0,
+    header: _Headers = None,
+    env: _Env = None,
+    sse: _Sse = False,
+    as_json: _Json = False,
+) -> None:
+    """Call one tool in a fresh session and print its answer.
+
+    The arguments are a JSON object, or @FILE to read one. An error answer ends with exit code 4.
+    """
+    command = given_command(ctx)
+    given = list(words or [])
+    if not command:
+        if not given:
+            raise typer.BadParameter("name a source and a tool", param_hint="SOURCE TOOL")
+        source: str | None = given.pop(0)
+    else:
+        source = None
+    if not 1 <= len(given) <= 2:
+        raise typer.BadParameter(
+            "name a tool, and its arguments as one JSON text" if not given else f"what is {given[2]!r} for? Quote the JSON text",
+            param_hint="TOOL [ARGS-JSON]",
+        )
+    with console.failures(as_json=as_json):
+        arguments = _arguments(given[1] if len(given) > 1 else "{}")
+        place = read_source(source, command, headers=header or (), env=env or (), sse=sse)
+    result = console.run(_call(place, given[0], arguments, timeout), as_json=as_json)
+    if as_json:
+        console.out_json(
+            {
+                "tool": given[0],
+                "is_error": result.is_error,
+                "content": [{name: value for name, value in vars(block).items() if value is not None} for block in result.blocks],
+                "structured": result.structured,
+            }
+        )
+    else:
+        _show_result(result)
+    if result.is_error:
+        console.say(f"error: the tool {given[0]} answered with an error")
+        raise typer.Exit(4)
+
+
+def list_bundled(as_json: _Json = False) -> None:
+    """List the environments that come with hudtui."""
+    from hudtui.core.environment.bundled import BUNDLED
+
+    if as_json:
+        console.out_json([{"name": e.name, "description": e.description, "mcp_config": e.mcp_config} for e in BUNDLED])
+        return
+    for entry in BUNDLED:
+        console.out(f"{entry.name:<12} {entry.description}")
+
+
+async def _analysis(source: Source, *, live: bool, timeout: float) -> Analysis:
+    from hudtui.core.environment import cache
+    from hudtui.core.environment.analyze import analyze as look
+    from hudtui.core.errors import InputError
+
+    if not live:
+        known = cache.cached(source)
+        if known is not None:
+            console.say(f"as seen {cache.age_text(cache.age(known))}; --live looks again")
+            return known
+        if source.kind == "lock":
+            console.say("as written in the lock file; --live starts the environment and looks")
+    found = await look(source, timeout=timeout, live=live or source.kind != "lock", on_event=_tell)
+    if found.analyzed_at is not None:
+        try:
+            cache.store(source, found)
+        except InputError as error:
+            console.say(f"note: this is not remembered: {error.lines()[0]}")
+    return found
+
+
+async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
+    import difflib
+
+    from hudtui.core.environment.connection import connect
+
+    async with connect(source, timeout=timeout, on_event=_tell) as session:
+        for warning in session.warnings:
+            console.say(f"warning: {warning}")
+        if tool not in session.tools:
+            close = difflib.get_close_matches(tool, session.tools, 1)
+            console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {close[0]}?' if close else ''}")
+        return await session.call_tool(tool, arguments)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    from hudtui.core.errors import InputError
+    from hudtui.core.files import parse_json, read_json
+
+    data = read_json(text[1:]) if text.startswith("@") else parse_json(text, "the arguments")
+    if not isinstance(data, dict):
+        raise InputError("a tool's arguments are a JSON object", fix="""For example '{"direction": "left"}'.""")
+    return data
+
+
+def _tell(event: Progress) -> None:
+    if console.interactive() and event.message:
+        console.say(event.message)
+
+
+def _show(found: Analysis) -> None:
+    server = " ".join(part for part in (found.server.name, found.server.version) if part)
+    console.out(f"source      {found.source}")
+    for label, value in (("server", server), ("protocol", found.protocol), ("image", found.image), ("seen", found.analyzed_at)):
+        if value:
+            console.out(f"{label:<11} {value}")
+    if found.timings:
+        console.out("timings     " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.timings.items()))
+    if found.instructions:
+        console.out(f"says        {_short(found.instructions, 200)}")
+    for title, kind in (("tools", "agent"), ("set-up", "setup"), ("evaluation", "evaluate"), ("other tools", "lifecycle")):
+        tools = [tool for tool in found.tools if tool.kind == kind]
+        if tools or kind == "agent":
+            console.out()
+            console.out(f"{title} ({len(tools)})")
+        for tool in tools:
+            console.out(f"  {_signature(tool)}")
+            if tool.name in found.hubs:
+                console.out(f"      functions: {', '.join(found.hubs[tool.name])}")
+            elif tool.description:
+                console.out(f"      {_short(tool.description, 160)}")
+    for title, lines in (
+        ("resources", [f"{entry.uri}  {entry.mime_type or ''}".rstrip() for entry in found.resources]),
+        (
+            "prompts",
+            [f"{entry.name}({', '.join(entry.arguments)})  {_short(entry.description, 100)}".rstrip() for entry in found.prompts],
+        ),
+    ):
+        if lines:
+            console.out()
+            console.out(f"{title} ({len(lines)})")
+        for line in lines:
+            console.out(f"  {line}")
+    for warning in found.warnings:
+        console.say(f"warning: {warning}")
+
+
+def _signature(tool: Tool) -> str:
+    schema = tool.input_schema or {}
+    properties = schema.get("properties")
+    required = schema.get("required")
+    names = list(properties) if isinstance(properties, dict) else []
+    wanted = set(required) if isinstance(required, list) else set()
+    shown = [name if name in wanted else f"{name}?" for name in sorted(names, key=lambda name: name not in wanted)]
+    return f"{tool.name}({', '.join(shown)})" + ("" if tool.input_schema is not None else "  (no schema)")
+
+
+def _show_result(result: ToolResult) -> None:
+    for block in result.blocks:
+        if block.text is not None:
+            console.out(block.text)
+        elif block.data is not None:
+            console.out(f"[{block.type}: {block.mime_type or 'unknown type'}, {len(block.data) * 3 // 4:,} bytes; --json has it]")
+        else:
+            console.out(f"[{block.type}: {block.uri or block.mime_type or 'empty'}]")
+    if result.structured is not None and not result.text:
+        console.out(json.dumps(result.structured, ensure_ascii=False, indent=2))
+
+
+def _short(text: str, limit: int) -> str:
+    from hudtui.core.text import clean_line
+
+    return clean_line(text, limit)

@@ -1,0 +1,83 @@
+"""Naming an environment on the command line: a source, or a command after `--`, with headers and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.source import Source
+
+_KEY = "hudtui.command"
+
+
+class TakesCommand(TyperCommand):
+    """A command that may be given another program's command line after `--`; `given_command` tells it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put what stands after `--` aside, and parse the rest."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_KEY] = tuple(args[at + 1 :])
+            if not ctx.meta[_KEY]:
+                raise typer.BadParameter("there is no command after it", ctx, param_hint="--")
+            args = args[:at]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The pieces of the usage line, with the command at their end."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)
+        return [*pieces, "[-- COMMAND...]"]
+
+
+def given_command(ctx: typer.Context) -> tuple[str, ...]:
+    """The command line after `--`; empty when there was none."""
+    command: tuple[str, ...] = ctx.meta.get(_KEY, ())
+    return command
+
+
+def pairs(values: Sequence[str], option: str, *, bare: bool = False) -> dict[str, Any]:
+    """`NAME=VALUE` options as a mapping; with `bare`, a lone NAME stands for None.
+
+    A header may also be written as curl has it: `Name: value`.
+    """
+    found: dict[str, str | None] = {}
+    for text in values:
+        name, sign, value = text.partition("=")
+        if option == "--header" and ":" in name:
+            name, sign, value = text.partition(":")
+            value = value.strip()
+        if not name.strip() or not (sign or bare):
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+        found[name.strip()] = value if sign else None
+    return found
+
+
+def read_source(
+    text: str | None, command: Sequence[str], *, headers: Sequence[str] = (), env: Sequence[str] = (), sse: bool = False
+) -> Source:
+    """The source that a command line names, in the current folder with its settings.
+
+    Raises:
+        InputError: It cannot be understood, or the settings cannot be read.
+    """
+    from hudtui.core.environment.source import parse_source
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.settings import load_settings
+
+    folder = Path.cwd()
+    settings = load_settings(folder, choose_platform(folder))
+    return parse_source(
+        text,
+        command,
+        headers=pairs(headers, "--header"),
+        env=pairs(env, "--env", bare=True),
+        folder=folder,
+        lookup=settings.lookup,
+        sse=sse,
+    )
