@@ -488,7 +488,7 @@ class Supervisor:
             pipe = os.path.join(private, "pipe")
             os.mkfifo(pipe, 0o600)
         try:
-            command = [sys.executable or "python3", os.path.abspath(__file__), "stage", self.folder, stage.name]
+            command = [sys.executable or "python3", "-I", "-S", os.path.abspath(__file__), "stage", self.folder, stage.name]
             if not alive(read_json(self.record_path(stage, "lock"))):
                 self._spawn(stage, [*command, str(stage.attempt), pipe])
             return self._hand_over(stage, pipe)
@@ -645,9 +645,12 @@ class Supervisor:
 
     def requests(self) -> None:
         """What came from outside: a stop file, a signal, the end of the time."""
-        if self.outcome is not None:
-            return
         wish = read_json(self.path("stop.json"))
+        if self.outcome is not None:
+            sooner = self.wished_grace(wish)
+            if sooner is not None and (self.hard_after is None or sooner < self.hard_after):
+                self.hard_after = sooner  # whoever asked has lost patience
+            return
         limit = self.plan.get("max_seconds")
         if wish is not None:
             self.begin_stop("stopped", str(wish.get("why") or "stopped on request"), self.wished_grace(wish))
@@ -882,7 +885,8 @@ def status(folder: str) -> int:
         asked = subprocess.run(["tmux", "has-session", "-t", "=" + found["session"]], env=env, stderr=subprocess.DEVNULL)
         session = asked.returncode == 0
     pid = _holder(folder)
-    print(json.dumps({"status": found, "supervisor": pid, "stages": records, "session": session, "now": time.time()}))
+    answer = {"status": found, "supervisor": pid, "stages": records, "session": session, "now": time.time()}
+    print(json.dumps(dict(answer, processes=sorted(tagged(folder)))))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 
@@ -28,38 +29,35 @@ async def follow_file(path: Path, *, offset: int = 0) -> AsyncIterator[Chunk]:
         MachineError: The file is a folder, or may not be read.
     """
     stream: int | None = None
-    position, seam, pause = offset, b"", FASTEST
+    position, seam, pause, leaving = offset, b"", FASTEST, False
     try:
         while True:
             if stream is None:
                 stream = _open(path)
-                if stream is not None and os.fstat(stream).st_size < position:
-                    position, seam = 0, b""
+                if stream is not None:
+                    if os.fstat(stream).st_size < position:
+                        position = 0
+                    seam = os.pread(stream, min(_SEAM, position), max(position - _SEAM, 0))
             if stream is not None:
-                data = os.pread(stream, CHUNK + len(seam), position - len(seam))
+                data = _read(path, stream, len(seam) + CHUNK, position - len(seam))
                 if not data.startswith(seam):  # also when less than the seam is left
                     position, seam = 0, b""
                     continue
-                if len(data) > len(seam):
-                    fresh = data[len(seam) :]
+                if fresh := data[len(seam) :]:
                     yield Chunk(position, fresh)
                     position += len(fresh)
                     seam, pause = data[-_SEAM:], FASTEST
                     if len(fresh) == CHUNK:
                         await asyncio.sleep(0)  # a consumer that never waits must not starve the loop
                         continue
-                elif _replaced(path, stream):
-                    # What was written between our last look and the replacement has been read: the look above came after it,
-                    # or comes now.
-                    rest = os.pread(stream, CHUNK, position)
-                    if rest:
-                        yield Chunk(position, rest)
-                        position += len(rest)
-                        seam = (seam + rest)[-_SEAM:]
-                        continue
+                elif not _replaced(path, stream):
+                    leaving = False
+                elif leaving:
                     os.close(stream)
-                    stream, position, seam = None, 0, b""
+                    stream, position, leaving = None, 0, False
                     continue
+                else:
+                    leaving = True  # the writer may still have the old file open: one more look at it
             await asyncio.sleep(pause)
             pause = min(pause * 1.25, SLOWEST)
     finally:
@@ -74,10 +72,17 @@ def _open(path: Path) -> int | None:
         return None
     except OSError as error:
         raise MachineError(f"{path} cannot be read", why=error.strerror) from None
-    if os.path.isdir(path):
+    if not stat.S_ISREG(os.fstat(stream).st_mode):
         os.close(stream)
-        raise MachineError(f"{path} is a folder, and a file is needed")
+        raise MachineError(f"{path} is no ordinary file")
     return stream
+
+
+def _read(path: Path, stream: int, size: int, offset: int) -> bytes:
+    try:
+        return os.pread(stream, size, offset)
+    except OSError as error:
+        raise MachineError(f"{path} cannot be read", why=error.strerror) from None
 
 
 def _replaced(path: Path, stream: int) -> bool:

@@ -30,8 +30,8 @@ class LineFeed:
     r"""Turns chunks into lines.
 
     A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
-    UTF-8 becomes U+FFFD; control sequences are taken out by `core.text.clean`. A line is cut after `limit` characters, and says how
-    many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end.
+    UTF-8 becomes U+FFFD; control sequences are taken out by `core.text.clean`. A line is cut after `limit` characters, and says
+    how many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end.
 
     Args:
         offset: Byte offset of the first chunk.
@@ -91,7 +91,7 @@ class LineFeed:
             self._pending = self._pending[:-1] + b"\r"  # the fold to come must not be forgotten with the rest
 
     def _finish(self) -> str:
-        line = clean(self._pending.decode("utf-8", "replace").replace("\n", ""))
+        line = clean(self._pending.decode("utf-8", "replace"))
         return self._shorten(line, self._cut)
 
     def _split(self, data: bytes) -> list[str]:

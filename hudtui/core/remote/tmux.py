@@ -41,3 +41,12 @@ async def kill_session(host: Host, name: str) -> bool:
 def attach_argv(session: str) -> tuple[str, ...]:
     """The command that shows a session on the user's own terminal."""
     return ("tmux", "attach-session", "-t", f"={session}")
+
+
+async def close_unwatched(host: Host, name: str) -> bool:
+    """Close a session that nobody is attached to; whether it was closed."""
+    try:
+        clients = await host.run(["tmux", "list-clients", "-t", f"={name}"], env=_ENV, timeout=10)
+    except MachineError:
+        return False
+    return clients.ok and not clients.stdout.strip() and await kill_session(host, name)

@@ -134,7 +134,7 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
         data = event.data
         run = replace(run, updated=max(run.updated, event.at))
         if event.type == "note" and data.get("message"):
-            run = replace(run, notes=(*run.notes, str(data["message"])))
+            run = replace(run, notes=(*run.notes, str(data["message"])), mode=data.get("mode", run.mode))
         if final:
             continue
         if event.type == "planned":

@@ -1,0 +1,152 @@
+"""The machine's side of a run, as the app sees it: its files, its supervisor, what it says and what is true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Any
+
+from hudtui.core.errors import MachineError
+from hudtui.core.remote.host import Host
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunEvent
+from hudtui.core.text import clean, clean_line
+
+_PATIENCE = 90.0
+"""Seconds for one word with the supervisor, on a machine under load."""
+
+
+@dataclass(frozen=True)
+class MachineStatus:
+    """What `supervisor.py status` says."""
+
+    status: Mapping[str, Any] | None
+    """Its status.json; None when the run was never begun there."""
+    supervisor: int | None
+    """Process id of the supervisor, while it lives."""
+    stages: tuple[str, ...] = ()
+    """Stages of which something runs."""
+    session: bool = False
+    """The tmux session is there."""
+    processes: tuple[int, ...] = ()
+    """All processes that the run has started and that are still there."""
+
+    @property
+    def ended(self) -> bool:
+        """The supervisor has written down the end."""
+        return bool(self.status) and self.status is not None and self.status.get("state") in ("finished", "failed", "stopped")
+
+
+@dataclass
+class Machine:
+    """A run's folder on its host."""
+
+    host: Host
+    record: RunRecord
+    _offset: int = field(default=0, init=False)
+
+    def path(self, *parts: str) -> str:
+        """A path in the run's folder."""
+        return str(PurePosixPath(self.record.folder, *parts))
+
+    @property
+    def session(self) -> str:
+        """Name of the run's tmux session."""
+        return f"hudtui-{self.record.id}"
+
+    async def begun(self) -> bool:
+        """Whether a supervisor has ever taken over there."""
+        return await self.host.facts(self.path("status.json")) is not None
+
+    async def make_folder(self) -> None:
+        """Make the run's folder, for this user alone.
+
+        Raises:
+            MachineError: It cannot be made.
+        """
+        for command in (["mkdir", "-p", "--", self.record.folder, self.path("out")], ["chmod", "700", "--", self.record.folder]):
+            done = await self.host.run(command, timeout=_PATIENCE)
+            if not done.ok:
+                raise MachineError("the folder of the run cannot be made", why=clean(done.stderr).strip() or None)
+
+    async def put_supervisor(self, *, tmux: bool = True) -> None:
+        """Write the supervisor and the plan it reads."""
+        code = resources.files("hudtui.pod").joinpath("supervisor.py").read_bytes()
+        await self.host.put(code, self.path("supervisor.py"), mode=0o700)
+        plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux)
+        await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
+
+    async def start(self, secrets: Mapping[str, str]) -> None:
+        """Start the supervisor, or find that one is at work. The secrets travel on its standard input.
+
+        Raises:
+            MachineError: It could not start; the error says why.
+        """
+        text = json.dumps({"env": dict(secrets)}).encode() if secrets else b""
+        await self._ask("start", stdin=text, accept=(0, 3))
+
+    async def status(self) -> MachineStatus:
+        """Look at the files and the processes there.
+
+        Raises:
+            MachineError: The run's folder is gone, or the machine does not answer.
+        """
+        found = await self._ask("status")
+        status = found.get("status")
+        return MachineStatus(
+            status=status if isinstance(status, dict) else None,
+            supervisor=found.get("supervisor"),
+            stages=tuple(found.get("stages", ())),
+            session=bool(found.get("session")),
+            processes=tuple(found.get("processes", ())),
+        )
+
+    async def request_stop(self, grace: float | None) -> None:
+        """Ask the supervisor to end the run; one that is dead is started for it."""
+        await self._ask("stop", *([] if grace is None else [f"{grace:g}"]), accept=(0, 3))
+
+    async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
+        """Take over into the store what the supervisor has written since the last time; returns what was new there."""
+        facts = await self.host.facts(self.path("events.jsonl"))
+        if facts is None or facts.size == self._offset:
+            return ()
+        if facts.size < self._offset:
+            self._offset = 0
+        data = await self.host.get(self.path("events.jsonl"), offset=self._offset)
+        whole = data[: data.rfind(b"\n") + 1]
+        events = await asyncio.to_thread(store.mirror, self.record.id, _objects(whole))
+        self._offset += len(whole)
+        return events
+
+    async def _ask(
+        self, command: str, *arguments: str, stdin: bytes | None = None, accept: tuple[int, ...] = (0,)
+    ) -> dict[str, Any]:
+        python = [sys.executable, "-I", "-S"] if self.host.name == "local" else ["python3"]
+        argv = [*python, self.path("supervisor.py"), command, self.record.folder, *arguments]
+        done = await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or done.exit_status not in accept:
+            said = found.get("error") if isinstance(found, dict) else None
+            why = str(said) if said else clean(done.stderr[-2000:]).strip() or f"status {done.exit_status}"
+            raise MachineError(f"the run's supervisor on {clean_line(self.host.name)} did not {command}", why=why)
+        return found
+
+
+def _objects(data: bytes) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for line in data.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # torn by a full disk or a crash; what it said was written again after it
+        if isinstance(value, dict):
+            found.append(value)
+    return found

@@ -1,0 +1,338 @@
+"""What is known of a workspace's runs: an append-only list of events in SQLite, from which every state is folded.
+
+Any number of processes may use it at once, and any of them may be killed at any moment: a change is one transaction, each that
+must happen once carries a mark under which the database takes it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hudtui.core.errors import Location, RunError
+from hudtui.core.runs.values import RunEvent, RunSummary, fold
+from hudtui.core.text import clean_line
+from hudtui.core.training.plan import Plan, RunSpec, plan_from_json, spec_from_json
+from hudtui.core.workspace import STATE, make_state_dir
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    created REAL NOT NULL,
+    name TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    host TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    plan TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    run TEXT NOT NULL REFERENCES runs (id),
+    at REAL NOT NULL,
+    type TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    data TEXT NOT NULL,
+    once TEXT
+);
+CREATE INDEX events_of_run ON events (run, number);
+CREATE UNIQUE INDEX events_once ON events (run, once) WHERE once IS NOT NULL;
+"""
+_ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What stays the same about a run."""
+
+    id: str
+    created: float
+    name: str
+    engine: str
+    host: str
+    machine: str
+    """Name of the machine that hudtui ran on: for `local` the one that the run is on."""
+    folder: str
+    spec: RunSpec
+    plan: Plan
+
+    def start(self) -> RunSummary:
+        """The run before its first event."""
+        return RunSummary(self.id, self.name, self.engine, self.host, self.folder, created=self.created, updated=self.created)
+
+
+class RunStore:
+    """The runs of one workspace.
+
+    Args:
+        state_dir: `Workspace.state_dir`. Made when the first run is added; only looking leaves no trace.
+        patience: Seconds to wait for another process that writes.
+    """
+
+    def __init__(self, state_dir: Path, *, patience: float = 10.0) -> None:
+        self.state_dir = state_dir
+        self.path = state_dir / "runs.db"
+        self._patience = patience
+
+    @property
+    def folder(self) -> Path:
+        """Where the folders of local runs lie."""
+        return self.state_dir / "runs"
+
+    def new_id(self, name: str) -> str:
+        """A free id that reminds of `name`."""
+        slug = re.sub(r"[^a-z0-9]+", "-", clean_line(name).lower()).strip("-")[:24].rstrip("-") or "run"
+        while True:
+            run = f"{slug}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(4))}"
+            if not any(record == run for record in self._ids()) and not (self.folder / run).exists():
+                return run
+
+    def add(self, record: RunRecord) -> RunEvent:
+        """Keep a new run, with its first event `planned`.
+
+        Raises:
+            RunError: There is a run of that id, or the store cannot be written.
+        """
+        row = (
+            *(record.id, record.created, record.name, record.engine, record.host, record.machine, record.folder),
+            *(json.dumps(record.spec.to_json()), json.dumps(record.plan.to_json())),
+        )
+        with self._writing() as database:
+            try:
+                database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            except sqlite3.IntegrityError:
+                raise RunError(f"there is a run called {record.id} already") from None
+            event = self._insert(database, record.id, "planned", {}, record.created, "app", "planned")
+        assert event is not None
+        return event
+
+    def append(
+        self, run: str, kind: str, data: Mapping[str, Any] | None = None, *, at: float | None = None, once: str | None = None
+    ) -> RunEvent | None:
+        """Keep something that the app did or saw; None when an event with the mark `once` is there already.
+
+        Raises:
+            RunError: There is no such run, or the store cannot be written.
+        """
+        moment = time.time() if at is None else at
+        with self._writing() as database:
+            return self._insert(database, run, kind, data or {}, moment, "app", once)
+
+    def mirror(self, run: str, lines: Iterable[Mapping[str, Any]]) -> tuple[RunEvent, ...]:
+        """Keep what the supervisor on the machine wrote; those that are there already are passed over.
+
+        Args:
+            run: The run.
+            lines: Objects of its `events.jsonl`. What is no event is passed over.
+        """
+        events = [line for line in lines if _is_event(line)]
+        if not events:
+            return ()
+        with self._writing() as database:
+            added = [
+                self._insert(
+                    database, run, line["type"], line["data"], float(line["at"]), "machine", f"machine:{int(line['seq'])}"
+                )
+                for line in events
+            ]
+        return tuple(event for event in added if event is not None)
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all runs, the oldest first."""
+        return tuple(self._ids())
+
+    def find(self, text: str | None) -> str:
+        """The id of the run that the user means: its id, the beginning of one, its name; None for the newest.
+
+        Raises:
+            RunError: There is none, or several fit.
+        """
+        runs = self.runs()
+        if not runs:
+            raise RunError("there are no runs in this workspace", fix="Start one: hudtui runs start, or the station Run.")
+        if text is None:
+            return runs[-1].id
+        exact = [run.id for run in runs if run.id == text]
+        fit = exact or [run.id for run in runs if run.name == text] or [run.id for run in runs if run.id.startswith(text)]
+        if len(fit) == 1:
+            return fit[0]
+        if fit:
+            raise RunError(f"{clean_line(text)!r} may mean several runs", why=", ".join(fit))
+        raise RunError(f"there is no run {clean_line(text)!r}", fix="hudtui runs list shows what there is.")
+
+    def record(self, run: str) -> RunRecord:
+        """What was laid down about a run.
+
+        Raises:
+            RunError: There is no such run, or it is of a newer hudtui.
+        """
+        with self._reading() as database:
+            row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone() if database else None
+        if row is None:
+            raise RunError(f"there is no run {clean_line(run)!r}")
+        known, created, name, engine, host, machine, folder, spec, plan = row
+        made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        return RunRecord(known, created, name, engine, host, machine, folder, *made)
+
+    def events(self, run: str) -> tuple[RunEvent, ...]:
+        """All events of a run, in order."""
+        with self._reading() as database:
+            rows = database.execute(f"{_EVENTS} WHERE run = ? ORDER BY number", (run,)).fetchall() if database else []
+        return tuple(map(_event, rows))
+
+    def summary(self, run: str) -> RunSummary:
+        """A run as its events tell.
+
+        Raises:
+            RunError: There is no such run.
+        """
+        found = next((summary for summary in self._summaries("WHERE id = ?", (run,))), None)
+        if found is None:
+            raise RunError(f"there is no run {clean_line(run)!r}")
+        return found
+
+    def runs(self) -> tuple[RunSummary, ...]:
+        """All runs, the oldest first."""
+        return tuple(self._summaries("", ()))
+
+    def _summaries(self, where: str, arguments: tuple[str, ...]) -> list[RunSummary]:
+        with self._reading() as database:
+            if database is None:
+                return []
+            columns = "id, name, engine, host, folder, created"
+            runs = database.execute(f"SELECT {columns} FROM runs {where} ORDER BY created, id", arguments).fetchall()
+            picked = " WHERE run = ?" if where else ""
+            events = map(_event, database.execute(f"{_EVENTS}{picked} ORDER BY number", arguments).fetchall())
+        by_run: dict[str, list[RunEvent]] = {}
+        for event in events:
+            by_run.setdefault(event.run, []).append(event)
+        return [
+            fold(RunSummary(run, name, engine, host, folder, created=at, updated=at), by_run.get(run, ()))
+            for run, name, engine, host, folder, at in runs
+        ]
+
+    def _ids(self) -> list[str]:
+        with self._reading() as database:
+            rows = database.execute("SELECT id FROM runs ORDER BY created, id").fetchall() if database else []
+        return [row[0] for row in rows]
+
+    @staticmethod
+    def _insert(
+        database: sqlite3.Connection,
+        run: str,
+        kind: str,
+        data: Mapping[str, Any],
+        at: float,
+        origin: Literal["app", "machine"],
+        once: str | None,
+    ) -> RunEvent | None:
+        row = (run, at, kind, origin, json.dumps(dict(data)), once)
+        try:
+            done = database.execute(
+                "INSERT INTO events (run, at, type, origin, data, once) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (run, once) WHERE once IS NOT NULL DO NOTHING",
+                row,
+            )
+        except sqlite3.IntegrityError:
+            raise RunError(f"there is no run {clean_line(run)!r}") from None
+        if done.rowcount == 0 or done.lastrowid is None:
+            return None
+        return RunEvent(run, done.lastrowid, at, kind, dict(data), origin)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The database, or None where no run was ever kept."""
+        if not self.path.exists():
+            yield None
+            return
+        with self._errors(), contextlib.closing(self._connect()) as database:
+            yield None if database.execute("PRAGMA user_version").fetchone()[0] == 0 else database
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """The database in a transaction that is kept as a whole, or not at all."""
+        if self.state_dir.name == STATE:
+            make_state_dir(self.state_dir.parent)
+        with self._errors(), contextlib.closing(self._connect(create=True)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                if database.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    for statement in _SCHEMA.split(";\n"):
+                        database.execute(statement)
+                    database.execute(f"PRAGMA user_version = {_VERSION}")
+                yield database
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
+                    database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    def _connect(self, *, create: bool = False) -> sqlite3.Connection:
+        mode = "rwc" if create else "rw"
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        database = sqlite3.connect(address, timeout=self._patience, isolation_level=None, uri=True)
+        try:
+            database.execute("PRAGMA foreign_keys = ON")
+            if create:
+                database.execute(
+                    "PRAGMA journal_mode = WAL"
+                ).fetchone()  # where the file system cannot, SQLite stays with its default
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+            if version > _VERSION:
+                raise RunError(
+                    "this workspace's runs were kept by a newer hudtui", fix="Update hudtui.", where=Location(str(self.path))
+                )
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's failures in words."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorname", "")
+            what, fix = "the list of runs cannot be used", None
+            if code.startswith("SQLITE_FULL"):
+                what, fix = (
+                    "the disk is full: the list of runs cannot be written, what it held is untouched",
+                    "Make room, then try again.",
+                )
+            elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                what, fix = "another program holds the list of runs for too long", "Close it, or try again."
+            elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+                what = "the list of runs may not be written here"
+            elif code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+                what = "the list of runs is damaged"
+                fix = f"Move it away; the runs themselves lie in {self.folder}."
+            raise RunError(what, why=str(error), fix=fix, where=Location(str(self.path))) from None
+
+
+_EVENTS = "SELECT run, number, at, type, data, origin FROM events"
+
+
+def _event(row: tuple[Any, ...]) -> RunEvent:
+    return RunEvent(row[0], row[1], row[2], row[3], json.loads(row[4]), row[5])
+
+
+def _is_event(line: Mapping[str, Any]) -> bool:
+    numbers = all(isinstance(line.get(key), int | float) and not isinstance(line.get(key), bool) for key in ("seq", "at"))
+    return numbers and isinstance(line.get("type"), str) and isinstance(line.get("data"), dict)
+
+
+def this_machine() -> str:
+    """The name of the machine that hudtui runs on."""
+    return socket.gethostname()

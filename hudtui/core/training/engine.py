@@ -1,0 +1,102 @@
+"""Engines: each turns a `RunSpec` into a `Plan`, without touching anything, and knows how its metrics are read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.plan import Output, Plan, PlanFile, RunSpec, Site, Stage
+
+
+class Engine(Protocol):
+    """A way to carry out a run."""
+
+    @property
+    def name(self) -> str:
+        """As the user types it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it does, in a few words."""
+        ...
+
+    def plan(self, spec: RunSpec, site: Site) -> Plan:
+        """Which files and commands the run takes at that place. Pure.
+
+        Raises:
+            InputError: Something is missing from the spec.
+        """
+        ...
+
+    def reader(self) -> MetricsReader:
+        """A reader for the metrics file among the plan's outputs."""
+        ...
+
+
+class Rollouts:
+    """Every task is played with a chosen policy; episodes and rewards are logged like training steps. Needs no GPU."""
+
+    name = "rollouts"
+    title = "play every task with a policy"
+
+    def plan(self, spec: RunSpec, site: Site) -> Plan:
+        """See `Engine.plan`."""
+        if spec.tasks is None:
+            raise InputError("this run needs a task file", fix="Name one: --tasks FILE.")
+        if spec.config is None:
+            raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
+        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
+        config = PlanFile(f"files/config/{spec.config.name}", spec.config)
+        files, policy = [tasks, config], spec.policy
+        if spec.policy_file is not None:
+            files.append(PlanFile(f"files/policy/{spec.policy_file.name}", spec.policy_file))
+            policy = f"{policy.partition(':')[0]}:{site.path(files[-1].path)}"
+        options = {
+            "--config": site.path(config.path),
+            "--policy": policy,
+            "--base-url": spec.base_url,
+            "--group": spec.group,
+            "--concurrency": spec.concurrency,
+            "--limit": spec.limit,
+            "--seed": spec.seed,
+            "--max-turns": spec.max_turns,
+            "--out": site.path("out"),
+        }
+        # `-P`: a folder called hudtui where the stage runs must not stand in for the program.
+        argv = [*site.python, "-P", "-m", "hudtui", "eval", site.path(tasks.path)]
+        for option, value in options.items():
+            if value is not None:
+                argv += [option, str(value)]
+        argv.append("--resume")  # a second attempt goes on where the first one was broken off
+        env = {"HUDTUI_PLATFORM": spec.platform} if spec.platform else {}
+        return Plan(
+            engine=self.name,
+            stages=(Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets),),
+            files=tuple(files),
+            outputs=(
+                Output("out/metrics.jsonl", "metrics", "one line a task"),
+                Output("out/traces.jsonl", "traces", "one line an episode"),
+            ),
+            max_seconds=spec.max_seconds,
+        )
+
+    def reader(self) -> MetricsReader:
+        """See `Engine.reader`."""
+        return MetricsReader()
+
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(),)}
+"""All engines by name."""
+
+
+def find_engine(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        InputError: There is none; the error lists those that there are.
+    """
+    if name not in ENGINES:
+        raise InputError(f"there is no engine called {name!r}", fix=f"Engines: {', '.join(ENGINES)}.")
+    return ENGINES[name]
