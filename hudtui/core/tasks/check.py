@@ -8,6 +8,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
+from hudtui.core.tasks.generations import not_for_training
 from hudtui.core.tasks.rules import (
     CHARACTERS_A_TOKEN,
     Remark,
@@ -38,6 +39,8 @@ class Checked:
     extra: dict[str, Any] = field(default_factory=dict)
     inferred: bool = False
     """The `mcp_config` comes from the lock file's image."""
+    rewritten: tuple[str, ...] = ()
+    """What `Rules.rewrite` changed."""
     remarks: list[Remark] = field(default_factory=list)
 
     @property
@@ -53,6 +56,9 @@ def check_record(record: Any, rules: Rules) -> Checked:
     if not isinstance(record, Mapping):
         say(Remark(None, f"this is {kind_of(record)}, and a task is an object", "type"))
         return found
+    if (other := not_for_training(record)) is not None:
+        say(other)
+        return found
     _identity(found, record)
     _prompt(found, record, rules)
 
@@ -61,12 +67,14 @@ def check_record(record: Any, rules: Rules) -> Checked:
         if rules.lock_image is None:
             say(Remark("mcp_config", "this is missing, and no lock file names an image to infer it from", "missing"))
         else:
-            found.mcp_config, found.inferred = gateway_config(rules.platform, rules.lock_image), True
-    elif config is not BROKEN:
+            config, found.inferred = gateway_config(rules.platform, rules.lock_image), True
+    if isinstance(config, Mapping) and config:
         config = without_nulls(config)
+        if rules.rewrite is not None:
+            config, found.rewritten = rules.rewrite(config)
+        found.mcp_config = config
+    if not is_empty(config) and config is not BROKEN:
         found.remarks += check_config(config, rules)
-        if isinstance(config, Mapping):
-            found.mcp_config = dict(config)
 
     setup = _data(found, record, "setup_tool")
     if not is_empty(setup) and setup is not BROKEN:
@@ -146,7 +154,6 @@ def _calls(found: Checked, name: str, value: Any, rules: Rules) -> list[dict[str
 
 
 def _call(found: Checked, name: str, call: Any) -> Any:
-    call = without_nulls(call)
     if not isinstance(call, dict):
         return call
     if isinstance(call.get("arguments"), str):

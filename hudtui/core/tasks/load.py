@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.errors import InputError, Location
-from hudtui.core.files import parse_json, read_text
-from hudtui.core.tasks.check import Checked, check_record
 from hudtui.core.tasks.problems import Problem
-from hudtui.core.tasks.rules import Hud, Lookup, PlatformFacts, Remark, Rules
+from hudtui.core.tasks.rules import Hud, Lookup, PlatformFacts, Rules
 from hudtui.core.tasks.task import Task, ToolCall
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.scan import Batch
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,30 @@ def read_tasks(
     analysis: Analysis | None = None,
     token_budget: int | None = None,
     strict: bool = False,
+    split: str | None = None,
+    token: str | None = None,
 ) -> TaskFile:
-    """Read and check tasks.
+    """Read and check tasks, all of them at once. For very many see `scan.scan`.
 
     Args:
-        path: A JSON file (one task or an array) or a JSONL file.
+        path: A JSON (one task or an array), JSONL, Parquet or Arrow file, compressed or not; a folder saved by `datasets` or with
+            such files; or a dataset on the Hub, `org/name[@revision][:split]`.
         lookup: Values of variables; None: unresolved ones are not reported. Nothing is substituted in what is returned.
         lock_image: Image for tasks that have no `mcp_config` of their own.
         platform: Whose gateway runs that image; HUD when None.
         analysis: Environment to check calls against.
         token_budget: Longest prompt, in estimated tokens.
         strict: Treat warnings as errors.
+        split: Split of a dataset that has several; `train` when None.
+        token: For a private dataset on the Hub.
 
     Raises:
-        InputError: The file is missing, unreadable, or as a whole not what a task file can be.
+        InputError: The source is missing, unreadable, or as a whole not what tasks can be.
+        ConnectError: The Hub cannot be reached.
     """
-    name = os.fspath(path)
+    from hudtui.core.tasks.scan import scan
+    from hudtui.core.tasks.source import find_source
+
     rules = Rules(
         lookup=lookup,
         lock_image=lock_image,
@@ -65,69 +72,48 @@ def read_tasks(
         token_budget=token_budget,
         strict=strict,
     )
+    source = find_source(path, split=split)
+    if source.kind == "hub":
+        from hudtui.core.tasks.hub import fetch
+
+        source = fetch(source, token=token)
     tasks: list[Task] = []
     problems: list[Problem] = []
-    seen: dict[str, int] = {}
     total = 0
-    for index, (line, record) in enumerate(_records(read_text(path), name)):
-        total += 1
-        checked = Checked(remarks=[record]) if isinstance(record, Remark) else check_record(record, rules)
-        identity = checked.id or f"task-{index:04d}"
-        if checked.usable and identity in seen:
-            checked.remarks.append(Remark("id", f"task {seen[identity]} has this id already", "duplicate-id"))
-        for remark in checked.remarks:
-            problems.append(Problem(index, identity, remark.field, remark.message, line, remark.severity, name, remark.code))
-        if checked.usable:
-            seen[identity] = index
-            tasks.append(task_of(checked, identity))
-    return TaskFile(tuple(tasks), tuple(problems), name, total)
+    for batch in scan(source, rules):
+        tasks += tasks_of(batch)
+        problems += batch.problems
+        total += batch.count
+    return TaskFile(tuple(tasks), tuple(problems), os.fspath(path), total)
 
 
-def task_of(checked: Checked, identity: str) -> Task:
-    """The task of a record without errors."""
-    return Task(
-        id=identity,
-        prompt=checked.prompt,
-        mcp_config=checked.mcp_config,
-        setup=_tool_calls(checked.setup),
-        evaluate=_tool_calls(checked.evaluate),
-        metadata=checked.metadata,
-        extra=checked.extra,
-    )
+def tasks_of(batch: Batch) -> Iterator[Task]:
+    """The usable tasks of a batch. Equal `mcp_config`s are one object."""
+    configs: dict[bytes | None, Mapping[str, Any]] = {}
+    names = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")
+    extras = [(name, column) for name, column in batch.columns.items() if name not in names]
+    rows = zip(batch.ids, batch.prompts, *(batch.columns[name] for name in names), strict=True) if batch.ids else ()
+    for place, (identity, prompt, config, setup, evaluate, metadata) in enumerate(rows):
+        if config not in configs:
+            configs[config] = _data(config) or {}
+        yield Task(
+            id=identity,
+            prompt=prompt,
+            mcp_config=configs[config],
+            setup=calls_of(_data(setup)),
+            evaluate=calls_of(_data(evaluate)),
+            metadata=_data(metadata) or {},
+            extra={name: json.loads(text) for name, column in extras if (text := column[place]) is not None},
+        )
 
 
-def _tool_calls(value: list[dict[str, Any]] | dict[str, Any] | None) -> tuple[ToolCall, ...]:
-    if value is None:
+def _data(text: bytes | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def calls_of(value: list[dict[str, Any]] | dict[str, Any] | None) -> tuple[ToolCall, ...]:
+    """The calls of a checked `setup_tool` or `evaluate_tool`."""
+    if not value:
         return ()
     calls = value if isinstance(value, list) else [value]
     return tuple(ToolCall(call["name"], call.get("arguments") or {}) for call in calls)
-
-
-def _records(text: str, name: str) -> Iterator[tuple[int | None, Any]]:
-    """Line and record of each task; a line of a JSONL file that is not JSON comes as a Remark."""
-    start = text.lstrip()
-    if not start:
-        raise InputError("this file is empty", where=Location(name))
-    if start[0] == "[":
-        for record in parse_json(text, name):
-            yield None, record
-        return
-    if start[0] != "{":
-        raise InputError("this is neither a task, nor an array of tasks, nor JSON lines", where=Location(name, 1))
-    try:
-        one = parse_json(text, name)
-    except InputError as error:
-        try:
-            parse_json(next(line for line in start.split("\n") if line.strip()), name)
-        except InputError:
-            raise error from None  # not JSON lines either
-    else:
-        yield 1, one
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                record = parse_json(line, name)
-            except InputError as error:
-                record = Remark(error.where.field if error.where else None, error.what, "json")
-            yield number, record

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Lookup = Callable[[str], str | None]
 
+Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
+"""Gives a new `mcp_config`, and names for what was changed in it."""
+
 CHARACTERS_A_TOKEN = 4
 """How prompts are measured against a token budget: an estimate that needs no tokenizer (English text; others run shorter)."""
 
@@ -62,6 +65,8 @@ class Rules:
     """Longest prompt in (estimated) tokens."""
     strict: bool = False
     """Warnings are errors."""
+    rewrite: Rewrite | None = None
+    """A change of every `mcp_config` before it is checked, e.g. from a local to a remote server."""
 
 
 class Remark(NamedTuple):

@@ -79,9 +79,19 @@ def test_what_is_missing_is_named_or_inferred(tmp_path: Path) -> None:
     }
 
 
-def test_a_broken_file_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_task_does_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    path.write_text('[\n{"prompt": "a"},\n{"prompt": }\n]')
-    with pytest.raises(InputError) as caught:
+    good = json.dumps(task(), indent=2)
+    path.write_text(f'[\n{good},\n{{"prompt":\n NaN}},\n{good.replace("001", "002")}\n]')
+    read = read_tasks(path)
+    assert [one.id for one in read.tasks] == ["task-001", "task-002"] and read.total == 3
+    (problem,) = read.problems
+    assert (problem.index, problem.line, problem.message) == (1, good.count("\n") + 3, "NaN is not a JSON value")
+
+
+def test_a_file_that_is_cut_off_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('[\n{"prompt": "a"},\n{"prompt": \n')
+    with pytest.raises(InputError, match="cut off") as caught:
         read_tasks(path)
-    assert caught.value.where is not None and caught.value.where.line == 3
+    assert caught.value.where is not None and caught.value.where.line == 4

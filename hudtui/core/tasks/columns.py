@@ -1,0 +1,400 @@
+"""Checking records by the thousand, column by column, with as little Python a record as possible.
+
+The quick way only ever says "all of these are fine, and here they are" or "not sure". What it is not sure of goes through
+`check.check_record`, which is precise and slow. Values that repeat (the `mcp_config` of most files) are checked once.
+
+Nothing is lost on the quick way that the precise way would notice: syntax, kinds, names, duplicate keys. The last takes a trick.
+An object that is decoded and encoded again loses its duplicate keys, so a text that comes back unchanged has none; and a record
+has none at its top if its values, keys and punctuation add up to its length.
+
+Imports msgspec: import this module late.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hudtui.core.errors import InputError
+from hudtui.core.files import parse_json
+from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record
+from hudtui.core.tasks.rules import (
+    CHARACTERS_A_TOKEN,
+    Remark,
+    Rules,
+    check_calls,
+    check_config,
+    gateway_config,
+    is_empty,
+    without_nulls,
+)
+from hudtui.core.tasks.split import Rows
+
+JSON_FIELDS = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")
+FOREIGN = frozenset({"env", "gym", "scenario"})
+"""Fields that only tasks of other generations have, unless `mcp_config` stands beside them."""
+
+_EMPTY = frozenset({b"{}", b"[]", b"null", b'""', b'"{}"', b'"[]"', b'"null"', b""})
+_REMEMBERED = 50_000
+
+
+class _Call(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    name: str = ""
+    arguments: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_IDS = msgspec.json.Decoder(list[str | int | None])
+_TEXTS = msgspec.json.Decoder(list[str])
+_CALLS = msgspec.json.Decoder(list[_Call | list[_Call]])
+_OBJECTS = msgspec.json.Decoder(list[dict[str, Any]])
+_ANY = msgspec.json.Decoder(list[Any])
+_encode = msgspec.json.Encoder().encode
+_UNSOUND = (msgspec.DecodeError, RecursionError, OverflowError)
+"""Syntax and kinds, depth, and whole numbers of more than 64 bits (which are fine, and written by the precise way)."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Records after their checks: the usable ones as columns, and what there is to say about any of them."""
+
+    count: int
+    """Records that were looked at."""
+    ids: list[str | None] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+    columns: dict[str, list[bytes | None]] = field(default_factory=dict)
+    """JSON text by field: the four of the dataset format and the kept ones; None where a record has no such field."""
+    kept: Sequence[int] = ()
+    """Position of each usable record among those looked at."""
+    remarks: list[tuple[int, str | None, Remark]] = field(default_factory=list)
+    """Position, id and remark."""
+    inferred: int = 0
+    rewritten: dict[str, int] = field(default_factory=dict)
+    """How many usable records `Rules.rewrite` changed, by what it did."""
+
+    def append(self, other: Part) -> None:
+        """Add the records of `other` behind one's own."""
+        offset, before = self.count, len(self.ids)
+        self.count += other.count
+        self.kept = [*self.kept, *(offset + place for place in other.kept)]
+        self.remarks += [(offset + place, name, remark) for place, name, remark in other.remarks]
+        for name in self.columns.keys() | other.columns.keys():
+            own = self.columns.setdefault(name, [None] * before)
+            own += other.columns.get(name) or [None] * len(other.ids)
+        self.ids += other.ids
+        self.prompts += other.prompts
+        self.inferred += other.inferred
+        for what, times in other.rewritten.items():
+            self.rewritten[what] = self.rewritten.get(what, 0) + times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Config:
+    """One distinct `mcp_config` after its checks."""
+
+    text: bytes
+    remarks: tuple[Remark, ...]
+    inferred: bool
+    rewritten: tuple[str, ...]
+
+
+class Checker:
+    """Checks records against rules and remembers what it has seen."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._configs: dict[bytes | None, _Config | None] = {}
+        self._known: dict[str, dict[bytes, bytes]] = {name: {} for name in JSON_FIELDS}
+
+    def quick(self, rows: Rows, size: int) -> Part | None:
+        """Records of JSON, or None where one of them needs a closer look.
+
+        Args:
+            rows: Records as objects of raw values.
+            size: Length of the compact array they were decoded from.
+        """
+        count = len(rows)
+        fields = sum(map(len, rows))
+        keys = rows[0].keys()
+        if fields != count * len(keys):
+            return self._ragged(rows, size)
+        columns: dict[str, list[bytes | None]] = {}
+        # Brackets and commas, then every key with its quotes and colon, then the values.
+        length = 1 + count + count + fields
+        try:
+            for key in keys:
+                raws = [row[key] for row in rows]
+                length += count * (len(key.encode()) + 3) + sum(map(len, raws))
+                columns[key] = list(map(bytes, raws))
+        except KeyError:
+            return self._ragged(rows, size)
+        if length != size:
+            return None
+        return self._columns(columns, count)
+
+    def _ragged(self, rows: Rows, size: int) -> Part | None:
+        """`quick` for records that do not all have the same fields."""
+        columns: dict[str, list[bytes | None]] = {}
+        keys = dict.fromkeys(key for row in rows for key in row)
+        length = 1 + 2 * len(rows) + sum(map(len, rows))
+        for key in keys:
+            column = [None if (raw := row.get(key)) is None else bytes(raw) for row in rows]
+            present = [text for text in column if text is not None]
+            length += len(present) * (len(key.encode()) + 3) + sum(map(len, present))
+            columns[key] = column
+        if length != size or not all(rows):
+            return None
+        return self._columns(columns, len(rows))
+
+    def _columns(self, columns: dict[str, list[bytes | None]], count: int) -> Part | None:
+        if not FOREIGN.isdisjoint(columns) and None in columns.get("mcp_config", [None]):
+            return None
+        try:
+            prompts = columns.pop("prompt")
+            texts = _TEXTS.decode(_array(prompts))
+            ids: list[str | int | None] = [None] * count
+            if (given := columns.pop("id", None)) is not None:
+                ids = _IDS.decode(_array(given))
+        except (msgspec.DecodeError, KeyError, TypeError):  # the last two: records without a prompt
+            return None
+        return self.values(ids, texts, columns)
+
+    def values(self, ids: list[str | int | None], prompts: list[str], columns: dict[str, list[bytes | None]]) -> Part | None:
+        """Records whose `id` and `prompt` are decoded already; their other fields are JSON text (None: absent)."""
+        rules, count = self.rules, len(prompts)
+        part = Part(count, prompts=prompts, kept=range(count))
+        if not all(map(str.strip, prompts)):
+            return None
+        if rules.token_budget is not None and max(map(len, prompts)) > rules.token_budget * CHARACTERS_A_TOKEN:
+            return None
+        part.ids = self._ids(ids, part)
+        clean = [name for name in part.ids if name is not None]
+        if not all(map(str.isprintable, clean)) or list(map(str.strip, clean)) != clean or (part.remarks and rules.strict):
+            return None
+        for name in ("setup_tool", "evaluate_tool", "metadata"):
+            column = self._json(name, columns.get(name), count)
+            if column is None:
+                return None
+            part.columns[name] = column
+        if not self._mcp(columns.get("mcp_config") or [None] * count, part):
+            return None
+        for name, extra in columns.items():
+            if name not in TASK_FIELDS:
+                if not _sound([text for text in extra if text is not None], _ANY):
+                    return None
+                part.columns[name] = extra
+        return part
+
+    def _ids(self, ids: list[str | int | None], part: Part) -> list[str | None]:
+        if set(map(type, ids)) == {str}:
+            return [name or None for name in ids]  # type: ignore[misc]
+        made: list[str | None] = []
+        for place, value in enumerate(ids):
+            if type(value) is int:
+                text = str(value)
+                message = f"the id is a number; it is kept as the text {text}"
+                part.remarks.append((place, text, Remark("id", message, "id", "warning")))
+                made.append(text)
+            else:
+                made.append(value or None)  # type: ignore[arg-type]
+        return made
+
+    def _json(self, name: str, column: list[bytes | None] | None, count: int) -> list[bytes | None] | None:
+        """A column of JSON in its final spelling, or None where one of its values needs a closer look."""
+        if column is None:
+            return None if name == "evaluate_tool" else [b"{}"] * count
+        known = self._known[name]
+        distinct = set(column)
+        if 2 * len(distinct) > count and len(distinct) > 16:
+            return self._final(name, column, distinct)  # type: ignore[return-value]
+        fresh = [text for text in distinct if text not in known]
+        if fresh:
+            final = self._final(name, fresh, distinct)
+            if final is None:
+                return None
+            if len(known) > _REMEMBERED:
+                known.clear()
+                return self._json(name, column, count)
+            known.update(zip(fresh, final, strict=True))  # type: ignore[arg-type]
+        return [known[text] for text in column]  # type: ignore[index]
+
+    def _final(
+        self, name: str, texts: Sequence[bytes | None], distinct: AbstractSet[bytes | None]
+    ) -> Sequence[bytes | None] | None:
+        """Each text in its final spelling: JSON inside JSON text taken out, nothing said as `{}`; None where one is not sound.
+
+        Args:
+            name: The field.
+            texts: Its values.
+            distinct: The same values and perhaps more, each once.
+        """
+        made = looked = texts
+        if None in distinct or not _EMPTY.isdisjoint(distinct) or b'"' in {text[:1] for text in texts if text is not None}:
+            unfolded = self._unfolded(name, texts)
+            if unfolded is None:
+                return None
+            made, looked = unfolded
+        if not looked:
+            return made
+        if name == "metadata":
+            return made if _sound(looked, _OBJECTS) else None
+        joined = _array(looked)
+        try:
+            calls = _CALLS.decode(joined)
+            sound = _unchanged(joined, calls)
+        except _UNSOUND:
+            return None
+        for call in calls:
+            if type(call) is list:
+                if not call or not all(one.name for one in call):
+                    return None
+            elif not call.name:  # type: ignore[union-attr]
+                return None
+        if not sound:
+            return None
+        if self.rules.analysis is not None and any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls):
+            return None
+        return made
+
+    def _unfolded(self, name: str, texts: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]] | None:
+        """The texts without JSON text around JSON, and those of them that say something."""
+        made: list[bytes] = []
+        looked: list[bytes] = []
+        for text in texts:
+            if text is None or text in _EMPTY:
+                if name == "evaluate_tool":
+                    return None
+                made.append(b"{}")
+                continue
+            if text[0] == 34:  # a quote
+                inner = _unwrapped(text)
+                if inner is None or inner in _EMPTY:
+                    return None
+                text = inner
+            made.append(text)
+            looked.append(text)
+        return made, looked
+
+    def _mcp(self, column: list[bytes | None], part: Part) -> bool:
+        """Put the column of `mcp_config` into `part`; False where one of its values needs a closer look."""
+        configs = self._configs
+        fresh = set(column).difference(configs)
+        if len(configs) > _REMEMBERED:
+            configs.clear()
+            fresh = set(column)
+        for text in fresh:
+            configs[text] = self._config(text)
+        entries = [configs[text] for text in column]
+        if None in entries:
+            return False
+        part.columns["mcp_config"] = [entry.text for entry in entries]  # type: ignore[union-attr]
+        telling = {
+            text
+            for text in set(column)
+            if (entry := configs[text]) is not None and (entry.remarks or entry.inferred or entry.rewritten)
+        }
+        if telling:
+            for place, text in enumerate(column):
+                if text in telling and (entry := configs[text]) is not None:
+                    part.remarks += [(place, part.ids[place], remark) for remark in entry.remarks]
+                    part.inferred += entry.inferred
+                    for what in entry.rewritten:
+                        part.rewritten[what] = part.rewritten.get(what, 0) + 1
+            part.remarks.sort(key=lambda item: item[0])
+        return True
+
+    def _config(self, text: bytes | None) -> _Config | None:
+        if text is None or text in _EMPTY:
+            if self.rules.lock_image is None:
+                return None
+            made, did = self._rewritten(gateway_config(self.rules.platform, self.rules.lock_image))
+            return _Config(compact(made), (), True, did)
+        try:
+            value = parse_json(text.decode(), "mcp_config")
+            if isinstance(value, str):
+                value = parse_json(value, "mcp_config") if not is_empty(value) else {}
+        except (InputError, UnicodeDecodeError):
+            return None
+        value = without_nulls(value)
+        if not isinstance(value, dict) or not value:
+            return None
+        made, did = self._rewritten(value)
+        remarks = tuple(check_config(made, self.rules))
+        if remarks and (self.rules.strict or any(remark.severity == "error" for remark in remarks)):
+            return None
+        return _Config(compact(made), remarks, False, did)
+
+    def _rewritten(self, config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        return self.rules.rewrite(config) if self.rules.rewrite is not None else (config, ())
+
+    def precise(self, record: Any) -> Part:
+        """One record that is data already, or a Remark where its text is not JSON."""
+        part = Part(1)
+        checked = Checked(remarks=[record]) if isinstance(record, Remark) else check_record(record, self.rules)
+        if not checked.usable:
+            part.remarks = [(0, checked.id, remark) for remark in checked.remarks]
+            return part
+        try:
+            part.columns = {
+                "setup_tool": [compact(checked.setup or {})],
+                "evaluate_tool": [compact(checked.evaluate)],
+                "metadata": [compact(checked.metadata)],
+                "mcp_config": [compact(checked.mcp_config)],
+                **{name: [compact(value)] for name, value in checked.extra.items()},
+            }
+            checked.prompt.encode()
+            (checked.id or "").encode()
+        except (UnicodeEncodeError, ValueError, RecursionError) as error:
+            part.columns = {}
+            why = "half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else str(error)
+            part.remarks = [(0, None, Remark(None, f"this cannot be written as JSON: {why}", "json"))]
+            return part
+        part.ids, part.prompts, part.kept = [checked.id], [checked.prompt], (0,)
+        part.remarks = [(0, checked.id, remark) for remark in checked.remarks]
+        part.inferred = int(checked.inferred)
+        part.rewritten = dict.fromkeys(checked.rewritten, 1)
+        return part
+
+
+def compact(value: Any) -> bytes:
+    """`value` as JSON without white space."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _array(texts: Sequence[bytes | None]) -> bytes:
+    return b"[%b]" % b",".join(texts)  # type: ignore[arg-type]
+
+
+def _unwrapped(text: bytes) -> bytes | None:
+    """The JSON inside a JSON text, compact; None if it is not valid."""
+    try:
+        inner: str = msgspec.json.decode(text, type=str)
+        return msgspec.json.format(inner, indent=-1).encode() if inner.strip() else b""
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _sound(texts: Sequence[bytes | None], decoder: msgspec.json.Decoder[Any]) -> bool:
+    """Whether all texts are what the decoder wants, without duplicate keys."""
+    if not texts:
+        return True
+    joined = _array(texts)
+    try:
+        return _unchanged(joined, decoder.decode(joined))
+    except _UNSOUND:
+        return False
+
+
+def _unchanged(text: bytes, value: Any) -> bool:
+    """Whether `value`, decoded from compact `text`, still has every key that the text has."""
+    again = _encode(value)
+    return again == text or (b'\\\\":' not in text and _keys(again) == _keys(text))
+
+
+def _keys(text: bytes) -> int:
+    """Keys in a compact text, and the same surplus for texts that begin with a colon on either side of a comparison."""
+    return text.count(b'":') - text.count(b'\\":')

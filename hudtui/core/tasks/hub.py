@@ -1,0 +1,300 @@
+"""Talking to the Hugging Face Hub through its own client: its failures in plain words, and datasets brought to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.tasks.source import Source
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+Report = Callable[[Progress], None]
+
+_PUBLIC_HOST = "huggingface.co"
+_TIMEOUT = 60.0
+"""Seconds without an answer after which a request counts as lost. The client itself would wait for ever."""
+
+
+class HubError(HudtuiError):
+    """The Hub refused, could not be reached, or something else answered in its place."""
+
+    exit_code = 7
+
+
+class Busy(Exception):
+    """The Hub asks to come back later.
+
+    Attributes:
+        seconds: How much later; None when it does not say.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        super().__init__(f"busy for {seconds} s")
+        self.seconds = seconds
+
+
+class _NotTheHub(Exception):
+    """A web page came back from an address that answers in JSON."""
+
+
+def endpoint() -> str:
+    """Address of the Hub in use."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or f"https://{_PUBLIC_HOST}"
+
+
+@contextlib.contextmanager
+def hub(token: str | None = None) -> Iterator[HfApi]:
+    """The Hub's client, with time limits, without bars and log lines on the terminal, and with our hooks for what goes wrong.
+
+    Args:
+        token: Access token; None for the one that the client finds itself (HF_TOKEN, its own login).
+
+    Raises:
+        Busy: While in use: the Hub answered 429.
+    """
+    if urlsplit(endpoint()).hostname not in (_PUBLIC_HOST, None):
+        os.environ.setdefault(
+            "HF_HUB_DISABLE_XET", "1"
+        )  # a mirror has no chunk store behind it; read when the client is imported
+    import httpx2
+    from huggingface_hub import HfApi, set_client_factory
+    from huggingface_hub.utils import disable_progress_bars, logging
+    from huggingface_hub.utils._http import default_client_factory
+
+    def watch(response: httpx2.Response) -> None:
+        if response.status_code == 429:
+            raise Busy(_seconds(response.headers))
+        kind = response.headers.get("content-type", "")
+        if "text/html" in kind and (response.url.path.startswith("/api/") or "/info/lfs/" in response.url.path):
+            raise _NotTheHub(
+                f"{response.request.method} {response.url.host}{response.url.path}: {response.status_code}, a web page"
+            )
+
+    def client() -> httpx2.Client:
+        made = default_client_factory()
+        made.timeout = httpx2.Timeout(_TIMEOUT)
+        made.event_hooks = {**made.event_hooks, "response": [*made.event_hooks.get("response", []), watch]}
+        return made
+
+    logging.set_verbosity_error()
+    disable_progress_bars()
+    set_client_factory(client)
+    try:
+        yield HfApi(endpoint=endpoint(), token=token)
+    finally:
+        set_client_factory(default_client_factory)
+
+
+def _seconds(headers: Any) -> float | None:
+    """What the headers of a 429 ask for, in seconds."""
+    value = headers.get("retry-after", "").strip()
+    if value.isdigit():
+        return float(value)
+    if value:
+        from datetime import UTC, datetime
+        from email.utils import parsedate_to_datetime
+
+        with contextlib.suppress(ValueError, TypeError):
+            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    reset = re.search(r"\bt=(\d+)", headers.get("ratelimit", ""))
+    return float(reset[1]) if reset else None
+
+
+@contextlib.contextmanager
+def in_words(doing: str, repo: str, *, writing: bool = False) -> Iterator[None]:
+    """Turn what the client raises into errors for a user.
+
+    Args:
+        doing: What was being done, e.g. `reading`.
+        repo: Id of the dataset.
+        writing: Whether rights to write are needed.
+
+    Raises:
+        HubError: The Hub, or whatever answered, did not do it.
+        InputError: The Hub has no such dataset, revision or name.
+    """
+    try:
+        yield
+    except (HudtuiError, Busy):
+        raise
+    except Exception as error:
+        made = explained(error, doing, repo, writing)
+        if made is None:
+            raise
+        raise made from None
+
+
+def explained(error: Exception, doing: str, repo: str, writing: bool = False) -> HudtuiError | None:
+    """The error for a user behind an exception of the Hub's client; None if it is none of those."""
+    import httpx2
+    from huggingface_hub import errors
+
+    host = urlsplit(endpoint()).hostname or endpoint()
+    where = Location(repo)
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return HubError(
+            f"{doing} needs the network, and HF_HUB_OFFLINE is set", fix="Unset HF_HUB_OFFLINE, or stay local.", where=where
+        )
+    if isinstance(error, _NotTheHub) or (isinstance(error, ValueError) and "JSON" in type(error).__name__):
+        return HubError(
+            f"something else than the Hub answered for {host}: a proxy, a firewall or a sign-in page of the network",
+            why=clean_line(str(error), 200),
+            fix="Open the address in a browser, or set HTTPS_PROXY and HF_ENDPOINT for your network.",
+            where=where,
+        )
+    if isinstance(error, errors.HfHubHTTPError):
+        return _refused(error, doing, host, where, writing)
+    if isinstance(error, errors.HFValidationError):
+        return InputError("this is not a name of a dataset", why=clean_line(str(error), 200), where=where)
+    if isinstance(error, errors.LocalTokenNotFoundError):
+        return HubError(f"{doing} needs a token, and there is none", fix=_TOKEN, where=where)
+    if isinstance(error, errors.LocalEntryNotFoundError | httpx2.TransportError | ConnectionError):
+        return HubError(
+            f"{host} cannot be reached",
+            why=clean_line(str(error) or type(error).__name__, 200),
+            fix="Check the network and HTTPS_PROXY; nothing is lost, run the same command again.",
+            where=where,
+        )
+    if isinstance(error, errors.EntryNotFoundError):
+        return InputError("the dataset lacks a file", why=clean_line(str(error), 200), where=where)
+    if isinstance(error, OSError):
+        return HubError(f"{doing} failed", why=clean_line(error.strerror or str(error), 200), where=where)
+    return None
+
+
+_TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HF_TOKEN, or run `hf auth login`."
+
+
+def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) -> HudtuiError:
+    from huggingface_hub import errors
+
+    status = error.response.status_code
+    said = clean_line(error.server_message or "", 200) or None
+    page = "text/html" in error.response.headers.get("content-type", "")
+    if page and status not in (401, 403, 404):
+        why = f"HTTP {status} with a web page"
+        return HubError(f"{host} answered with a web page instead of data: a proxy, or it is down", why=why, where=where)
+    if isinstance(error, errors.GatedRepoError):
+        return HubError("this dataset is gated: its owner must grant you access", why=said, where=where)
+    if isinstance(error, errors.RevisionNotFoundError):
+        return InputError("the dataset has no such revision", why=said, where=where)
+    namespace = where.file.partition("/")[0]
+    if status == 401 and (writing or not isinstance(error, errors.RepositoryNotFoundError)):
+        return HubError("the Hub does not accept the token (401)", why=said, fix=_TOKEN, where=where)
+    if status == 403:
+        fix = f"Use a token with write access to {namespace}, or another name." if writing else "Use a token with access to it."
+        return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where)
+    if status in (401, 404):
+        fix = "Check its name; for a private one a token is needed (HF_TOKEN or --token)."
+        return InputError("the Hub has no such dataset, or does not show it to you", why=said, fix=fix, where=where)
+    if status in (409, 412):
+        fix = "Run the command again; what was uploaded already is not uploaded twice."
+        return HubError(
+            f"the Hub reports a conflict ({status}): someone else changed the dataset", why=said, fix=fix, where=where
+        )
+    if status == 429:
+        return too_busy(None, doing, where.file)
+    if status >= 500:
+        fix = "Try again in a few minutes; what was uploaded already is not uploaded twice."
+        return HubError(f"the Hub has trouble of its own ({status})", why=said, fix=fix, where=where)
+    return HubError(f"the Hub refused {doing} ({status})", why=said or clean_line(str(error), 200), where=where)
+
+
+def too_busy(seconds: float | None, doing: str, repo: str) -> HubError:
+    """The error when the Hub's limit on requests ends the work."""
+    when = f"in {seconds:.0f} s" if seconds is not None else "in a few minutes"
+    return HubError(
+        f"the Hub limits requests (429), and {doing} has to wait",
+        fix=f"Run the same command again {when}; what was uploaded already is not uploaded twice.",
+        where=Location(repo),
+    )
+
+
+def fetch(source: Source, *, token: str | None = None, report: Report | None = None) -> Source:
+    """Bring a dataset of the Hub to this machine (into the Hub client's own cache) and name its files.
+
+    Raises:
+        InputError: There is no such dataset, revision or split, or it holds no file of a kind that tasks come in.
+        HubError: The Hub cannot be reached or refuses.
+    """
+    assert source.repo is not None
+    repo = source.repo
+    try:
+        with hub(token) as api, in_words("reading", repo):
+            info = api.dataset_info(repo, revision=source.revision)
+            names = [sibling.rfilename for sibling in info.siblings or []]
+            chosen = pick_files(names, _patterns(info.card_data), source)
+            files = []
+            for number, name in enumerate(chosen):
+                if report is not None:
+                    report(Progress("download", name, number, len(chosen)))
+                files.append(Path(api.hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)))
+    except Busy as busy:
+        raise too_busy(busy.seconds, "reading", repo) from None
+    return Source(source.name, "files", repo=repo, revision=info.sha, split=source.split, files=tuple(files))
+
+
+def _patterns(card: Any) -> dict[str, list[str]]:
+    """Split -> patterns of file names, as the dataset card lays them down for its first (or default) configuration."""
+    configs = (card or {}).get("configs") if hasattr(card, "get") else None
+    if not isinstance(configs, list):
+        return {}
+    usable = [config for config in configs if isinstance(config, dict) and config.get("data_files")]
+    config = next((config for config in usable if config.get("default") or config.get("config_name") == "default"), None)
+    config = config or (usable[0] if usable else None)
+    if config is None:
+        return {}
+    entries = config["data_files"]
+    if not isinstance(entries, list):
+        entries = [{"split": "train", "path": entries}]
+    made: dict[str, list[str]] = {}
+    for entry in entries:
+        entry = entry if isinstance(entry, dict) else {"split": "train", "path": entry}
+        paths = entry.get("path")
+        made.setdefault(str(entry.get("split", "train")), []).extend(map(str, paths if isinstance(paths, list) else [paths]))
+    return made
+
+
+def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: Source) -> list[str]:
+    """Which files of a dataset hold the wanted split.
+
+    Args:
+        names: All its files.
+        patterns: What its card says, if it says something.
+        source: Names the split; `train` when it does not, or the only one there is.
+
+    Raises:
+        InputError: There is no such split, or no file of a kind that tasks come in.
+    """
+    from hudtui.core.tasks.source import choose_split, split_of
+
+    if patterns:
+        split = choose_split(list(patterns), source)
+        found = sorted(name for name in names if any(fnmatch(name, pattern) for pattern in patterns[split]))
+        if found:
+            return found
+    for ending in (r"\.parquet", r"\.jsonl(\.gz|\.zst)?", r"\.json"):
+        files = sorted(name for name in names if re.search(ending + "$", name) and not Path(name).name.startswith("."))
+        if files:
+            splits = {name: split_of(name.rpartition("/")[2]) for name in files}
+            known = list(dict.fromkeys(splits.values()))
+            if len(files) == 1 and source.split is None:
+                return files
+            split = choose_split(known, source)
+            return [name for name in files if splits[name] == split]
+    raise InputError(
+        "this dataset holds no Parquet, JSONL or JSON files",
+        why=f"It has {', '.join(clean_line(name, 60) for name in names[:5]) or 'no files at all'}.",
+        where=Location(source.name),
+    )
