@@ -559,6 +559,11 @@ _PLAIN_WORDS: tuple[tuple[str, str, str | None], ...] = (
     ("found unexpected end of stream", "the quote that opens here is never closed", None),
     ("found unknown escape character", "unknown escape in double quotes", "Write a backslash as `\\\\`, or use single quotes."),
     ("did not find expected hexdecimal number", "an escape in double quotes lacks its digits", "Write a backslash as `\\\\`."),
+    (
+        "found invalid Unicode character escape code",
+        "an escape in double quotes stands for half a character",
+        "Write the character itself, or its full number: \\U0001f600.",
+    ),
     ("found a tab character", "a tab stands in the indentation", "Use blanks; YAML allows no tabs there."),
     ("did not find expected <document start>", "text behind the end of the document", "Check the indentation of this line."),
     ("did not find expected node content", "a value is missing here", None),
