@@ -15,7 +15,6 @@ from hudtui.core.tasks.rules import (
     Rules,
     check_calls,
     check_config,
-    gateway_config,
     is_empty,
     kind_of,
     without_nulls,
@@ -67,7 +66,7 @@ def check_record(record: Any, rules: Rules) -> Checked:
         if rules.lock_image is None:
             say(Remark("mcp_config", "this is missing, and no lock file names an image to infer it from", "missing"))
         else:
-            config, found.inferred = gateway_config(rules.platform, rules.lock_image), True
+            config, found.inferred = rules.platform.mcp_config(rules.lock_image), True
     if isinstance(config, Mapping) and config:
         config = without_nulls(config)
         if rules.rewrite is not None:

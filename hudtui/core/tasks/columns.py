@@ -29,7 +29,6 @@ from hudtui.core.tasks.rules import (
     Rules,
     check_calls,
     check_config,
-    gateway_config,
     is_empty,
     without_nulls,
 )
@@ -311,7 +310,7 @@ class Checker:
         if text is None or text in _EMPTY:
             if self.rules.lock_image is None:
                 return None
-            made, did = self._rewritten(gateway_config(self.rules.platform, self.rules.lock_image))
+            made, did = self._rewritten(self.rules.platform.mcp_config(self.rules.lock_image))
             return _Config(compact(made), (), True, did)
         try:
             value = parse_json(text.decode(), "mcp_config")

@@ -69,8 +69,9 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
         )  # a mirror has no chunk store behind it; read when the client is imported
     import httpx2
     from huggingface_hub import HfApi, set_client_factory
-    from huggingface_hub.utils import disable_progress_bars, logging
+    from huggingface_hub.utils import logging
     from huggingface_hub.utils._http import default_client_factory
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     def watch(response: httpx2.Response) -> None:
         if response.status_code == 429:
@@ -87,7 +88,7 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
         made.event_hooks = {**made.event_hooks, "response": [*made.event_hooks.get("response", []), watch]}
         return made
 
-    logging.set_verbosity_error()
+    logging.set_verbosity(logging.ERROR)
     disable_progress_bars()
     set_client_factory(client)
     try:

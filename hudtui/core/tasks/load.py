@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.problems import Problem
-from hudtui.core.tasks.rules import Hud, Lookup, PlatformFacts, Rules
+from hudtui.core.tasks.rules import Rules
 from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -36,11 +38,12 @@ def read_tasks(
     *,
     lookup: Lookup | None = None,
     lock_image: str | None = None,
-    platform: PlatformFacts | None = None,
+    platform: Platform | None = None,
     analysis: Analysis | None = None,
     token_budget: int | None = None,
     strict: bool = False,
     split: str | None = None,
+    folder: Path | None = None,
     token: str | None = None,
 ) -> TaskFile:
     """Read and check tasks, all of them at once. For very many see `scan.scan`.
@@ -55,6 +58,7 @@ def read_tasks(
         token_budget: Longest prompt, in estimated tokens.
         strict: Treat warnings as errors.
         split: Split of a dataset that has several; `train` when None.
+        folder: Where relative paths start; the current folder when None. (`folder / path` would hide that a path is a Hub id.)
         token: For a private dataset on the Hub.
 
     Raises:
@@ -67,12 +71,12 @@ def read_tasks(
     rules = Rules(
         lookup=lookup,
         lock_image=lock_image,
-        platform=platform or Hud(),
+        platform=platform or HUD,
         analysis=analysis,
         token_budget=token_budget,
         strict=strict,
     )
-    source = find_source(path, split=split)
+    source = find_source(path, split=split, folder=folder)
     if source.kind == "hub":
         from hudtui.core.tasks.hub import fetch
 

@@ -4,50 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.problems import Severity
 from hudtui.core.tasks.secrets import literal_secrets
-from hudtui.core.variables import names_in, substitute_tree
+from hudtui.core.variables import Lookup, substitute_tree
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
 
-Lookup = Callable[[str], str | None]
-
 Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
-"""Gives a new `mcp_config`, and names for what was changed in it."""
+"""Gives a new `mcp_config`, and names for what was noticed or changed in it: they are counted."""
 
 CHARACTERS_A_TOKEN = 4
 """How prompts are measured against a token budget: an estimate that needs no tokenizer (English text; others run shorter)."""
-
-
-class PlatformFacts(Protocol):
-    """What tasks need to know of a platform; `hudtui.core.platform.Platform` has it."""
-
-    @property
-    def name(self) -> str:
-        """`hud`, `buckeye`, ..."""
-        ...
-
-    @property
-    def gateway_url(self) -> str:
-        """Address of the MCP gateway that starts an image on demand."""
-        ...
-
-    @property
-    def key_variable(self) -> str:
-        """Name of the variable with the platform's key, e.g. `HUD_API_KEY`."""
-        ...
-
-
-@dataclass(frozen=True)
-class Hud:
-    """The platform when a caller names none."""
-
-    name: str = "hud"
-    gateway_url: str = "https://mcp.hud.ai/v3/mcp"
-    key_variable: str = "HUD_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -55,10 +26,10 @@ class Rules:
     """What tasks are checked against. Everything is optional: what is not known is not checked."""
 
     lookup: Lookup | None = None
-    """Values of variables; None: unresolved ones are not reported."""
+    """Values of variables by their exact names; None: unresolved ones are not reported."""
     lock_image: str | None = None
     """The image that tasks without `mcp_config` run on."""
-    platform: PlatformFacts = Hud()
+    platform: Platform = HUD
     analysis: Analysis | None = None
     """The environment that the tasks are for: its tools, functions and schemas."""
     token_budget: int | None = None
@@ -91,16 +62,6 @@ def kind_of(value: Any) -> str:
     if isinstance(value, Mapping):
         return "an object"
     return "a list"
-
-
-def gateway_config(platform: PlatformFacts, image: str) -> dict[str, Any]:
-    """The configuration that runs `image` behind the platform's gateway."""
-    return {
-        platform.name: {
-            "url": platform.gateway_url,
-            "headers": {"Authorization": f"Bearer ${{{platform.key_variable}}}", "Mcp-Image": image},
-        }
-    }
 
 
 def is_empty(value: Any) -> bool:
@@ -167,9 +128,8 @@ def _check_server(place: str, server: Mapping[str, Any]) -> list[Remark]:
 
 def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[Remark]:
     """Variables without a value, and those that only differ in case from one that has a value."""
-    _, unresolved = substitute_tree(config, lookup)
     found = []
-    for name in unresolved:
+    for name in substitute_tree(config, lookup)[1]:
         other = name.upper()
         if other != name and lookup(other) is not None:
             message = f"the variable {name} is not set, but {other} is, and is taken for it"
@@ -177,10 +137,7 @@ def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[Remark]:
         else:
             message = f"the variable {name} has no value here; set it in the environment or in .env before the task is run"
             found.append(Remark("mcp_config", message, "variable", "warning"))
-    if not unresolved:
-        return []
-    # Lower case first in the text is how the seeds of other platforms spell it; both are reported once a task.
-    return sorted(found, key=lambda remark: names_in(config).index(remark.message.split()[2]))
+    return found
 
 
 def check_calls(field: str, value: Any, rules: Rules) -> list[Remark]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from hudtui.core.tasks.rules import PlatformFacts
+    from hudtui.core.platform import Platform
 
 _SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|key|token|secret|password|passwd|cookie)$|apikey$")
 _SCHEME = re.compile(r"(?i)^(bearer|basic|token)\s+")
@@ -22,7 +21,7 @@ def masked(secret: str) -> str:
     return f"…{secret[-4:]}" if len(secret) >= 16 else "…"
 
 
-def literal_secrets(config: Mapping[str, Any], platform: PlatformFacts) -> list[tuple[str, str]]:
+def literal_secrets(config: Mapping[str, Any], platform: Platform) -> list[tuple[str, str]]:
     """Every literal secret: dotted place and a sentence that says what to write instead."""
     return [
         (f"mcp_config.{'.'.join(map(str, path))}", f"a secret ({masked(secret)}) is written out here; write {offer} instead")
@@ -30,7 +29,7 @@ def literal_secrets(config: Mapping[str, Any], platform: PlatformFacts) -> list[
     ]
 
 
-def without_secrets(config: Mapping[str, Any], platform: PlatformFacts) -> dict[str, Any]:
+def without_secrets(config: Mapping[str, Any], platform: Platform) -> dict[str, Any]:
     """A copy of `config` with a variable in the place of every literal secret."""
     import copy
 
@@ -43,15 +42,14 @@ def without_secrets(config: Mapping[str, Any], platform: PlatformFacts) -> dict[
     return changed
 
 
-def _find(config: Mapping[str, Any], platform: PlatformFacts) -> Iterator[tuple[tuple[str | int, ...], str, str, str]]:
+def _find(config: Mapping[str, Any], platform: Platform) -> Iterator[tuple[tuple[str | int, ...], str, str, str]]:
     """Path, secret, the variable offered for it, and the complete value with that variable."""
-    gateway = urlsplit(platform.gateway_url).hostname
     for name, server in config.items():
         if not isinstance(server, Mapping):
             continue
         headers, env, args = server.get("headers"), server.get("env"), server.get("args")
         own = _variable(name) + "_API_KEY"
-        if name == platform.name or (gateway is not None and host_of(server) in {gateway, "mcp.hud.so", "mcp.hud.ai"}):
+        if name == platform.name or platform.owns(str(server.get("url", ""))):
             own = platform.key_variable
         if isinstance(headers, Mapping):
             for header, value in headers.items():
@@ -82,14 +80,3 @@ def _literal(value: Any) -> str | None:
 
 def _variable(name: str) -> str:
     return re.sub(r"\W+", "_", name.removeprefix("X-").removeprefix("x-"), flags=re.ASCII).strip("_").upper() or "SERVER"
-
-
-def host_of(server: Mapping[str, Any]) -> str | None:
-    """Host name of a server that is reached by URL, lower case; None for one that is started, or for an unusable URL."""
-    url = server.get("url")
-    if not isinstance(url, str):
-        return None
-    try:
-        return urlsplit(url.strip()).hostname
-    except ValueError:
-        return None

@@ -48,7 +48,7 @@ class Source:
     """The files of a Hub dataset once they are on this machine."""
 
 
-def find_source(text: str | os.PathLike[str], *, split: str | None = None) -> Source:
+def find_source(text: str | os.PathLike[str], *, split: str | None = None, folder: Path | None = None) -> Source:
     """What a user means by a path or a dataset id: what exists on this machine first, else `org/name[@revision][:split]`.
 
     Raises:
@@ -56,6 +56,8 @@ def find_source(text: str | os.PathLike[str], *, split: str | None = None) -> So
     """
     name = os.fspath(text)
     path = Path(name).expanduser()
+    if folder is not None:
+        path = folder / path
     if path.is_dir():
         return Source(name, "folder", path, split=split)
     if path.exists():

@@ -74,7 +74,7 @@ def test_what_is_missing_is_named_or_inferred(tmp_path: Path) -> None:
     assert inferred.mcp_config == {
         "hud": {
             "url": "https://mcp.hud.ai/v3/mcp",
-            "headers": {"Authorization": "Bearer ${HUD_API_KEY}", "Mcp-Image": "org/env:1"},
+            "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "org/env:1"},
         }
     }
 
