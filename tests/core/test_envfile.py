@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from dotenv import dotenv_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hudtui.core.envfile import MAX_BYTES, read_env, set_value, unset_value, with_value, without_value
+from hudtui.core.errors import InputError
+
+SAMPLE = """\
+# Keys. Do not commit.
+
+export HUD_API_KEY = "old one" # mine
+WANDB_API_KEY=abc  # w
+  'QUOTED'='x'
+# PRIME_API_KEY=pit_...
+HF_TOKEN= # get it at the web site
+MULTI='line one
+line two'
+WANDB_API_KEY=second
+
+not a line of this kind
+LAST=1"""
+
+
+def values(text: str, tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "x.env"
+    path.write_bytes(text.encode())
+    return {name: entry.value for name, entry in read_env(path).entries.items()}
+
+
+def test_reading(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text(SAMPLE)
+    file = read_env(path)
+    assert {name: (entry.value, entry.line) for name, entry in file.entries.items()} == {
+        "HUD_API_KEY": ("old one", 3),
+        "WANDB_API_KEY": ("second", 10),
+        "QUOTED": ("x", 5),
+        "HF_TOKEN": ("", 7),
+        "MULTI": ("line one\nline two", 8),
+        "LAST": ("1", 13),
+    }
+    again, bad = file.notices
+    assert ":10:" in again
+    assert "line 4" in again
+    assert ":12:" in bad
+    assert "abc" not in str(file)
+    assert "abc" not in "".join(file.notices)
+
+
+def test_references_are_replaced_as_python_dotenv_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTSIDE", "o")
+    assert values("A=1\nB=${A}x\nC=${OUTSIDE}\nD=${NOPE:-d}\nE=$A\n", tmp_path) == {
+        "A": "1",
+        "B": "1x",
+        "C": "o",
+        "D": "d",
+        "E": "$A",
+    }
+
+
+def test_a_missing_file_is_empty(tmp_path: Path) -> None:
+    assert read_env(tmp_path / "missing").entries == {}
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (".", "pipe"):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_env(tmp_path / name)
+    (tmp_path / "big").write_bytes(b"A=1\n" * (MAX_BYTES // 4 + 1))
+    with pytest.raises(InputError, match="too large"):
+        read_env(tmp_path / "big")
+    (tmp_path / "latin").write_bytes("A=\xfc\n".encode("latin-1"))
+    with pytest.raises(InputError, match="UTF-8"):
+        read_env(tmp_path / "latin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "old", "new"),
+    [
+        ("HUD_API_KEY", "new", 'export HUD_API_KEY = "old one" # mine', 'export HUD_API_KEY = "new" # mine'),
+        ("HUD_API_KEY", 'a"b\\', 'export HUD_API_KEY = "old one" # mine', 'export HUD_API_KEY = "a\\"b\\\\" # mine'),
+        ("WANDB_API_KEY", "third", "WANDB_API_KEY=second", "WANDB_API_KEY=third"),
+        ("WANDB_API_KEY", "x y", "WANDB_API_KEY=second", "WANDB_API_KEY='x y'"),
+        ("QUOTED", "z", "'QUOTED'='x'", "'QUOTED'='z'"),
+        ("QUOTED", "it's", "'QUOTED'='x'", "'QUOTED'=\"it's\""),
+        ("HF_TOKEN", "hf_1", "HF_TOKEN= # get", "HF_TOKEN=hf_1 # get"),
+        ("MULTI", "one", "MULTI='line one\nline two'", "MULTI='one'"),
+        ("LAST", "", "LAST=1", "LAST="),
+        ("LAST", "$A#'x", "LAST=1", 'LAST="$A#\'x"'),
+        ("PRIME_API_KEY", "pit_1", "# PRIME_API_KEY=pit_...\n", "# PRIME_API_KEY=pit_...\nPRIME_API_KEY=pit_1\n"),
+        ("NEW", "1", "LAST=1", "LAST=1\nNEW=1\n"),
+        ("NEW", "two\nlines", "LAST=1", 'LAST=1\nNEW="two\\nlines"\n'),
+    ],
+)
+def test_only_the_value_changes(name: str, value: str, old: str, new: str, tmp_path: Path) -> None:
+    changed = with_value(SAMPLE, name, value)
+    assert changed == SAMPLE.replace(old, new)
+    assert values(changed, tmp_path)[name] == value
+
+
+def test_line_ends_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_bytes(b"\xef\xbb\xbf# c\r\nA=1\r\nB='x'\r\n")
+    set_value(path, "A", "2")
+    set_value(path, "C", "3")
+    assert path.read_bytes() == b"\xef\xbb\xbf# c\r\nA=2\r\nB='x'\r\nC=3\r\n"
+
+
+def test_removal() -> None:
+    assert without_value(SAMPLE, "WANDB_API_KEY") == SAMPLE.replace("WANDB_API_KEY=abc  # w\n", "").replace(
+        "WANDB_API_KEY=second\n", ""
+    )
+    assert without_value(SAMPLE, "MULTI") == SAMPLE.replace("MULTI='line one\nline two'\n", "")
+    assert without_value(SAMPLE, "NOPE") == SAMPLE
+    assert without_value("# c\n\nA=1\n", "A") == "# c\n\n"
+
+
+def test_files_get_mode_600(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / ".env"
+    set_value(path, "A", "1")
+    assert path.read_text() == "A=1\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    set_value(path, "A", "1")  # nothing changes but the mode
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    real = tmp_path / "real" / "keys"
+    real.parent.mkdir()
+    real.write_text("A=1\n")
+    (tmp_path / ".env").symlink_to(real)
+    set_value(tmp_path / ".env", "A", "2")
+    assert (tmp_path / ".env").is_symlink()
+    assert real.read_text() == "A=2\n"
+
+
+def test_unset_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    assert unset_value(path, "A") is False
+    assert not path.exists()
+    path.write_text("A=1\nB=2\n")
+    assert unset_value(path, "A") is True
+    assert unset_value(path, "A") is False
+    assert path.read_text() == "B=2\n"
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=", "Ä", "A\n"])
+def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name of a variable"):
+        set_value(tmp_path / ".env", name, "1")
+    assert not (tmp_path / ".env").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("a\x00b", "U+0000"), ("\x1b[0m", "U+001B"), ("\ud800", "half"), ("a${B}c", "reference to another variable")],
+)
+def test_values_that_cannot_be_kept(value: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("A=old\n")
+    with pytest.raises(InputError) as caught:
+        set_value(path, "A", value)
+    assert words in str(caught.value)
+    assert path.read_text() == "A=old\n"
+
+
+def test_a_file_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    data = "A=1\n".encode("utf-16")
+    path.write_bytes(data)
+    assert read_env(path).entries["A"].value == "1"
+    with pytest.raises(InputError, match="not UTF-8"):
+        set_value(path, "A", "2")
+    assert path.read_bytes() == data
+
+
+def test_an_open_quote_is_not_made_worse() -> None:
+    broken = 'A="never closed\nB=1\n'
+    changed = with_value(broken, "B", "2")
+    assert changed == 'A="never closed\nB=2\n'
+    with pytest.raises(InputError, match="without harm"):
+        # It would close the open quote of the first line.
+        with_value('X="open\n', "B", 'say "hi"')
+
+
+names = st.sampled_from(["A", "B", "LONG_NAME", "export_me"])
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12) | st.sampled_from(
+    ["a b", "#x", "it's", 'say "x"', "a\\b", "\n", "x\ny", " lead", "$A", "`x`", "a=b", "\\n", "'", '"', "\\", "é", "\u2028"]
+)
+lines = st.one_of(
+    st.builds("{}={}".format, names, st.sampled_from(["", "x", "'q'", '"d"', "a # c", "'a b' # c", '"x\\ny"', "'two\nlines'"])),
+    st.builds("export {} = {}".format, names, st.sampled_from(["x", "'q'", '"d"'])),
+    st.sampled_from(["", "# comment", "#A=1", "  # B=x", "junk line", "FLAG", "\t"]),
+)
+files = st.lists(lines, max_size=8).flatmap(
+    lambda rows: st.builds(lambda end, last: end.join(rows) + last, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n"]))
+)
+
+
+def plain(text: str) -> dict[str, str | None]:
+    import io
+
+    return dict(dotenv_values(stream=io.StringIO(text, newline=""), interpolate=False))
+
+
+@given(files, names, texts)
+@settings(max_examples=400, deadline=None)
+def test_a_saved_value_comes_back_and_all_else_stays(text: str, name: str, value: str) -> None:
+    try:
+        changed = with_value(text, name, value)
+    except InputError as error:
+        assert "${" in value or "without harm" in error.what
+        return
+    before, after = plain(text), plain(changed)
+    assert after[name] == value
+    assert {key: item for key, item in before.items() if key != name} == {key: item for key, item in after.items() if key != name}
+    comments = re.compile(r"#[^\r\n]*")
+    assert (
+        comments.findall(text) == [found for found in comments.findall(changed) if found in comments.findall(text)]
+        or "#" in value
+    )
+    assert with_value(changed, name, value) == changed
+    removed = plain(without_value(changed, name))
+    assert removed == {key: item for key, item in after.items() if key != name}
+
+
+@given(files, names)
+@settings(max_examples=200, deadline=None)
+def test_ordinary_keys_can_always_be_saved(text: str, name: str) -> None:
+    assert plain(with_value(text, name, "sk-Ab1_9.x"))[name] == "sk-Ab1_9.x"
+
+
+def save_many(path: Path, name: str) -> None:
+    for number in range(15):
+        set_value(path, name, str(number))
+
+
+def test_two_programs_edit_one_file(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("# keep\nZ=1\n")
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=save_many, args=(path, name)) for name in ("A", "B", "C")]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    assert sorted(path.read_text().splitlines()) == ["# keep", "A=14", "B=14", "C=14", "Z=1"]
+    assert [item.name for item in tmp_path.iterdir()] == [".env"]
