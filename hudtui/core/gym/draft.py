@@ -201,7 +201,8 @@ def _action(tool: Tool, name: str) -> Action | LeftOut:
 
 
 def _arguments(schema: Schema, offered: list[Property]) -> tuple[tuple[Argument, ...], list[str]]:
-    names = distinct((prop.name for prop in offered), empty="arg")
+    # A keyword in a call begins with a letter.
+    names = distinct((f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered), empty="arg")
     arguments, remarks = [], []
     for prop, name in zip(offered, names, strict=True):
         default = NOTHING if prop.required else prop.default
