@@ -1,0 +1,254 @@
+"""What an agent's reply means: the whole way from its text to the call of a tool, or to the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hudtui.core.environment.values import Tool
+from hudtui.core.gym.mapping import Bound, ParameterTrace, Problem, apply, bind
+from hudtui.core.gym.nearest import nearest
+from hudtui.core.gym.parser import Call, Refusal, Reply, parse_call, split_reply
+from hudtui.core.gym.plans import MOST_ARGUMENTS, PLAIN_REPLY, Plan, make_plans
+from hudtui.core.gym.schema import SchemaChecker
+from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
+from hudtui.core.text import clean_line
+
+DONE = "done"
+"""The action that ends an episode. It never reaches a server."""
+
+_KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
+_MOST_NAMES = 12
+
+
+class Action(NamedTuple):
+    """What the agent said, understood: a name and arguments by name."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class FinishedCall(NamedTuple):
+    """What is sent to the environment."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+class Format(NamedTuple):
+    """What the reply contributes to format compliance, each 0 or 1."""
+
+    xml: int
+    """The expected tags are there."""
+    action: int
+    """The tool text is a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """The meaning of one reply."""
+
+    think: str | None
+    tool: str | None
+    extra_calls: int
+    """Further tool tags with something in them, which are not carried out."""
+    action: Action | None
+    """None when the tool text is missing or no call."""
+    error: Problem | None
+    call: FinishedCall | None
+    """None when there is an error, and for `done`."""
+    done: bool
+    format: Format
+    parameters: tuple[ParameterTrace, ...] = ()
+    """Where each parameter of the call comes from; complete also when one of them is wrong."""
+    draft: FinishedCall | None = None
+    """The call as far as it could be worked out, also when it is refused."""
+    checked: bool = False
+    """Whether the call was held against a schema."""
+    reply: Reply | None = None
+    """The reply taken apart, with the places of its tags."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `hudtui parse` prints.
+
+        The arguments are nested as deeply as the agent wrote them: `jsonvalues.dumps` writes them at any depth.
+        """
+        action, error, call = self.action, self.error, self.call
+        return {
+            "think": self.think,
+            "tool": self.tool,
+            "extra_calls": self.extra_calls,
+            "action": None if action is None else {"name": action.name, "arguments": action.arguments},
+            "error": None if error is None else {"stage": error.stage, "message": error.message, "column": error.column},
+            "call": None if call is None else {"tool": call.tool, "arguments": call.arguments},
+            "done": self.done,
+            "format": {"xml": self.format.xml, "action": self.format.action},
+        }
+
+
+class Interpreter:
+    """Applies one configuration to replies. Immutable after it is made, and safe to use from several threads.
+
+    Args:
+        config: The configuration.
+        tools: The environment's tools by name; None when they are not known, and then nothing is checked against them.
+        reserved: Tools of the task itself (set-up and evaluation), which no unmapped action may reach.
+    """
+
+    def __init__(self, config: GymConfig, tools: Mapping[str, Tool] | None = None, *, reserved: Collection[str] = ()) -> None:
+        self.config = config
+        self.tools = tools
+        self._reserved = frozenset(reserved)
+        self._checkers: dict[str, SchemaChecker] = {}
+        self._plans: dict[str, tuple[Plan | None, ...]] = {}
+        for name, mapping in config.mappings.items():
+            if name != DONE and self._missing_tool(mapping) is None:
+                self._plans[name] = make_plans(mapping, self._checker(mapping.tool))
+
+    def interpret(self, reply: str) -> Interpretation:
+        """Everything about a reply. Any text has a meaning; none raises."""
+        parts = split_reply(reply, self.config.parser.use_thinking)
+        if parts.tool is None:
+            return self._refused(parts, Problem("tags", parts.problem or "there is no tool text"))
+        call = parse_call(parts.tool)
+        if isinstance(call, Refusal):
+            return self._refused(parts, Problem("syntax", call.message, call.column))
+        mapping = self.config.mappings.get(call.name)
+        if call.name == DONE:
+            bound = bind(call, mapping.positional if mapping else None)
+            return self._understood(parts, Action(DONE, bound.arguments), done=True)
+        if mapping is None:
+            return self._unmapped(parts, call)
+        bound = bind(call, mapping.positional)
+        return self._mapped(parts, mapping, bound, Action(call.name, bound.arguments))
+
+    def call_of(self, reply: str) -> FinishedCall | None:
+        """The call that a reply becomes; None when it is refused, or ends the episode.
+
+        The same call that `interpret` gives, without the reasons: for many replies at a time.
+        """
+        found = PLAIN_REPLY(reply)
+        if found is not None:
+            name, *tokens = found.groups()
+            plans = self._plans.get(name)
+            if plans is not None:
+                plan = plans[MOST_ARGUMENTS - tokens.count(None)]
+                arguments = None if plan is None else plan.arguments(tokens)
+                if plan is not None and arguments is not None:
+                    return FinishedCall(plan.tool, arguments)
+        return self.interpret(reply).call
+
+    def _checker(self, tool: str) -> SchemaChecker:
+        checker = self._checkers.get(tool)
+        if checker is None:
+            known = None if self.tools is None else self.tools.get(tool)
+            checker = self._checkers[tool] = SchemaChecker(None if known is None else known.input_schema)
+        return checker
+
+    def _refused(self, parts: Reply, problem: Problem) -> Interpretation:
+        return Interpretation(
+            parts.think,
+            parts.tool,
+            parts.extra_calls,
+            None,
+            problem,
+            None,
+            False,
+            Format(int(parts.tags), 0),
+            reply=parts,
+        )
+
+    def _understood(
+        self,
+        parts: Reply,
+        action: Action,
+        problem: Problem | None = None,
+        *,
+        done: bool = False,
+        draft: FinishedCall | None = None,
+        parameters: tuple[ParameterTrace, ...] = (),
+        checked: bool = False,
+    ) -> Interpretation:
+        return Interpretation(
+            parts.think,
+            parts.tool,
+            parts.extra_calls,
+            action,
+            problem,
+            draft if problem is None else None,
+            done,
+            Format(int(parts.tags), 1),
+            parameters,
+            draft,
+            checked,
+            parts,
+        )
+
+    def _mapped(self, parts: Reply, mapping: ActionMapping, bound: Bound, action: Action) -> Interpretation:
+        checker = self._checker(mapping.tool)
+        mapped = apply(mapping, bound, checker.required)
+        draft = FinishedCall(mapping.tool, mapped.arguments)
+        problem = bound.problem or self._missing_tool(mapping) or mapped.problem
+        if problem is None:
+            problem = self._violation(checker, draft.arguments, bound, mapped.parameters)
+        return self._understood(parts, action, problem, draft=draft, parameters=mapped.parameters, checked=checker.known)
+
+    def _violation(
+        self, checker: SchemaChecker, arguments: Mapping[str, Any], bound: Bound, parameters: tuple[ParameterTrace, ...]
+    ) -> Problem | None:
+        violation = checker.check(arguments)
+        if violation is None:
+            return None
+        trace = next((trace for trace in parameters if trace.name == violation.parameter), None)
+        column = None
+        if trace is not None and trace.origin in ("argument", "transform"):
+            column = next((bound.columns[name] for name in trace.arguments if name in bound.columns), None)
+        return Problem("schema", violation.message, column, violation.parameter)
+
+    def _missing_tool(self, mapping: ActionMapping) -> Problem | None:
+        if self.tools is None or self._callable(mapping.tool):
+            return None
+        near = nearest(mapping.tool, [name for name in self.tools if self._callable(name)])
+        hint = f"; did you mean {near}?" if near else ""
+        return Problem("mapping", f"the environment has no tool {clean_line(mapping.tool, 60)}{hint}")
+
+    def _callable(self, name: str) -> bool:
+        tool = self.tools.get(name) if self.tools is not None else None
+        return tool is not None and tool.hub is None
+
+    def _unmapped(self, parts: Reply, call: Call) -> Interpretation:
+        broken = self.config.broken.get(call.name)
+        if broken is None and self.config.allow_unmapped and self._open_to_agent(call.name):
+            bound = bind(call, None)
+            action = Action(call.name, bound.arguments)
+            if bound.problem is not None:
+                return self._understood(parts, action, bound.problem)
+            mapping = ActionMapping(
+                call.name, call.name, tuple(bound.arguments), {argument: FromArg(argument) for argument in bound.arguments}
+            )
+            return self._mapped(parts, mapping, bound, action)
+        action = Action(call.name, bind(call, None).arguments)
+        column = parts.tool.index(call.name) + 1 if parts.tool else None
+        if broken is not None:
+            message = f"the action {clean_line(call.name, 60)} cannot be used, its mapping has an error: {broken}"
+        else:
+            message = self._unknown_action(call.name)
+        return self._understood(parts, action, Problem("mapping", message, column))
+
+    def _open_to_agent(self, name: str) -> bool:
+        if name in self._reserved:
+            return False
+        if self.tools is None:
+            return True
+        return self._callable(name) and self.tools[name].kind not in _KEPT_FROM_AGENT
+
+    def _unknown_action(self, name: str) -> str:
+        known = [*self.config.mappings, *([] if DONE in self.config.mappings else [DONE])]
+        if self.config.allow_unmapped and self.tools is not None:
+            known += [tool for tool in self.tools if self._open_to_agent(tool) and tool not in known]
+        near = nearest(name, known)
+        if near is not None:
+            return f"unknown action {clean_line(name, 60)}; did you mean {near}?"
+        names = ", ".join(known[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
+        return f"unknown action {clean_line(name, 60)}; known actions are {names}"
