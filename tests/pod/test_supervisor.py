@@ -1,0 +1,562 @@
+"""The supervisor as it is used: started by its command line, watched through its files, with the real tmux."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hudtui.pod
+
+FILE = Path(hudtui.pod.__file__).with_name("supervisor.py")
+
+
+def _old_pythons() -> list[str]:
+    """The oldest interpreter of 3.8 to 3.10 that is at hand; none is needed, the syntax is checked anyway."""
+    for minor in (8, 9, 10):
+        places = [shutil.which(f"python3.{minor}"), *map(str, Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))]
+        for place in places:
+            if place and subprocess.run([place, "-c", "import ctypes"], capture_output=True).returncode == 0:
+                return [place]
+    return []
+
+
+PYTHONS = [sys.executable, *_old_pythons()]
+
+
+class Run:
+    """A run's folder, and its supervisor at the other end of a command line."""
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self.folder, self.python = folder, python
+        folder.mkdir(parents=True)
+
+    def plan(self, *stages: dict[str, Any], **more: Any) -> Run:
+        plan = {"run": self.folder.name, "session": f"hudtui-{self.folder.name}", "stages": stages, **more}
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        return self
+
+    def call(self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+        argv = [self.python, str(FILE), words[0], str(self.folder), *words[1:]]
+        done = subprocess.run(argv, input=stdin, capture_output=True, env={**os.environ, **(env or {})}, timeout=100)
+        return done.returncode, json.loads(done.stdout)
+
+    def start(self, secrets: dict[str, str] | None = None, **env: str) -> int:
+        code, answer = self.call("start", stdin=json.dumps({"env": secrets}).encode() if secrets else b"", env=env)
+        assert code == 0, answer
+        return int(answer["pid"] or 0)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        return found
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        path = self.folder / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event["data"] for event in self.events if event["type"] == kind]
+
+    def log(self, stage: str) -> bytes:
+        return (self.folder / "logs" / f"{stage}.log").read_bytes()
+
+    def until(self, true: Callable[[], Any], limit: float = 60.0) -> Any:
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if found := true():
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"not within {limit} s; status: {self.status}; {(self.folder / 'supervisor.log').read_text()}")
+
+    def end(self, state: str) -> dict[str, Any]:
+        self.until(lambda: self.status["state"] in ("finished", "failed", "stopped") and self.gone())
+        assert self.status["state"] == state, self.status
+        return self.status
+
+    def gone(self) -> bool:
+        _, answer = self.call("status")
+        return not answer["processes"] and answer["supervisor"] is None and not answer["session"]
+
+    def running(self, stage: str) -> dict[str, Any]:
+        def look() -> Any:
+            return self.status["stages"][stage] if self.status["stages"][stage]["state"] in ("running", "ready") else None
+
+        found: dict[str, Any] = self.until(look)
+        return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "r")
+
+
+def sh(name: str, script: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "argv": ["bash", "-c", script], **more}
+
+
+def lives(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stream:
+            return stream.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def sessions() -> list[str]:
+    done = subprocess.run(["tmux", "list-sessions", "-F", "#{session_name}"], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+# --- what a run does ------------------------------------------------------------------------------------------------------
+
+
+def test_it_needs_nothing_but_an_old_python() -> None:
+    tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names), names
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: "old" if path != sys.executable else "own")
+def test_stages_run_one_after_the_other(tmp_path: Path, python: str, tmux: bool) -> None:
+    run = Run(tmp_path / "r", python)
+    exact = b"one\r50%\r100%\n\xff\xfe\x1b]52;c;x\x07\tno end"
+    script = f"import sys; sys.stdout.buffer.write({exact!r})"
+    run.plan(
+        {"name": "first", "argv": [sys.executable, "-c", script]},
+        sh("second", "pwd; echo $WORD; echo err >&2", cwd="work", env={"WORD": "a b"}),
+        tmux=tmux,
+    )
+    (run.folder / "work").mkdir()
+    run.start()
+    status = run.end("finished")
+    assert run.log("first") == exact
+    assert run.log("second") == f"{run.folder}/work\na b\nerr\n".encode()
+    assert status["mode"] == ("tmux" if tmux else "processes")
+    assert {name: stage["exit"] for name, stage in status["stages"].items()} == {"first": 0, "second": 0}
+    assert status["heartbeat"] >= status["started"] > 0 and status["ended"] >= status["started"]
+    kinds = [event["type"] for event in run.events]
+    assert kinds == ["started", "stage_started", "stage_ended", "stage_started", "stage_ended", "finished"]
+    assert [event["seq"] for event in run.events] == list(range(1, len(kinds) + 1))
+    assert sessions() == []
+
+
+def test_windows_show_the_logs_and_outlive_their_stages(run: Run) -> None:
+    run.plan(sh("first", "echo early"), sh("second", "echo late; sleep 60"))
+    run.start()
+    run.running("second")
+    assert sessions() == ["hudtui-r"]
+    listed = subprocess.run(["tmux", "list-windows", "-t", "=hudtui-r", "-F", "#W #{pane_dead}"], capture_output=True, text=True)
+    assert listed.stdout.split("\n")[:2] == ["first 1", "second 0"]
+
+    def shown() -> bool:
+        show = subprocess.run(["tmux", "capture-pane", "-p", "-t", "=hudtui-r:=second"], capture_output=True, text=True)
+        return "late" in show.stdout
+
+    run.until(shown)
+    run.call("stop")
+    run.end("stopped")
+
+
+def test_a_failing_stage_ends_the_run(run: Run) -> None:
+    run.plan(sh("good", "true"), sh("bad", "echo broken; exit 3"), sh("never", "true")).start()
+    status = run.end("failed")
+    assert status["why"] == "bad: it ended with status 3"
+    assert status["stages"]["never"]["state"] == "waiting"
+    assert run.log("bad") == b"broken\n"
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        ({"name": "s", "argv": ["no-such-program", "x"]}, "s: `no-such-program` cannot be used: No such file or directory"),
+        ({"name": "s", "argv": ["true"], "cwd": "nowhere"}, "nowhere cannot be used: No such file or directory"),
+        (sh("s", "kill -9 $$"), "s: it was ended by SIGKILL: perhaps the machine ran out of memory"),
+        (sh("s", "true", secrets=["KEY"]), "s: its secrets are not known here: KEY"),
+        (sh("s", "sleep 60", max_seconds=0.3, grace=1), "s: it took longer than its limit of 0.3 s"),
+    ],
+    ids=["program", "folder", "signal", "secret", "limit"],
+)
+def test_why_a_stage_failed_is_said(run: Run, stage: dict[str, Any], why: str) -> None:
+    run.plan(stage).start()
+    assert run.end("failed")["why"].endswith(why)
+
+
+def test_a_service_runs_beside_the_stages_after_it(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    serve = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    get = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{port}/').status)"
+    run.plan(
+        {"name": "serve", "argv": serve, "service": True, "ready": {"port": port, "timeout": 60}},
+        {"name": "use", "argv": [sys.executable, "-c", get]},
+    ).start()
+    status = run.end("finished")
+    assert run.log("use") == b"200\n"
+    assert status["stages"]["serve"]["exit"] == -signal.SIGTERM
+    assert [event["type"] for event in run.events][1:4] == ["stage_started", "stage_ready", "stage_started"]
+
+
+def test_a_service_that_dies_takes_the_run_with_it(run: Run) -> None:
+    run.plan(sh("serve", "sleep 0.3; exit 0", service=True), sh("use", "sleep 60")).start()
+    assert run.end("failed")["why"] == "serve: it ended with status 0"
+
+
+def test_a_service_that_never_answers_is_given_up(run: Run) -> None:
+    run.plan(sh("serve", "sleep 60", service=True, ready={"path": "sign", "timeout": 0.3}), sh("use", "true")).start()
+    assert run.end("failed")["why"] == "serve: it was not ready after 0.3 s"
+
+
+def test_a_stage_is_restarted_as_often_as_the_plan_allows(run: Run) -> None:
+    script = "echo x >> tries; test $(wc -l < tries) = 3"
+    run.plan(sh("flaky", script, restart={"times": 2, "delay": 0.05})).start()
+    assert run.end("finished")["stages"]["flaky"]["attempt"] == 3
+    worse = Run(run.folder.with_name("worse")).plan(sh("flaky", script, restart={"times": 1, "delay": 0.05}))
+    worse.start()
+    assert worse.end("failed")["stages"]["flaky"]["attempt"] == 2
+    assert (worse.folder / "tries").read_text() == "x\nx\n"
+
+
+def test_the_time_of_a_run_is_limited(run: Run) -> None:
+    run.plan(sh("long", "sleep 60"), max_seconds=0.5).start()
+    assert run.end("stopped")["why"] == "its time limit of 0.5 s was reached"
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+def test_secrets_reach_the_stage_that_names_them_and_nothing_else(run: Run, tmux: bool) -> None:
+    secret = "s3cr3t-0123456789"
+    run.plan(
+        sh("other", "env | grep -c s3cr3t"),
+        sh("mine", "echo ${#KEY}; sleep 60", secrets=["KEY"]),
+        tmux=tmux,
+    )
+    plan = json.loads((run.folder / "plan.json").read_text())
+    plan["stages"][0]["argv"][2] += "; true"
+    (run.folder / "plan.json").write_text(json.dumps(plan))
+    run.start({"KEY": secret})
+    pid = run.running("mine")["pid"]
+    run.until(lambda: run.log("mine") == f"{len(secret)}\n".encode())
+    assert run.log("other") == b"0\n"
+    for path in run.folder.rglob("*"):
+        assert not path.is_fifo(), path
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+            assert path.stat().st_mode & 0o077 == 0 or path.name == "plan.json"
+    assert run.folder.stat().st_mode & 0o777 == 0o700
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert secret.encode() not in entry.read_bytes(), entry
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    if tmux:
+        for words in (
+            ["show-environment", "-g"],
+            ["show-environment", "-t", "=hudtui-r"],
+            ["list-panes", "-aF", "#{pane_start_command}"],
+        ):
+            assert secret not in subprocess.run(["tmux", *words], capture_output=True, text=True, check=True).stdout
+    assert secret.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    run.call("stop")
+    run.end("stopped")
+
+
+# --- stopping -------------------------------------------------------------------------------------------------------------
+
+RUNAWAYS = "(setsid sleep 1000 & setsid setsid bash -c 'sleep 1001 & trap \"\" TERM INT HUP; while :; do sleep 0.1; done' &) ; "
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+def test_stopping_is_polite_first(run: Run, tmux: bool) -> None:
+    script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
+    run.plan({"name": "s", "argv": [sys.executable, "-c", script + "; print('not here')"]}, tmux=tmux).start()
+    run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"up\n")
+    assert run.call("stop")[0] == 0
+    status = run.end("stopped")
+    assert status["why"] == "stopped on request"
+    assert status["stages"]["s"]["exit"] == 7
+    assert run.log("s") == b"up\n"
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+def test_stopping_ends_what_does_not_want_to_and_what_ran_away(run: Run, tmux: bool, own_tmux: str) -> None:
+    run.plan(sh("s", RUNAWAYS + "trap '' TERM; echo up; while :; do sleep 0.05; done", grace=0.3), tmux=tmux).start()
+    run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"up\n")
+    assert len(run.call("status")[1]["processes"]) >= 4
+    run.call("stop")
+    assert run.end("stopped")["stages"]["s"]["exit"] == -signal.SIGKILL
+
+
+def test_what_a_stage_leaves_behind_ends_with_it(run: Run) -> None:
+    run.plan(sh("s", "(setsid sleep 1000 &); echo done"), sh("next", "pgrep -f 'sleep 1000' || echo none")).start()
+    run.end("finished")
+    assert run.call("status")[1]["processes"] == []
+
+
+def test_patience_can_be_lost(run: Run) -> None:
+    run.plan(sh("s", "trap '' TERM; echo up; while :; do sleep 0.05; done", grace=600)).start()
+    run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"up\n")
+    run.call("stop")
+    run.until(lambda: run.status["state"] == "stopping")
+    run.call("stop", "0")
+    began = time.monotonic()
+    run.end("stopped")
+    assert time.monotonic() - began < 30
+
+
+def test_a_stop_that_comes_before_the_start_holds(run: Run) -> None:
+    run.plan(sh("s", "echo x > ran")).call("stop")
+    run.start()
+    run.end("stopped")
+    assert not (run.folder / "ran").exists()
+
+
+def test_sigterm_stops_the_run(run: Run) -> None:
+    pid = run.plan(sh("s", "sleep 60")).start()
+    run.running("s")
+    os.kill(pid, signal.SIGTERM)
+    assert run.end("stopped")["why"] == "its supervisor was told to stop by SIGTERM"
+
+
+@pytest.mark.parametrize("words", [["kill-session", "-t", "=hudtui-r"], ["kill-server"]], ids=["session", "server"])
+def test_closing_the_tmux_session_stops_the_run(run: Run, words: list[str]) -> None:
+    run.plan(sh("s", RUNAWAYS + "sleep 60")).start()
+    run.running("s")
+    subprocess.run(["tmux", *words], check=True)
+    assert run.end("stopped")["why"] == "s: its tmux window was closed"
+
+
+def test_ctrl_c_in_a_window_interrupts_its_stage(run: Run) -> None:
+    run.plan(sh("s", "sleep 60")).start()
+    run.running("s")
+    subprocess.run(["tmux", "send-keys", "-t", "=hudtui-r:=s", "C-c"], check=True)
+    assert run.end("stopped")["why"] == "s: it was interrupted in its tmux window"
+
+
+# --- what gets killed -----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_supervisor_refuses(run: Run) -> None:
+    run.plan(sh("s", "echo x >> started; sleep 60"))
+    argv = [sys.executable, str(FILE), "start", str(run.folder)]
+    many = [subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) for _ in range(5)]
+    answers = [json.loads(one.communicate(timeout=60)[0]) for one in many]
+    assert sorted(one.returncode for one in many) == [0, 3, 3, 3, 3]
+    assert {answer["error"] for answer in answers if not answer["ok"]} == {"another supervisor carries out this run"}
+    run.running("s")
+    assert run.call("start")[0] == 3
+    run.call("stop")
+    run.end("stopped")
+    assert (run.folder / "started").read_text() == "x\n"
+    code, answer = run.call("start")
+    assert (code, answer["state"]) == (0, "stopped"), "a run that has ended is not begun again"
+    assert (run.folder / "started").read_text() == "x\n"
+
+
+def test_a_killed_supervisor_is_replaced_and_the_stage_goes_on(run: Run) -> None:
+    pid = run.plan(
+        sh("s", "echo x >> started; for i in $(seq 20); do echo $i; sleep 0.1; done"), sh("t", "echo y >> started")
+    ).start()
+    stage = run.running("s")["pid"]
+    os.kill(pid, signal.SIGKILL)
+    run.until(lambda: not lives(pid))
+    assert lives(stage), "the stage needs no supervisor"
+    run.start()
+    run.end("finished")
+    assert (run.folder / "started").read_text() == "x\ny\n"
+    assert run.log("s").split() == [str(number).encode() for number in range(1, 21)]
+    assert [event["type"] for event in run.events].count("resumed") == 1
+    assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
+
+
+def test_an_end_that_nobody_saw_is_found_later(run: Run) -> None:
+    pid = run.plan(sh("s", "sleep 0.5; exit 4")).start()
+    run.running("s")
+    os.kill(pid, signal.SIGKILL)
+    run.until(lambda: (run.folder / "stages" / "s.1.exit").exists())
+    assert run.status["state"] == "running"
+    run.start()
+    assert run.end("failed")["why"] == "s: it ended with status 4"
+
+
+def test_stop_revives_a_killed_supervisor(run: Run) -> None:
+    pid = run.plan(sh("s", RUNAWAYS + "sleep 60", grace=0.5)).start()
+    run.running("s")
+    os.kill(pid, signal.SIGKILL)
+    run.until(lambda: not lives(pid))
+    assert run.call("stop")[0] == 0
+    run.end("stopped")
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_again_and_again_each_stage_starts_once(run: Run, seed: int, tmux: bool) -> None:
+    chance = random.Random(seed)
+    names = [f"s{number}" for number in range(6)]
+    run.plan(*(sh(name, f"echo {name} >> started; sleep 0.05") for name in names), tmux=tmux)
+    kills = 0
+    for _ in range(100):
+        code, answer = run.call("start")
+        assert code == 0
+        if answer["state"] in ("finished", "failed", "stopped"):
+            break
+        time.sleep(chance.random() * 0.5)
+        try:
+            os.kill(answer["pid"], signal.SIGKILL)
+            kills += 1
+        except ProcessLookupError:
+            pass
+        run.until(lambda pid=answer["pid"]: not lives(pid))
+    run.end("finished")
+    assert kills >= 3
+    assert (run.folder / "started").read_text().split() == names
+    assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
+
+
+@pytest.mark.parametrize("tmux", [True, False], ids=["tmux", "processes"])
+def test_a_killed_runner_fails_the_run_and_leaves_nothing(run: Run, tmux: bool) -> None:
+    run.plan(sh("s", RUNAWAYS + "sleep 60"), tmux=tmux).start()
+    run.running("s")
+    record = json.loads((run.folder / "stages" / "s.1.start").read_text())
+    os.kill(record["pid"], signal.SIGKILL)
+    assert run.end("failed")["why"] == "s: its runner was killed from outside"
+
+
+def test_a_restarted_machine_is_recognised(run: Run) -> None:
+    pid = run.plan(sh("s", "sleep 60")).start()
+    run.running("s")
+    record = json.loads((run.folder / "stages" / "s.1.start").read_text())
+    os.kill(pid, signal.SIGKILL)
+    os.kill(record["pid"], signal.SIGKILL)
+    os.killpg(record["child"], signal.SIGKILL)
+    run.until(lambda: not lives(pid))
+    # The same numbers may be other processes now: this test's own, for one.
+    mine = {"pid": os.getpid(), "child": os.getpid(), "boot": "another"}
+    (run.folder / "stages" / "s.1.start").write_text(json.dumps({**record, **mine}))
+    status = run.status
+    (run.folder / "status.json").write_text(json.dumps({**status, "boot": "another"}))
+    run.start()
+    assert run.end("failed")["why"] == "s: the machine was restarted"
+
+
+def test_the_run_ends_when_its_folder_is_removed(run: Run, own_tmux: str) -> None:
+    pid = run.plan(sh("s", "cd /; sleep 60", grace=1)).start()
+    child = run.running("s")["pid"]
+    shutil.rmtree(run.folder)
+    end = time.monotonic() + 30
+    while (lives(pid) or lives(child)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not lives(pid) and not lives(child)
+
+
+# --- poor conditions ------------------------------------------------------------------------------------------------------
+
+
+def _commands(folder: Path, *names: str) -> str:
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(shutil.which(name) or name)
+    return str(folder)
+
+
+def test_without_tmux_detached_processes_stand_in(run: Run, tmp_path: Path) -> None:
+    run.plan(sh("s", "echo hello")).start(PATH=_commands(tmp_path / "bin", "bash"))
+    assert run.end("finished")["mode"] == "processes"
+    assert run.log("s") == b"hello\n"
+    message = run.of("note")[0]["message"]
+    assert message == "tmux is not installed on this machine: stages run as detached processes, without windows"
+
+
+def test_a_tmux_that_does_not_work_is_done_without(run: Run, tmp_path: Path) -> None:
+    path = _commands(tmp_path / "bin", "bash", "sh")
+    (tmp_path / "bin" / "tmux").write_text("#!/bin/sh\necho no luck >&2; exit 1\n")
+    (tmp_path / "bin" / "tmux").chmod(0o755)
+    run.plan(sh("s", "echo hello")).start(PATH=path)
+    assert run.end("finished")["mode"] == "processes"
+    assert run.of("note")[0]["message"].startswith("tmux cannot be used (no luck)")
+
+
+def test_events_that_found_no_room_are_written_later(run: Run) -> None:
+    run.plan(sh("s", "until test -e go; do sleep 0.05; done"), sh("t", "sleep 60")).start()
+    run.running("s")
+    path, aside = run.folder / "events.jsonl", run.folder / "aside"
+    path.rename(aside)
+    path.symlink_to("/dev/full")
+    (run.folder / "go").touch()
+    run.running("t")
+    aside.rename(path)
+    run.call("stop")
+    run.end("stopped")
+    assert [event["seq"] for event in run.events] == list(range(1, len(run.events) + 1))
+    assert run.events[0]["type"] == "started" and run.events[-1]["type"] == "stopped"
+
+
+def test_a_stage_without_room_for_its_log_fails_alone(run: Run) -> None:
+    (run.folder / "logs").mkdir()
+    (run.folder / "logs" / "s.log").symlink_to("/dev/full")
+    run.plan({"name": "s", "argv": [sys.executable, "-c", "print('x' * 100000, flush=True)"]}).start()
+    assert run.end("failed")["why"].startswith("s: it ended with status")
+
+
+def test_a_torn_line_spoils_no_other(run: Run) -> None:
+    pid = run.plan(sh("s", "sleep 1")).start()
+    run.running("s")
+    os.kill(pid, signal.SIGKILL)
+    run.until(lambda: not lives(pid))
+    whole = len(run.events)
+    with open(run.folder / "events.jsonl", "a") as stream:
+        stream.write('{"seq": 99, "at"')
+    run.start()
+    run.until(lambda: run.status["state"] == "finished" and run.gone())
+    good = []
+    for line in (run.folder / "events.jsonl").read_text().splitlines():
+        try:
+            good.append(json.loads(line)["seq"])
+        except ValueError:
+            assert line == '{"seq": 99, "at"'
+    assert good == list(range(1, len(good) + 1)) and len(good) > whole
+
+
+def test_bad_calls_are_answered(run: Run, tmp_path: Path) -> None:
+    code, answer = run.call("start")
+    assert code == 1 and "there is no readable plan.json" in answer["error"]
+    run.plan(sh("s", "true"))
+    assert run.call("start", stdin=b"no json")[0] == 2
+    code, answer = run.call("status")
+    assert code == 0 and answer["status"] is None and answer["supervisor"] is None
+    gone = Run(tmp_path / "gone")
+    gone.folder.rmdir()
+    assert gone.call("status")[0] == 4
+
+
+def test_a_process_is_known_by_more_than_its_number() -> None:
+    spec = importlib.util.spec_from_file_location("supervisor_under_test", FILE)
+    assert spec is not None and spec.loader is not None
+    supervisor = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(supervisor)
+    record = supervisor.me()
+    assert supervisor.alive(record)
+    assert not supervisor.alive({**record, "pid_id": "1"})
+    assert not supervisor.alive({**record, "boot": "another"})
+    assert not supervisor.alive(None)
+    assert os.getpid() in supervisor.processes()
