@@ -61,6 +61,8 @@ ROAD: tuple[Station, ...] = (
 
 SCREENS: dict[str, str] = {
     "home": "hudtui.tui.screens.home:HomeScreen",
+    "settings": "hudtui.tui.screens.settings:SettingsScreen",
+    "environment": "hudtui.tui.screens.environment:EnvironmentScreen",
     "compute": "hudtui.tui.screens.compute:ComputeScreen",
 }
 """Name -> "module:Class". Holds only screens that exist; a station without one is not offered."""

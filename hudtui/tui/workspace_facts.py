@@ -74,7 +74,10 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
 
 
 def _analysed(workspace: Workspace) -> str | None:
-    return None
+    from hudtui.core.environment.cache import latest
+
+    found = latest(workspace.folder)
+    return found.source if found else None
 
 
 def _run(run: RunSummary) -> RunFact:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.worker import WorkerCancelled, WorkerFailed
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 """The time in every screen test."""
@@ -36,18 +37,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 async def settle(pilot: Any) -> None:
-    """Wait until no worker runs and nothing is left to draw. Never sleeps."""
+    """Wait until no worker runs and nothing is left to draw. Never sleeps.
+
+    A worker called "forever" is not waited for, and none is while a dialog is open: it may be what waits for the answer.
+    """
     for _ in range(3):
-        workers = [worker for worker in pilot.app.workers if worker.name != "forever"]
-        if workers:
-            await pilot.app.workers.wait_for_complete(workers)
+        workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
+        if workers and not pilot.app.screen.is_modal:
+            with contextlib.suppress(WorkerCancelled, WorkerFailed):
+                await pilot.app.workers.wait_for_complete(workers)
         await pilot.pause()
 
 
 @pytest.fixture
-def project(own_world: Path) -> Path:
-    """An empty project folder with the same path in every run, as the header shows it."""
-    return own_world
+def project(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project folder, which the header shows as `~/project` wherever the test runs."""
+    folder = Path.home() / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture

@@ -31,6 +31,21 @@ def cached(source: Source) -> Analysis | None:
         return None
 
 
+def latest(folder: Path) -> Analysis | None:
+    """The analysis of this project folder that was remembered last, or None."""
+    from hudtui.core.workspace import STATE
+
+    files = sorted((folder / STATE / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for file in files:
+        try:
+            data = read_json(file)
+            if data["format"] == FORMAT:
+                return analysis_from_json(data["analysis"])
+        except (InputError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
 def store(source: Source, analysis: Analysis) -> None:
     """Remember an analysis.
 

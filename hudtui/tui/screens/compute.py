@@ -52,7 +52,7 @@ class ComputeScreen(StationScreen):
     def content(self) -> Iterable[Widget]:
         """One scrolling column."""
         with VerticalScroll(id="compute-scroll"):
-            yield Static(Content.styled("Looking at this machine…", "$text-muted"), id="compute-body")
+            yield Static(Content.styled("Looking at this machine…", "$foreground-muted"), id="compute-body")
 
     def opened(self, **given: Any) -> None:
         """Look at the machine, unless that was done."""
@@ -102,12 +102,12 @@ class ComputeScreen(StationScreen):
             busy = "" if gpu.utilization is None else f", {gpu.utilization} % busy"
             rows.append(("✓", f"GPU {gpu.index}", f"{gpu.name}{memory}{busy}", "$success"))
         if not machine.gpus:
-            rows.append(("○", "GPUs", "none: scripted policies and model endpoints run, training does not", "$text-muted"))
+            rows.append(("○", "GPUs", "none: scripted policies and model endpoints run, training does not", "$foreground-muted"))
         body = [Content.styled("This machine", "bold $primary"), *(self._row(*row, width) for row in rows)]
         body += [Content(""), Content.styled("Programs that runs use", "bold $primary")]
         for name, place in machine.programs:
             detail = place or f"missing: {_NEEDED_FOR.get(name, '')}"
-            body.append(self._row("✓" if place else "○", name, detail, "$success" if place else "$text-muted", width))
+            body.append(self._row("✓" if place else "○", name, detail, "$success" if place else "$foreground-muted", width))
         if machine.warnings:
             body.append(Content(""))
         body += [Content.styled(f" ! {clean_line(warning)}", "$warning") for warning in machine.warnings]

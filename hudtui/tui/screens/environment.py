@@ -1,0 +1,561 @@
+"""Environment: what can the agent do here?"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static, TabbedContent, TabPane, Tree
+from textual.widgets.tree import TreeNode
+
+from hudtui.core.environment.forms import form_fields, hub_call, read_form
+from hudtui.core.environment.images import describe_image, save_image
+from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
+from hudtui.core.errors import HudtuiError
+from hudtui.core.events import Progress
+from hudtui.core.text import clean, clean_line
+from hudtui.tui.facts import Facts
+from hudtui.tui.keymap import Action
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.widgets.empty import EmptyState
+from hudtui.tui.widgets.fields import Field, FilterField
+from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.json_view import JsonView, schema_text
+from hudtui.tui.widgets.tool_form import ToolForm
+from hudtui.tui.widgets.trees import Branches
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.connection import EnvironmentSession
+    from hudtui.core.environment.source import Source
+
+MOST_TOOLS = 500
+"""A tree holds this many tools at once; beyond that the filter finds the others."""
+
+Leaf = Tool | Resource | Prompt | None
+
+
+class EnvironmentScreen(StationScreen):
+    """Name a source, see its tools, call one by hand, generate a configuration."""
+
+    NAME = "environment"
+    TITLE = "environment"
+    AUTO_FOCUS = ""
+    CSS_PATH = "environment.tcss"
+    HELP = (
+        "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock file, a URL, an mcp_config, "
+        "tcp://host:port, or a command after `--`. Its tools appear on the left; what was seen last is shown at once and looked "
+        "at anew with r. Call a tool by hand to see what the agent would see. G writes a configuration from what was found."
+    )
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("environment.source", "Source", "Name the environment to look at.", "a"),
+        Action("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
+        Action("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
+        Action("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
+        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w"),
+        Action("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
+        Action("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
+        Action("environment.cancel", "Cancel", "Stop the look or the call that is going on.", "ctrl+x", show=False),
+        Action("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
+        Action("environment.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source: Source | None = None
+        self.analysis: Analysis | None = None
+        self.selected: Leaf = None
+        self._stack: AsyncExitStack | None = None
+        self._session: EnvironmentSession | None = None
+        self._images: tuple[Block, ...] = ()
+
+    # -- what is on it -----------------------------------------------------------------------------------------------
+
+    def content(self) -> Iterable[Widget]:
+        """Source line, tree on the left, detail on the right."""
+        with Horizontal(id="env-source"):
+            yield Static(Content.styled("Source ", "bold $primary"), classes="label")
+            yield Field(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
+            yield Static(id="env-state")
+        with Horizontal(id="env-panes"):
+            with Vertical(id="env-left"):
+                yield FilterField(placeholder="filter", id="env-filter")
+                tree: Branches[Leaf] = Branches("tools", id="env-tree")
+                yield tree
+            with Vertical(id="env-right"):
+                yield EmptyState("No environment was looked at yet.", "a names one", id="env-empty")
+                with TabbedContent(id="env-tabs"):
+                    with TabPane("About", id="about"):
+                        yield Static(id="env-about")
+                    with TabPane("Call", id="call"):
+                        yield Vertical(id="env-form")
+                        yield JsonView(empty="The answer appears here.", id="env-answer")
+                    with TabPane("JSON", id="json"):
+                        yield JsonView(id="env-json")
+
+    def on_mount(self) -> None:
+        """Begin empty, with the source field waiting."""
+        super().on_mount()
+        self.query_one("#env-tabs").display = False
+        self.query_one(FilterField).display = False
+        self._show_state()
+
+    def opened(self, **given: Any) -> None:
+        """Look at `source` when one is handed on; else show what was seen last, or the lock file."""
+        wanted = given.get("source")
+        if wanted:
+            self._look_at(str(wanted))
+        elif self.source is None:
+            self.start(self._recall(), group="look")
+        elif self.focused is None:
+            self.query_one(Branches).focus()
+
+    def facts_changed(self, facts: Facts) -> None:
+        """Nothing here depends on them but the offers of the empty screen."""
+        if self.analysis is None and self.source is None:
+            hint = "a names one; Enter on an empty field takes text-2048, which comes with hudtui"
+            if facts.lock is not None:
+                hint = f"a names one; {facts.lock.name} is here"
+            self.query_one(EmptyState).tell("No environment was looked at yet.", hint)
+
+    def why_not(self, action_id: str) -> str | None:
+        """What needs a source, a tool, an answer or a connection."""
+        name = action_id.partition(".")[2]
+        if name in ("look", "filter", "generate", "notes") and self.source is None:
+            return "name an environment first"
+        if name in ("filter", "generate", "notes") and self.analysis is None:
+            return "the environment was not looked at yet"
+        if name == "generate" and self.analysis is not None and not self.analysis.agent_tools:
+            return "this environment has no tools for an agent"
+        if name == "call" and not isinstance(self.selected, Tool):
+            return "select a tool first"
+        if name == "call" and self.source is not None and not self.source.servers:
+            return "this source can be read, but not connected to"
+        if name == "image" and not self._images:
+            return "the last answer held no image"
+        if name == "disconnect" and self._session is None:
+            return "there is no connection"
+        return None
+
+    # -- the source --------------------------------------------------------------------------------------------------
+
+    def action_source(self) -> None:
+        """Write into the source field."""
+        field = self.query_one("#source", Field)
+        field.focus()
+        field.action_select_all()
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """Enter in the source field."""
+        if event.input.id == "source":
+            event.stop()
+            self._look_at(event.value.strip() or "text-2048")
+
+    def _look_at(self, text: str) -> None:
+        self.query_one("#source", Field).value = text
+        self.start(self._open(text), group="look")
+
+    async def _recall(self) -> None:
+        """What was seen last in this workspace, else its lock file."""
+        import asyncio
+
+        from hudtui.core.environment.cache import latest
+
+        found = await asyncio.to_thread(latest, self.shell.folder)
+        facts = self.shell.facts
+        if found is not None:
+            await self._open(found.source)
+        elif facts is not None and facts.lock is not None:
+            await self._open(facts.lock.name)
+        else:
+            self.query_one("#source", Field).focus()
+
+    async def _open(self, text: str) -> None:
+        """Show what is remembered of a source at once, then look at it anew."""
+        import asyncio
+
+        from hudtui.core.environment.cache import cached
+        from hudtui.core.environment.source import parse_source
+        from hudtui.core.settings import load_settings
+
+        folder, platform = self.shell.folder, self.shell.platform
+        command = shlex.split(text[2:]) if text.startswith("--") else ()
+
+        def read() -> Source:
+            return parse_source(None if command else text, command, folder=folder, lookup=load_settings(folder, platform).lookup)
+
+        source = await asyncio.to_thread(read)
+        if self.source is None or source.key != self.source.key:
+            await self._disconnect()
+            self.analysis, self.selected = None, None
+        self.source = source
+        self.query_one("#source", Field).value = text
+        remembered = await asyncio.to_thread(cached, source)
+        if remembered is not None:
+            self._take(remembered, fresh=False)
+        await self._look()
+
+    def action_look(self) -> None:
+        """Look at the environment anew."""
+        self.start(self._look(), group="look")
+
+    async def _look(self) -> None:
+        import asyncio
+
+        from hudtui.core.environment.analyze import analyze
+        from hudtui.core.environment.cache import store
+
+        source = self.source
+        if source is None:
+            return
+        self.busy(f"Looking at {source.text} (Ctrl-X cancels)")
+        try:
+            found = await analyze(source, on_event=self._progress)
+        except HudtuiError:
+            self._show_state("✗ not reached" + (", showing what was seen last" if self.analysis else ""), "$error")
+            raise
+        self._take(found, fresh=True)
+        try:
+            await asyncio.to_thread(store, source, found)
+        except HudtuiError as error:
+            self.say(f"Not remembered: {error.what}", "warning")
+        else:
+            self.clear_message()
+            self.shell.reload()
+
+    def _progress(self, event: Progress) -> None:
+        self.busy(f"{event.message or event.stage} (Ctrl-X cancels)")
+
+    def action_cancel(self) -> None:
+        """Stop what is going on."""
+        going = [worker for worker in self.workers if worker.group in ("look", "call") and not worker.is_finished]
+        for worker in going:
+            worker.cancel()
+        self.say("Cancelled." if going else "Nothing is going on.", "information")
+
+    def _take(self, analysis: Analysis, *, fresh: bool) -> None:
+        from hudtui.core.environment.cache import age, age_text
+
+        self.analysis = analysis
+        self.query_one(EmptyState).display = False
+        self.query_one("#env-tabs").display = True
+        self._fill()
+        if self.focused is None or self.focused.id == "source":
+            self.query_one(Branches).focus()
+        server = clean_line(f"{analysis.server.name} {analysis.server.version}".strip(), 40)
+        if analysis.analyzed_at is None:
+            self._show_state("○ read from a file", "$foreground-muted", server)
+        elif fresh:
+            took = analysis.timings.get("connect")
+            self._show_state(f"✓ seen now{f' in {span(took)}' if took is not None else ''}", "$success", server)
+        else:
+            self._show_state(f"○ seen {age_text(age(analysis, self.shell.services.now()))}", "$foreground-muted", server)
+        self.refresh_bindings()
+
+    def _show_state(self, text: str = "", style: str = "$foreground-muted", server: str = "") -> None:
+        if self._session is not None:
+            text, style = "● connected", "bold $success"
+        parts: list[Any] = [(f" {text}" if text else "", style)]
+        if server:
+            parts.append((f"  {server}", "$foreground-muted"))
+        self.query_one("#env-state", Static).update(Content.assemble(*parts))
+
+    # -- the tree ----------------------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        analysis = self.analysis
+        if analysis is None:
+            return
+        tree: Branches[Leaf] = self.query_one(Branches)
+        word = self.query_one(FilterField).value.casefold().strip()
+        before = getattr(self.selected, "name", None)
+        tree.clear()
+        fits = [tool for tool in analysis.tools if word in tool.name.casefold() or word in tool.description.casefold()]
+        groups: tuple[tuple[str, list[Tool]], ...] = (
+            ("Agent tools", [tool for tool in fits if tool.kind == "agent"]),
+            ("Set-up and evaluation", [tool for tool in fits if tool.kind not in ("agent", "hidden")]),
+            ("Hidden functions", [tool for tool in fits if tool.kind == "hidden"]),
+        )
+        chosen: TreeNode[Leaf] | None = None
+        first: TreeNode[Leaf] | None = None
+        for title, tools in groups:
+            if not tools:
+                continue
+            branch = tree.root.add(f"{title} ({len(tools)})", expand=True)
+            for tool in tools[:MOST_TOOLS]:
+                kind = (
+                    f"  {tool.kind}" if tool.kind in ("setup", "evaluate", "lifecycle") else f"  {tool.hub}" if tool.hub else ""
+                )
+                node = branch.add_leaf(f"{tool.name}{kind}", tool)
+                first = first or node
+                if tool.name == before:
+                    chosen = node
+            if len(tools) > MOST_TOOLS:
+                branch.add_leaf(f"… {len(tools) - MOST_TOOLS} more: / filters", None)
+        for title, others in (("Resources", analysis.resources), ("Prompts", analysis.prompts)):
+            kept = [one for one in others if word in one.name.casefold() or word in getattr(one, "uri", "").casefold()]
+            if kept:
+                branch = tree.root.add(f"{title} ({len(kept)})", expand=len(kept) <= 20)
+                for one in kept[:MOST_TOOLS]:
+                    branch.add_leaf(one.name or getattr(one, "uri", ""), one)
+        current = chosen or first
+        if current is not None:
+            self.call_after_refresh(tree.move_cursor, current)
+            if current.data is not self.selected:
+                self._select(current.data)
+        elif word:
+            self.say(f"Nothing holds {word!r}.", "information")
+
+    def action_filter(self) -> None:
+        """Show the filter and write into it."""
+        field = self.query_one(FilterField)
+        field.display = True
+        field.focus()
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        """Narrow the tree while the filter is typed."""
+        if event.input.id == "env-filter":
+            event.stop()
+            self._fill()
+
+    def on_filter_field_left(self, event: FilterField.Left) -> None:
+        """Back to the tree; an empty filter goes away."""
+        event.stop()
+        field = self.query_one(FilterField)
+        field.display = bool(field.value)
+        self.query_one(Branches).focus()
+
+    def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Leaf]) -> None:
+        """Show what the cursor is on."""
+        if event.node.data is not None and event.node.data is not self.selected:
+            self._select(event.node.data)
+
+    def on_tree_node_selected(self, event: Tree.NodeSelected[Leaf]) -> None:
+        """Enter on a leaf goes to its detail; on a narrow terminal that takes the place of the tree."""
+        if event.node.data is not None:
+            self._select(event.node.data)
+            self.query_one("#env-panes").add_class("-detail")
+            self.query_one(TabbedContent).query_one("ContentTabs").focus()
+
+    def action_pane(self) -> None:
+        """Go from the tree to the detail and back."""
+        panes = self.query_one("#env-panes")
+        tree = self.query_one(Branches)
+        if self.focused is tree or (self.focused is not None and self.focused.id == "source"):
+            panes.add_class("-detail")
+            self.query_one(TabbedContent).query_one("ContentTabs").focus()
+        else:
+            panes.remove_class("-detail")
+            tree.focus()
+
+    # -- the detail --------------------------------------------------------------------------------------------------
+
+    def _select(self, leaf: Leaf) -> None:
+        self.selected = leaf
+        self.query_one("#env-about", Static).update(self._about(leaf))
+        if isinstance(leaf, Tool):
+            self.query_one("#env-json", JsonView).show(leaf.to_json())
+        elif leaf is not None:
+            self.query_one("#env-json", JsonView).show(dict(vars(leaf)))
+        self.query_one("#env-answer", JsonView).clear()
+        self._images = ()
+        self.run_worker(self._make_form(leaf), group="form", exclusive=True, exit_on_error=False)
+        self.refresh_bindings()
+
+    async def _make_form(self, leaf: Leaf) -> None:
+        holder = self.query_one("#env-form", Vertical)
+        async with self.batch():
+            await holder.remove_children()
+            if isinstance(leaf, Tool):
+                await holder.mount(ToolForm(form_fields(leaf)))
+
+    @staticmethod
+    def _about(leaf: Leaf) -> Content:
+        lines: list[Content] = []
+        if isinstance(leaf, Tool):
+            told = {
+                "agent": "for the agent",
+                "setup": "sets a task up; not for the agent",
+                "evaluate": "judges a task; not for the agent",
+                "lifecycle": "lifecycle; not for the agent",
+                "hidden": f"function of the hub {leaf.hub}; not listed to the agent",
+            }[leaf.kind]
+            lines.append(Content.assemble((clean_line(leaf.name), "bold"), (f"  {told}", "$foreground-muted")))
+            lines.append(Content(clean(leaf.description) or "No description."))
+            lines += [Content(""), Content.styled("Parameters", "bold $primary"), schema_text(leaf.input_schema)]
+        elif isinstance(leaf, Resource):
+            lines.append(
+                Content.assemble((clean_line(leaf.uri), "bold"), (f"  {clean_line(leaf.mime_type or '')}", "$foreground-muted"))
+            )
+            lines.append(Content(clean(leaf.description or leaf.name)))
+        elif isinstance(leaf, Prompt):
+            lines.append(Content.styled(clean_line(leaf.name), "bold"))
+            lines.append(Content(clean(leaf.description)))
+            lines.append(Content(f"Arguments: {clean_line(', '.join(leaf.arguments)) or 'none'}"))
+        return Content("\n").join(lines)
+
+    def action_notes(self) -> None:
+        """Everything else that is known."""
+        analysis = self.analysis
+        if analysis is None:
+            return
+        parts = [f"source      {analysis.source}", f"protocol    {analysis.protocol or 'not asked'}"]
+        parts += [f"{name:<11} {span(seconds)}" for name, seconds in analysis.timings.items()]
+        if analysis.image:
+            parts.append(f"image       {analysis.image}")
+        parts += ["", *(f"! {warning}" for warning in analysis.warnings)]
+        if analysis.instructions:
+            parts += ["", "Instructions of the server:", analysis.instructions]
+        self.shell.read("What is known of this environment", "\n".join(parts))
+
+    # -- calling -----------------------------------------------------------------------------------------------------
+
+    def action_call(self) -> None:
+        """Go to the form; from inside it, call."""
+        tabs = self.query_one(TabbedContent)
+        self.query_one("#env-panes").add_class("-detail")
+        if tabs.active == "call" and self.query(ToolForm) and not self.query_one(ToolForm).fields:
+            self._call()
+            return
+        tabs.active = "call"
+        self.call_after_refresh(self._enter_form)
+
+    def _enter_form(self) -> None:
+        for form in self.query(ToolForm):
+            if form.fields:
+                form.enter()
+            else:
+                self._call()
+
+    def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
+        """Enter in the form."""
+        event.stop()
+        self._call()
+
+    def _call(self) -> None:
+        tool = self.selected
+        if isinstance(tool, Tool) and self.why_not("environment.call") is None:
+            self.start(self._called(tool, self.query_one(ToolForm).typed()), group="call")
+
+    async def _called(self, tool: Tool, typed: Any) -> None:
+        name, arguments = hub_call(tool, read_form(tool, typed))
+        session = await self._connected()
+        self.busy(f"Waiting for {tool.name} (Ctrl-X cancels)")
+        began = time.monotonic()
+        try:
+            result = await session.call_tool(name, arguments)
+        except HudtuiError:
+            await self._disconnect()
+            raise
+        self.clear_message()
+        self._images = tuple(block for block in result.blocks if block.type == "image")
+        self.query_one("#env-answer", JsonView).show_text(_told(result, time.monotonic() - began))
+        self.refresh_bindings()
+
+    async def _connected(self) -> EnvironmentSession:
+        from hudtui.core.environment.connection import connect
+
+        if self._session is None:
+            assert self.source is not None
+            self.busy(f"Connecting to {self.source.text} (Ctrl-X cancels)")
+            stack = AsyncExitStack()
+            self._session = await stack.enter_async_context(connect(self.source, on_event=self._progress))
+            self._stack = stack
+            self._show_state()
+        return self._session
+
+    def action_disconnect(self) -> None:
+        """End the connection."""
+        self.start(self._end(), group="call", busy="Disconnecting")
+
+    async def _end(self) -> None:
+        await self._disconnect()
+        self.say("Disconnected: the environment that calls by hand went to has ended.")
+
+    async def _disconnect(self) -> None:
+        stack, self._stack, self._session = self._stack, None, None
+        if stack is not None:
+            await stack.aclose()
+            if self.is_running:
+                self._show_state("○ not connected")
+                self.refresh_bindings()
+
+    async def on_unmount(self) -> None:
+        """Leave no server behind."""
+        await self._disconnect()
+
+    def action_image(self) -> None:
+        """Save the image and open it with what the desktop has."""
+        self.start(self._open_image(self._images[-1]), group="image")
+
+    async def _open_image(self, block: Block) -> None:
+        import asyncio
+
+        from hudtui.core.workspace import make_state_dir
+        from hudtui.tui.outside import open_file
+
+        folder = await asyncio.to_thread(make_state_dir, self.shell.folder)
+        path: Path = await asyncio.to_thread(save_image, block, folder / "images")
+        if await open_file(path):
+            self.say(f"Opened {path}", "success")
+        else:
+            self.say(f"No desktop to open it on; it is in {path}")
+
+    # -- on to the mapping -------------------------------------------------------------------------------------------
+
+    def action_generate(self) -> None:
+        """Write a configuration."""
+        self.start(self._generate(), group="generate")
+
+    async def _generate(self) -> None:
+        import asyncio
+
+        from hudtui.core.files import write_atomic
+        from hudtui.core.gym.generate import config_file_name, generate
+
+        analysis = self.analysis
+        assert analysis is not None
+        name = config_file_name(analysis.image or analysis.source)
+        given = await self.shell.ask(
+            "Write the configuration to", value=f"configs/{name}", lines=("Relative to the project folder.",), accept="Write"
+        )
+        if not given:
+            return
+        path = self.shell.folder / given
+        if path.exists() and not await self.shell.confirm(
+            f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
+        ):
+            return
+        text = await asyncio.to_thread(generate, analysis)
+        await asyncio.to_thread(write_atomic, path, text)
+        self.shell.reload()
+        self.say(f"Wrote {given}.", "success")
+        from hudtui.tui.stations import SCREENS
+
+        if "mapping" in SCREENS:
+            self.shell.open_station("mapping", path=path)
+
+
+def _told(result: ToolResult, seconds: float) -> str:
+    import json
+
+    parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {span(seconds)}"]
+    for block in result.blocks:
+        if block.type == "text":
+            parts.append(clean(block.text or ""))
+        elif block.type == "image":
+            parts.append(f"[image: {describe_image(block)}; o opens it]")
+        else:
+            parts.append(f"[{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]")
+            if block.text:
+                parts.append(clean(block.text))
+    if result.structured is not None:
+        parts += ["structured:", json.dumps(result.structured, ensure_ascii=False, indent=2, default=repr)]
+    return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))

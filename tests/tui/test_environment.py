@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hudtui.core.environment import analyze as analyzing
+from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Server, Tool, ToolResult
+from hudtui.core.errors import ConnectError
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+from hudtui.tui.screens.environment import EnvironmentScreen, _told
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.json_view import JsonView
+from hudtui.tui.widgets.tool_form import ToolForm
+from hudtui.tui.widgets.trees import Branches
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MOVE = Tool(
+    "move",
+    "Push all tiles in one direction.",
+    {
+        "type": "object",
+        "properties": {"direction": {"type": "string", "enum": ["left", "right"]}, "times": {"type": "integer", "default": 1}},
+        "required": ["direction"],
+    },
+)
+FOUND = Analysis(
+    "text-2048",
+    Server("text-2048", "1.0.0"),
+    "2025-11-25",
+    (
+        MOVE,
+        Tool("setup", "Begin a game.", None, "setup"),
+        Tool("board", "", None, "hidden", "setup"),
+        Tool("free[b]", "No \x1b[31mschema."),
+    ),
+    {"setup": ("board",)},
+    (Resource("file:///setup/functions", "setup functions", "Names", "application/json"),),
+    (Prompt("begin", "How to begin", ("size",)),),
+    {"connect": 0.5, "list": 0.1},
+    ("a tool had no name",),
+    "Play well.",
+    analyzed_at="2026-11-20T11:00:00+00:00",
+)
+
+
+@pytest.fixture
+def finds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let looking at any environment give this, for pictures that do not depend on timing."""
+
+    def find(outcome: Analysis | Exception | None) -> None:
+        async def analyze(source: Any, **options: Any) -> Analysis:
+            if outcome is None:
+                await asyncio.Event().wait()
+            if isinstance(outcome, Exception):
+                raise outcome
+            assert isinstance(outcome, Analysis)
+            return outcome
+
+        monkeypatch.setattr(analyzing, "analyze", analyze)
+
+    return find
+
+
+async def _name(pilot: Any, text: str) -> None:
+    await pilot.press("a")
+    screen = pilot.app.screen
+    screen.query_one("#source").value = text
+    await pilot.press("enter")
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+def test_picture_full(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
+    finds(FOUND)
+
+    async def look(pilot: Any) -> None:
+        await _name(pilot, "text-2048")
+
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_form(snap: Any, project: Path, finds: Any, settle: Any, size: tuple[int, int]) -> None:
+    finds(FOUND)
+
+    async def look(pilot: Any) -> None:
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+        await pilot.press("c")
+
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
+    finds(ConnectError("the server answered 401", why="it wants a key", fix="Set HUD_API_KEY."))
+
+    async def look(pilot: Any) -> None:
+        await _name(pilot, "https://mcp.example/mcp")
+
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+
+
+async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path, finds: Any, settle: Any) -> None:
+    finds(None)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await pilot.pause()
+        await _name(pilot, "text-2048")
+        await pilot.pause()
+        assert "Looking at text-2048" in app.screen.message and "Ctrl-X" in app.screen.message
+        await pilot.press("tab", "ctrl+x")
+        await settle(pilot)
+        assert app.screen.message == "Cancelled."
+
+
+async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")  # the empty field takes the bundled environment
+        await settle(pilot)
+        screen: EnvironmentScreen = app.screen
+        assert screen.analysis is not None and [tool.name for tool in screen.analysis.agent_tools] == ["move"]
+        assert app.facts.station("environment").state == "done"
+        await pilot.press("c")
+        await settle(pilot)
+        await pilot.press(*"down", "enter")
+        await settle(pilot)
+        answer = screen.query_one("#env-answer", JsonView).text
+        assert answer.startswith("✓ answered") and "structured:" in answer and '"score"' in answer
+        assert "● connected" in screen_text(app)
+        await pilot.press("tab", "x")
+        await settle(pilot)
+        assert screen._session is None
+
+
+async def test_a_hidden_function_is_called_through_its_hub(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        screen: EnvironmentScreen = app.screen
+        tree = screen.query_one(Branches)
+        node = next(
+            leaf for branch in tree.root.children for leaf in branch.children if getattr(leaf.data, "name", "") == "board"
+        )
+        tree.move_cursor(node)
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        screen.query_one(ToolForm).query_one("#field-0").value = '{"board_size": 3, "seed": 1}'
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "3x3" in screen.query_one("#env-answer", JsonView).text
+
+
+async def test_a_bad_field_is_named(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+    finds(FOUND)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        await pilot.press(*"left", "down", "x", "enter")
+        await settle(pilot)
+        assert "times: this parameter is of type integer" in app.screen.message
+
+
+async def test_what_was_seen_is_shown_at_once_the_next_time(
+    open_app: Any, project: Path, settle: Any, finds: Any, screen_text: Any
+) -> None:
+    finds(FOUND)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+    finds(ConnectError("the environment is away"))
+    async with open_app(project, services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        assert app.screen.analysis == FOUND
+        assert "the environment is away" in app.screen.message
+        assert "showing what was seen last" in screen_text(app)
+
+
+async def test_the_filter_narrows_ten_thousand_tools(open_app: Any, project: Path, settle: Any, finds: Any) -> None:
+    finds(replace(FOUND, tools=tuple(Tool(f"tool_{n:05}", "x") for n in range(10_000))))
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+        branch = app.screen.query_one(Branches).root.children[0]
+        assert len(branch.children) == 501 and "9500 more" in str(branch.children[-1].label)
+        await pilot.press("slash", *"9998")
+        await settle(pilot)
+        branch = app.screen.query_one(Branches).root.children[0]
+        assert [leaf.data.name for leaf in branch.children] == ["tool_09998"]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert not app.screen.query_one(FilterField).display
+
+
+async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
+    finds(FOUND)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("enter")
+        await settle(pilot)
+        files = list((project / "configs").glob("*.yaml"))
+        assert len(files) == 1
+        assert "move" in yaml.safe_load(files[0].read_text())["action_mappings"]
+        files[0].write_text("mine: 1\n")
+        app.open_station("environment")
+        await settle(pilot)
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("n")
+        await settle(pilot)
+        assert files[0].read_text() == "mine: 1\n"
+
+
+def test_an_answer_in_words() -> None:
+    image = Block("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
+    told = _told(
+        ToolResult((Block("text", "a\x1b]0;x\x07b"), image, Block("resource_link", uri="file:///x")), {"n": 1}, True), 0.25
+    )
+    first, *rest = told.split("\n")
+    assert first == "✗ error in 0.2s"
+    assert rest == [
+        "ab",
+        "[image: image/gif, 3x5, 0.0 kB; o opens it]",
+        "[resource_link file:///x]",
+        "structured:",
+        "{",
+        '  "n": 1',
+        "}",
+    ]
