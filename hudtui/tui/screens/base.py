@@ -123,7 +123,11 @@ class StationScreen(Acting, Screen[None]):
                 self.clear_message()
             return result
 
-        return self.run_worker(guarded(), group=group, exclusive=exclusive, exit_on_error=False)
+        worker = self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
+        if isinstance(work, Coroutine) and worker._task is not None:
+            # A request that is stale before it began never runs its coroutine.
+            worker._task.add_done_callback(lambda _: work.close())
+        return worker
 
     # -- frame -------------------------------------------------------------------------------------------------------
 

@@ -173,7 +173,9 @@ class HomeScreen(StationScreen):
             value = clean_line(value)
             fitted = cut_left(value, width - 11) if name == "image" else cut(value, max(width - 11, 8))
             lines.append(
-                Content.assemble((pad(name, 11), "$foreground-muted"), (fitted, style or ("$foreground-muted" if value == "none" else "")))
+                Content.assemble(
+                    (pad(name, 11), "$foreground-muted"), (fitted, style or ("$foreground-muted" if value == "none" else ""))
+                )
             )
         for warning in facts.warnings[:3]:
             lines.append(Content.styled(f"! {clean_line(warning)}", "$warning"))

@@ -12,7 +12,10 @@ class EmptyState(Static):
     """Never leave a pane blank: say what would be here and what to press."""
 
     DEFAULT_CSS = """
-    EmptyState { width: 1fr; height: 1fr; content-align: center middle; text-align: center; color: $foreground-muted; padding: 1 2; }
+    EmptyState {
+        width: 1fr; height: 1fr; padding: 1 2;
+        content-align: center middle; text-align: center; color: $text-muted;
+    }
     """
 
     def __init__(self, message: str, hint: str = "", *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002

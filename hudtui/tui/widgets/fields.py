@@ -14,8 +14,8 @@ class Field(Input):
     """One line of text, one row high."""
 
     DEFAULT_CSS = """
-    Field { height: 1; border: none; padding: 0 1; background: $panel; }
-    Field:focus { border: none; background: $panel; text-style: none; }
+    Field, Field.-textual-compact { height: 1; border: none; padding: 0 1; background: $panel; }
+    Field:focus { border: none; background: $panel; background-tint: $foreground 5%; }
     """
 
     def __init__(
@@ -33,6 +33,10 @@ class Field(Input):
 
 class FilterField(Acting, Field):
     """Narrows a list while it is typed. Esc empties it and leaves; Enter and arrow down leave it as it is."""
+
+    DEFAULT_CSS = """
+    FilterField, FilterField.-textual-compact { background: $surface; }
+    """
 
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("filter.leave", "Clear filter", "Empty the filter and go back to the list.", "escape", palette=False),

@@ -22,6 +22,7 @@ class Grid(Acting, DataTable[Any]):
     ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
     DEFAULT_CSS = """
     Grid { height: 1fr; background: $background; }
+    Grid:focus { background-tint: $foreground 0%; }
     Grid > .datatable--header { background: $surface; color: $text-muted; text-style: bold; }
     Grid > .datatable--hover { background: $background; }
     """
