@@ -58,7 +58,7 @@ class LocalHost:
                 pipe.write(stdin)
                 pipe.close()
             async with asyncio.timeout(timeout):
-                await protocol.exited
+                await asyncio.shield(protocol.exited)  # a cancelled waiter must not cancel the future itself
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STRAGGLE):
                         await asyncio.shield(protocol.drained)

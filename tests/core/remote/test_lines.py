@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hudtui.core.remote.host import Chunk
+from hudtui.core.remote.lines import LineFeed
+from hudtui.core.text import clean
+
+
+def feed(*pieces: bytes, limit: int = 100) -> tuple[list[str], str]:
+    lines, offset, done, partial = LineFeed(limit=limit), 0, [], ""
+    for piece in pieces:
+        found = lines.feed(Chunk(offset, piece))
+        assert not found.restarted
+        offset += len(piece)
+        done += found.done
+        partial = found.partial
+    assert lines.offset == offset
+    return done, partial
+
+
+@pytest.mark.parametrize(
+    ("data", "done", "partial"),
+    [
+        (b"", [], ""),
+        (b"a\nb\n", ["a", "b"], ""),
+        (b"a\n\nb", ["a", ""], "b"),
+        (b"\n", [""], ""),
+        (b"a\r\nb\r\n", ["a", "b"], ""),
+        (b" 10%\r 50%\r100%\ndone\n", ["100%", "done"], ""),
+        (b" 10%\r 50%\r", [], " 50%"),
+        (b"bad \xff\xfe utf\n", ["bad \ufffd\ufffd utf"], ""),
+        ("äöü → 日本\n".encode(), ["äöü → 日本"], ""),
+        (b"\x1b[31mred\x1b[0m \x1b]0;title\x07end\n", ["red end"], ""),
+        (b"\x1b]52;c;aGVsbG8=\x1b\\safe\n", ["safe"], ""),
+        ("c1 \x9b31mred \x9d0;t\x9c.\n".encode(), ["c1 red ."], ""),
+        (b"bell\x07 null\x00 back\x08\n", ["bell null back"], ""),
+        ("flip \u202eabc\n".encode(), ["flip abc"], ""),
+        (b"tab\there\n", ["tab\there"], ""),
+    ],
+)
+def test_bytes_become_safe_lines(data: bytes, done: list[str], partial: str) -> None:
+    assert feed(data) == (done, partial)
+    pieces = [bytes([byte]) for byte in data]
+    assert feed(*pieces) == (done, partial), "also when they come one by one"
+
+
+def test_overlong_lines_are_cut_and_say_so() -> None:
+    done, _ = feed(b"x" * 250 + b"\nshort\n")
+    assert done == ["x" * 100 + " … [150 bytes more]", "short"]
+    # Over many chunks, more than is kept.
+    done, _ = feed(*[b"y" * 90] * 20, b"\nshort\n")
+    assert done == ["y" * 100 + " … [1700 bytes more]", "short"]
+    done, partial = feed(*["ü".encode() * 90] * 2)
+    assert (done, partial) == ([], "ü" * 100 + " … [160 bytes more]")
+
+
+def test_a_progress_bar_after_an_overlong_line_starts_afresh() -> None:
+    assert feed(b"z" * 1000, b"\r50%") == ([], "50%")
+    assert feed(b"z" * 1000 + b"\r", b"60%", b"\n") == (["60%"], "")
+
+
+def test_a_restart_is_told_and_keeps_the_unfinished_line() -> None:
+    lines = LineFeed()
+    lines.feed(Chunk(0, b"one\nhalf"))
+    found = lines.feed(Chunk(0, b"new\n"))
+    assert found.restarted and found.done == ["half", "new"]
+    assert not lines.feed(Chunk(4, b"more\n")).restarted
+
+
+def test_a_feed_may_begin_anywhere() -> None:
+    lines = LineFeed(offset=5000)
+    found = lines.feed(Chunk(5000, b"a\nb"))
+    assert (found.done, found.partial, found.restarted) == (["a"], "b", False)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=12), st.integers(5, 40))
+def test_where_the_chunks_end_makes_no_difference(pieces: list[bytes], limit: int) -> None:
+    whole = b"".join(pieces)
+    assert feed(*pieces, limit=limit)[0] == feed(whole, limit=limit)[0]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30), max_size=8))
+def test_every_line_is_what_cleaning_makes_of_it(texts: list[str]) -> None:
+    data = "".join(text + "\n" for text in texts).encode()
+    assert feed(data, limit=1000)[0] == [clean(text) for text in texts]
+
+
+def test_memory_is_bounded_without_line_ends() -> None:
+    lines, offset = LineFeed(limit=1000), 0
+    piece = b"q" * 200_000
+    tracemalloc.start()
+    for _ in range(100):
+        lines.feed(Chunk(offset, piece))
+        offset += len(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    bars = b"".join(b"\r%7d" % number for number in range(20_000))
+    assert lines.feed(Chunk(offset, bars)).partial == "  19999"
+
+
+def test_hostile_noise_never_leaves_a_control_character() -> None:
+    chance = random.Random(11)
+    data = bytes(
+        chance.choices(
+            range(256), weights=[8 if byte in (27, 155, 93, 91, 13, 10, 0xC2) else 1 for byte in range(256)], k=100_000
+        )
+    )
+    done, partial = feed(*[data[place : place + 997] for place in range(0, len(data), 997)], limit=2000)
+    for line in [*done, partial]:
+        assert not any((ord(letter) < 32 and letter != "\t") or 127 <= ord(letter) < 160 for letter in line)
