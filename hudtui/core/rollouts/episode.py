@@ -1,0 +1,347 @@
+"""Playing one episode: set-up, then reply and call in turn, then evaluation, whatever happened in between.
+
+`EpisodePlayer` is the episode as an object that is stepped from outside: by `play` with a policy, by a person who types the
+replies, by a trainer that advances many episodes together. None of its methods raises on account of the environment or of a
+reply; what goes wrong ends the episode and is told by `stop` and `error`.
+
+Scores (spec in `hudtui.core.gym.scores`):
+
+- An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a *success* when the call reached
+  the environment and was not answered with an error. A reply without a readable call costs format compliance alone.
+- A task with several evaluate calls makes them all; the first answer that holds a reward counts.
+- An episode whose set-up failed, or whose connection broke, is not evaluated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+
+from hudtui.core.environment.values import Session, ToolResult
+from hudtui.core.errors import ConnectError, HudtuiError
+from hudtui.core.gym import scores as gym_scores
+from hudtui.core.gym.config import GymConfig
+from hudtui.core.gym.interpret import Interpretation, Interpreter
+from hudtui.core.rollouts.observation import (
+    OBSERVATION_LIMIT,
+    Observation,
+    bounded,
+    evaluation_value,
+    join,
+    json_size,
+    observe,
+    recorded,
+)
+from hudtui.core.rollouts.values import Complete, Episode, Message, Scores, Turn
+from hudtui.core.tasks.task import Task, ToolCall
+
+OnTurn = Callable[["EpisodePlayer", Turn], Awaitable[None] | None]
+"""Told of each turn when it is over; `EpisodePlayer.scores` has the running scores."""
+
+_KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
+_log = logging.getLogger(__name__)
+
+
+class EpisodePlayer:
+    """An episode in the making: `start` once, `step` for each reply while `stop` is None, `finish` once.
+
+    Not for concurrent use: each call is awaited before the next.
+
+    Args:
+        session: An open connection; the player makes calls on it and leaves it open.
+        config: What replies mean.
+        task: What is played.
+        max_turns: Replies at most; None for the configuration's own limit.
+        info: Kept in the episode's record.
+        images: Show images to the policy.
+        limit: Characters of one observation.
+        timeout: Seconds for one call; None for the session's own limit.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        config: GymConfig,
+        task: Task,
+        *,
+        max_turns: int | None = None,
+        info: Mapping[str, Any] | None = None,
+        images: bool = False,
+        limit: int = OBSERVATION_LIMIT,
+        timeout: float | None = None,
+    ) -> None:
+        self.session = session
+        self.config = config
+        self.task = task
+        self.max_turns = config.max_turns if max_turns is None else max_turns
+        self.info: dict[str, Any] = dict(info or {})
+        self.stop: str | None = None
+        """Why the episode is over, as in `Episode.stop`; None while it goes on."""
+        self.error: str | None = None
+        self.failure: Exception | None = None
+        """What `error` puts in words, where that was an exception."""
+        self._images = images
+        self._limit = limit
+        self._timeout = timeout
+        own = {call.name for call in (*task.setup, *task.evaluate)}
+        self._tools = {
+            name: tool for name, tool in session.tools.items() if name not in own and tool.kind not in _KEPT_FROM_AGENT
+        }
+        self._interpreter = Interpreter(config, self._tools, reserved=own)
+        self._interpretations: list[Interpretation] = []
+        self._messages: list[Message] = []
+        self._turns: list[Turn] = []
+        self._successes = 0
+        self._attempts = 0
+        self._completion, self._found = 0.0, False
+        self._evaluation: Any = None
+        self._evaluable = False
+        self._seconds = {"setup": 0.0, "play": 0.0, "evaluate": 0.0}
+        self._began = perf_counter()
+        self._started_at: str | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return tuple(self._messages)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns so far."""
+        return tuple(self._turns)
+
+    @property
+    def scores(self) -> Scores:
+        """The scores as they stand; task completion is that of the last evaluation."""
+        tool = gym_scores.tool_execution(self._successes, self._attempts)
+        form = gym_scores.format_score(self._interpretations, self.config)
+        total = gym_scores.total(self._completion, tool, form, self.config)
+        return Scores(self._completion, tool, form, total, self._found)
+
+    async def start(self) -> tuple[Message, ...]:
+        """Make the task's set-up calls. Returns the conversation that the first reply answers."""
+        self._began = perf_counter()
+        self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if self.config.system_prompt:
+            self._messages.append({"role": "system", "content": self.config.system_prompt})
+        shown: list[Observation] = []
+        for call in self.task.setup:
+            result = await self._call(call, "set-up")
+            if result is None:
+                break
+            shown.append(observe(result, images=self._images, limit=self._limit))
+            if result.is_error:
+                self._end("error", f"the set-up failed: {call.name} answered with {shown[-1].text}")
+                break
+        opening = join(shown, lead=self.task.prompt, limit=self._limit)
+        self._messages.append({"role": "user", "content": opening.content()})
+        self._seconds["setup"] = perf_counter() - self._began
+        self._evaluable = self.stop is None
+        return self.messages
+
+    async def step(self, reply: str, *, seconds: float = 0.0) -> Turn:
+        """Play one reply.
+
+        Args:
+            reply: What the agent says.
+            seconds: What it took to say it, for the record.
+
+        Raises:
+            RuntimeError: The episode has not begun, or it is over.
+            TypeError: The reply is no text.
+        """
+        if self.stop is not None or not self._messages:
+            raise RuntimeError("this episode is over" if self.stop else "this episode has not begun")
+        if not isinstance(reply, str):
+            raise TypeError(f"a policy answers with text, not with {type(reply).__name__}")
+        began = perf_counter()
+        meaning = self._interpreter.interpret(reply)
+        self._interpretations.append(meaning)
+        self._messages.append({"role": "assistant", "content": reply})
+        turn = await self._act(reply, meaning, seconds)
+        self._turns.append(turn)
+        self._seconds["play"] += seconds + perf_counter() - began
+        if self.stop is None and len(self._turns) >= self.max_turns:
+            self._end("max_turns")
+        return turn
+
+    async def judge(self) -> Scores:
+        """Call the task's evaluate tools now, and take their reward as task completion.
+
+        `finish` does this by itself. A person who plays may look earlier; what an early look does to the environment is the
+        environment's affair.
+        """
+        began = perf_counter()
+        completion, found, evaluation = 0.0, False, None
+        for call in self.task.evaluate:
+            result = await self._call(call, "evaluation")
+            if result is None:
+                break
+            if not found:
+                completion, found = gym_scores.find_reward(result)
+                evaluation = evaluation_value(result)
+        self._completion, self._found, self._evaluation = completion if found else 0.0, found, evaluation
+        self._seconds["evaluate"] += perf_counter() - began
+        return self.scores
+
+    def fail(self, error: Exception) -> None:
+        """End the episode on account of `error`: of the policy, or of the connection around it."""
+        self.failure = error
+        if isinstance(error, HudtuiError):
+            self._end("error", "; ".join(error.lines()))
+        else:
+            _log.debug("an episode of %s broke off", self.task.id, exc_info=error)
+            self._end("error", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        if isinstance(error, ConnectError):
+            self._evaluable = False
+
+    async def finish(self, stop: str = "cancelled") -> Episode:
+        """Evaluate, unless there is nothing to evaluate, and give the finished episode.
+
+        Args:
+            stop: Why it ends, where it has not ended by itself.
+        """
+        if self.stop is None:
+            self._end(stop)
+        if self._evaluable:
+            await self.judge()
+        return self.record()
+
+    def record(self) -> Episode:
+        """The episode as it stands, without a call to the environment."""
+        seconds = {**self._seconds, "total": perf_counter() - self._began}
+        return Episode(
+            task_id=self.task.id,
+            messages=self.messages,
+            turns=self.turns,
+            scores=self.scores,
+            stop=self.stop or "cancelled",
+            error=self.error,
+            evaluation=self._evaluation,
+            seconds={name: round(value, 6) for name, value in seconds.items()},
+            info=self.info,
+            started_at=self._started_at,
+        )
+
+    def _end(self, stop: str, error: str | None = None) -> None:
+        # The first reason is the true one, but an error at the end makes what was played before it unscored.
+        if self.stop is None or (stop == "error" and self.stop != "error"):
+            self.stop, self.error = stop, None if error is None else bounded(error, 2_000)
+
+    async def _call(self, call: ToolCall, stage: str) -> ToolResult | None:
+        """A call of the task's own. None when the environment is lost; the episode is over then."""
+        try:
+            return await self.session.call_tool(call.name, call.arguments, timeout=self._timeout)
+        except HudtuiError as error:
+            self.failure = error
+            self._evaluable = False
+            self._end("error", f"{stage}, {call.name}: " + "; ".join(error.lines()))
+        except Exception as error:
+            self.fail(error)
+        return None
+
+    async def _act(self, reply: str, meaning: Interpretation, seconds: float) -> Turn:
+        """Carry out what a reply means, and show the agent what came of it."""
+        call = meaning.call
+        refusal = meaning.error.message if meaning.error is not None else None
+        result: ToolResult | None = None
+        took = 0.0
+        if call is not None and refusal is None and not meaning.done:
+            refusal = self._forbidden(call.tool, call.arguments)
+        if meaning.action is not None and not meaning.done:
+            self._attempts += 1
+        sent = call is not None and refusal is None and not meaning.done
+        if sent:
+            assert call is not None
+            began = perf_counter()
+            try:
+                result = await self.session.call_tool(call.tool, call.arguments, timeout=self._timeout)
+            except ConnectError as error:
+                self.fail(error)
+            except HudtuiError as error:  # refused by the protocol rather than by the tool: the agent may do better
+                refusal = "; ".join(error.lines())
+            took = perf_counter() - began
+        if result is not None:
+            shown = observe(result, images=self._images, limit=self._limit)
+            self._successes += not result.is_error
+        else:
+            shown = Observation("" if refusal is None else bounded(f"error: {refusal}", self._limit))
+        if meaning.done:
+            self._end("done")
+        elif self.stop is None:
+            self._messages.append({"role": "user", "content": shown.content()})
+        return Turn(
+            reply=reply,
+            interpretation=meaning.to_json(),
+            call={"tool": call.tool, "arguments": dict(call.arguments)} if sent and call is not None else None,
+            observation=shown.text,
+            is_error=not meaning.done and (result is None or result.is_error),
+            seconds={"complete": round(seconds, 6), "call": round(took, 6)},
+            result=None if result is None else recorded(result.structured),
+        )
+
+    def _forbidden(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
+        if json_size(arguments) is None:
+            return f"the arguments of {tool} are nested too deeply"
+        if tool in self._tools:
+            return None
+        if tool in self.session.tools:
+            return f"{tool} belongs to the task and cannot be called"
+        return f"the environment has no tool {tool}"
+
+
+async def play(
+    session: Session,
+    config: GymConfig,
+    task: Task,
+    complete: Complete,
+    *,
+    max_turns: int | None = None,
+    info: Mapping[str, Any] | None = None,
+    on_turn: OnTurn | None = None,
+    images: bool | None = None,
+    timeout: float | None = None,
+) -> Episode:
+    """Play one episode to its end.
+
+    Args:
+        session: An open connection, left open.
+        config: What replies mean.
+        task: What is played.
+        complete: The policy. One with an attribute `wants_images` that is true is shown images.
+        max_turns: Replies at most; None for the configuration's own limit.
+        info: Kept in the episode's record.
+        on_turn: Told of each turn; may be async.
+        images: Show images, or not, whatever the policy says.
+        timeout: Seconds for one call; None for the session's own limit.
+
+    Returns:
+        The episode, also when the environment died or the policy failed: `stop` is `error` then.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled. Nothing is evaluated then; the session can be used further.
+    """
+    wanted = bool(getattr(complete, "wants_images", False)) if images is None else images
+    player = EpisodePlayer(session, config, task, max_turns=max_turns, info=info, images=wanted, timeout=timeout)
+    return await drive(player, complete, on_turn=on_turn)
+
+
+async def drive(player: EpisodePlayer, complete: Complete, *, on_turn: OnTurn | None = None) -> Episode:
+    """`play` with a player of the caller's own making, which stays at hand when this is cancelled."""
+    try:
+        await player.start()
+        while player.stop is None:
+            began = perf_counter()
+            reply = await complete(player.messages)
+            turn = await player.step(reply, seconds=perf_counter() - began)
+            if on_turn is not None:
+                answer = on_turn(player, turn)
+                if inspect.isawaitable(answer):
+                    await answer
+    except Exception as error:
+        player.fail(error)
+    return await player.finish()

@@ -1,0 +1,407 @@
+"""Many episodes: every task, so many times, so many at once; traces and metrics on disk, one event an episode.
+
+`out_dir` gets two files that grow line by line and can be read at any time:
+
+- `traces.jsonl`: the episodes (`trace`), in the order of their ends.
+- `metrics.jsonl`: one line for each task whose rollouts are all over, with the names that a trainer uses: `step` (from 1),
+  `reward` (their mean), `reward_std` (their spread; only where there is more than one), the components of the reward, `turns`,
+  and so on (`outcome.metrics_line`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from hudtui.core.environment.values import Session, Tool, ToolResult
+from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
+from hudtui.core.events import Notice, Progress
+from hudtui.core.files import write_atomic
+from hudtui.core.gym.config import GymConfig
+from hudtui.core.rollouts.endpoint import PolicyError
+from hudtui.core.rollouts.episode import EpisodePlayer, OnTurn, drive
+from hudtui.core.rollouts.outcome import METRICS, TRACES, Outcome, metrics_line, outcome_of
+from hudtui.core.rollouts.policy import PolicySource
+from hudtui.core.rollouts.trace import append_line, episode_to_json, read_trace, redact, write_episode
+from hudtui.core.rollouts.values import Complete, Episode
+from hudtui.core.settings import sounds_secret
+from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean_line
+from hudtui.core.variables import Lookup, names_in
+
+Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
+"""Opens the environment of an `mcp_config` for one or more episodes."""
+
+_HOPELESS = 8
+_OPEN_HEADERS = frozenset({"accept", "content-type", "mcp-image", "environment-name", "run-id", "user-agent"})
+
+
+@dataclass(frozen=True)
+class EpisodeDone:
+    """An episode is over, and its record is on disk."""
+
+    number: int
+    """How many are over now, this one included."""
+    total: int
+    episode: Episode
+    rollout: int
+    """Which of its task's rollouts it is, from 0."""
+    group: int = 1
+    """Rollouts a task has."""
+
+    def line(self) -> str:
+        """The episode in one plain line of a log."""
+        episode = self.episode
+        rollout = f" rollout={self.rollout}" if self.group > 1 else ""
+        reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else " (no reward found)")
+        error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
+        return (
+            f"episode {self.number}/{self.total} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
+            f"turns={len(episode.turns)} stop={episode.stop}{error}"
+        )
+
+
+def config_digest(config: GymConfig) -> str:
+    """A short digest of what a configuration says, to tell one evaluation from another."""
+    text = json.dumps(config.raw, sort_keys=True, default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+
+
+def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[str, ...]:
+    """The values that must not reach a trace.
+
+    Those are the values of headers, what the variables in `env` stand for, and what variables that are called a key, a token and
+    the like stand for anywhere. A value written out in `env` is as good as public, and often an ordinary word.
+    """
+    found: list[str] = []
+    for server in mcp_config.values():
+        if not isinstance(server, Mapping):
+            continue
+        headers = server.get("headers")
+        closed = {}
+        if isinstance(headers, Mapping):
+            closed = {name: value for name, value in headers.items() if str(name).lower() not in _OPEN_HEADERS}
+        for value in closed.values():
+            if isinstance(value, str) and "$" not in value:
+                found += [value, value.rpartition(" ")[2]]
+        names = [*names_in([closed, server.get("env")]), *filter(sounds_secret, names_in(server))]
+        found += [value for name in names if lookup is not None and (value := lookup(name))]
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class _Job:
+    task: Task
+    rollout: int
+
+
+async def evaluate(
+    tasks: Sequence[Task],
+    config: GymConfig,
+    *,
+    policy: PolicySource,
+    connect: Connect,
+    out_dir: Path,
+    group: int = 1,
+    concurrency: int = 4,
+    seed: int = 0,
+    max_turns: int | None = None,
+    timeout: float | None = None,
+    images: bool | None = None,
+    reuse: bool = False,
+    resume: bool = False,
+    lookup: Lookup | None = None,
+    info: Mapping[str, Any] | None = None,
+    on_turn: OnTurn | None = None,
+) -> AsyncGenerator[EpisodeDone | Progress | Notice, None]:
+    """Play `group` episodes of each task, and tell of each when it is over.
+
+    Leaving the iterator early, or cancelling its consumer, stops the episodes that are under way and closes their environments;
+    to have that happen at once and not at some later time, consume it inside `contextlib.aclosing`.
+
+    Args:
+        tasks: With ids of their own, each once.
+        config: What replies mean.
+        policy: Gives each episode its policy. Left open.
+        connect: Opens an environment. Each episode has one of its own unless `reuse` is set.
+        out_dir: Gets `traces.jsonl` and `metrics.jsonl`.
+        group: Episodes a task.
+        concurrency: Episodes at once.
+        seed: Kept in the records; the policies have it already.
+        max_turns: Replies an episode may have; None for the configuration's own limit.
+        timeout: Seconds for one call; None for the session's own limit.
+        images: Show images, or not, whatever the policies say.
+        reuse: Play one episode after the other over one connection where the tasks name the same servers: for environments
+            whose set-up begins anew and that are slow to start.
+        resume: Go on with what `out_dir` holds: episodes recorded there are not played again, broken ones are.
+        lookup: Values of the tasks' variables, to keep them out of the records.
+        info: Kept in each record.
+        on_turn: Told of each turn of each episode.
+
+    Raises:
+        InputError: The folder holds another evaluation, or cannot be written.
+        HudtuiError: No episode can succeed: the first ones all broke off, or the policy said that it never will.
+    """
+    seen: set[str] = set()
+    if twice := next((task.id for task in tasks if task.id in seen or seen.add(task.id)), None):  # type: ignore[func-returns-value]
+        raise InputError(f"two tasks have the id {twice!r}")
+    record = {
+        **(info or {}),
+        "policy": policy.name,
+        "seed": seed,
+        "config": config_digest(config),
+        "max_turns": config.max_turns if max_turns is None else max_turns,
+    }
+    store = _Store(out_dir, tasks, group, lookup)
+    over = store.restore(record, resume=resume)
+    total = len(tasks) * group
+    jobs = deque(_Job(task, n) for task in tasks for n in range(group) if (task.id, n) not in over)
+    if over:
+        yield Notice("info", f"{len(over)} of {total} episodes are recorded already")
+    players = _Players(
+        jobs=jobs,
+        hope=_Hope(good=bool(over)),
+        config=config,
+        policy=policy,
+        connect=connect,
+        store=store,
+        record=record,
+        max_turns=max_turns,
+        timeout=timeout,
+        images=images,
+        reuse=reuse,
+        on_turn=on_turn,
+    )
+    events: _Events = asyncio.Queue()
+    crew = [asyncio.create_task(players.work(events)) for _ in range(min(max(concurrency, 1), len(jobs)))]
+    working, number = len(crew), len(over)
+    try:
+        while working:
+            event = await events.get()
+            if event is None:
+                working -= 1
+            elif isinstance(event, BaseException):
+                raise event
+            elif isinstance(event, _Played):
+                number += 1
+                yield EpisodeDone(number, total, event.episode, event.job.rollout, group)
+            elif isinstance(event, Progress):
+                yield replace(event, done=number, total=total)
+            else:
+                yield event
+    finally:
+        for worker in crew:
+            worker.cancel()
+        # Each closes its environment on the way out; what goes wrong with that is of no interest any more.
+        await asyncio.gather(*crew, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class _Played:
+    job: _Job
+    episode: Episode
+
+
+_Events = asyncio.Queue["_Played | Progress | Notice | BaseException | None"]
+
+
+@dataclass(frozen=True)
+class _Players:
+    """What the workers share; each plays one episode after the other until none is left."""
+
+    jobs: deque[_Job]
+    hope: _Hope
+    config: GymConfig
+    policy: PolicySource
+    connect: Connect
+    store: _Store
+    record: Mapping[str, Any]
+    max_turns: int | None
+    timeout: float | None
+    images: bool | None
+    reuse: bool
+    on_turn: OnTurn | None
+    warned: set[str] = field(default_factory=set)
+    """What was said about connections; each thing is said once."""
+
+    async def work(self, events: _Events) -> None:
+        """Play until no job is left; ends with None, or with what broke the worker, as the last event."""
+        try:
+            while self.jobs:
+                await self._visit(events)
+            events.put_nowait(None)
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            events.put_nowait(error)
+
+    async def _visit(self, events: _Events) -> None:
+        """One connection, and the episodes played over it."""
+        job: _Job | None = self.jobs.popleft()
+        assert job is not None
+        player: EpisodePlayer | None = None
+        servers = job.task.mcp_config
+        began = perf_counter()
+        try:
+            events.put_nowait(Progress("play", f"{job.task.id} begins"))
+            async with self.connect(servers) as session:
+                self._warn(session, events)
+                while job is not None:
+                    connected = perf_counter() - began
+                    complete = self.policy.for_episode(job.task, job.rollout)
+                    player = self._player(session, job, complete)
+                    player.info["connect_seconds"] = round(connected, 6)
+                    episode = await drive(player, complete, on_turn=self.on_turn)
+                    self._over(job, player, episode, complete, events)
+                    player, job = None, None
+                    if self.reuse and episode.ok and self.jobs and self.jobs[0].task.mcp_config == servers:
+                        job, began = self.jobs.popleft(), perf_counter()
+        except asyncio.CancelledError:
+            worker = asyncio.current_task()
+            if worker is None or worker.cancelling():
+                raise
+            # Nobody asked for it: a connection that broke tore its own task down.
+            self._broken(job, player, ConnectError("the connection to the environment was lost"), events)
+        except Exception as error:
+            self._broken(job, player, error, events)
+
+    def _warn(self, session: Session, events: _Events) -> None:
+        for warning in getattr(session, "warnings", ()):
+            if warning not in self.warned:
+                self.warned.add(warning)
+                events.put_nowait(Notice("warning", warning))
+
+    def _player(self, session: Session, job: _Job, complete: Complete | None = None) -> EpisodePlayer:
+        wanted = bool(getattr(complete, "wants_images", False)) if self.images is None else self.images
+        return EpisodePlayer(
+            session,
+            self.config,
+            job.task,
+            max_turns=self.max_turns,
+            info={**self.record, "rollout": job.rollout},
+            images=wanted,
+            timeout=self.timeout,
+        )
+
+    def _over(self, job: _Job, player: EpisodePlayer, episode: Episode, complete: Complete | None, events: _Events) -> None:
+        usage = getattr(complete, "usage", None)
+        if usage is not None:
+            episode = replace(episode, info={**episode.info, "usage": usage.to_json()})
+        try:
+            self.store.keep(job.task, episode)
+        except HudtuiError as error:
+            self._give_up(error, events)  # no use in playing on without records
+            return
+        events.put_nowait(_Played(job, episode))
+        if (reason := self.hope.lost(episode, player.failure)) is not None:
+            self._give_up(reason, events)
+
+    def _give_up(self, error: HudtuiError, events: _Events) -> None:
+        self.jobs.clear()
+        events.put_nowait(error)
+
+    def _broken(self, job: _Job | None, player: EpisodePlayer | None, error: Exception, events: _Events) -> None:
+        """The connection failed: its episode with it, unless that was recorded already."""
+        if job is None:
+            events.put_nowait(Notice("warning", f"an environment did not close well: {clean_line(str(error), 300)}"))
+            return
+        player = player or self._player(_Absent(), job)
+        player.fail(error)
+        self._over(job, player, player.record(), None, events)
+
+
+@dataclass
+class _Hope:
+    """Whether any episode may still succeed."""
+
+    good: bool
+    """One has."""
+    broken: int = 0
+
+    def lost(self, episode: Episode, failure: Exception | None) -> HudtuiError | None:
+        """Count an episode that is over; the reason to give up, where there is one."""
+        if isinstance(failure, PolicyError) and failure.fatal:
+            return failure
+        self.good = self.good or episode.ok
+        self.broken += not episode.ok
+        if self.good or self.broken < _HOPELESS:
+            return None
+        return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)
+
+
+class _Absent:
+    """The session of an environment that could not be reached."""
+
+    tools: Mapping[str, Tool] = {}
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        raise ConnectError("there is no connection")
+
+
+class _Store:
+    """The records of an evaluation: each episode's trace at once, each task's metrics when its rollouts are complete."""
+
+    def __init__(self, out_dir: Path, tasks: Sequence[Task], group: int, lookup: Lookup | None) -> None:
+        self._traces = out_dir / TRACES
+        self._metrics = out_dir / METRICS
+        self._group = group
+        self._lookup = lookup
+        self._open: dict[str, list[Outcome]] = {task.id: [] for task in tasks}
+        self._steps = 0
+
+    def keep(self, task: Task, episode: Episode) -> None:
+        """Record an episode that is over."""
+        write_episode(self._traces, episode, secrets=secrets_of(task.mcp_config, self._lookup))
+        self._count(outcome_of(episode))
+
+    def restore(self, record: Mapping[str, Any], *, resume: bool) -> set[tuple[str, int]]:
+        """Take up what the folder holds; gives the task and rollout of each whole episode.
+
+        Broken episodes are taken out of the trace: they are played again. The metrics are written anew.
+        """
+        if not self._traces.exists() or self._traces.stat().st_size == 0:
+            return set()
+        where = Location(str(self._traces))
+        if not resume:
+            raise InputError(
+                "this folder holds an evaluation already", fix="Go on with it (--resume), or choose another folder.", where=where
+            )
+        lines: list[str] = []
+        kept: list[Outcome] = []
+        broken = 0
+        for episode in read_trace(self._traces):
+            for name in ("policy", "seed", "config", "max_turns"):
+                if episode.info.get(name) != record[name]:
+                    raise InputError(
+                        f"this folder holds another evaluation: its {name} is {episode.info.get(name)!r}, not {record[name]!r}",
+                        fix="Choose another folder.",
+                        where=where,
+                    )
+            if not episode.ok:
+                broken += 1
+                continue
+            lines.append(json.dumps(redact(episode_to_json(episode)), separators=(",", ":")) + "\n")
+            outcome = outcome_of(episode)
+            if outcome.task in self._open and outcome.rollout < self._group:
+                kept.append(outcome)
+        if broken:
+            write_atomic(self._traces, "".join(lines))
+        self._metrics.unlink(missing_ok=True)
+        for outcome in kept:
+            self._count(outcome)
+        return {(outcome.task, outcome.rollout) for outcome in kept}
+
+    def _count(self, outcome: Outcome) -> None:
+        collected = self._open[outcome.task]
+        collected.append(outcome)
+        if len(collected) == self._group:
+            self._steps += 1
+            append_line(self._metrics, metrics_line(self._steps, collected))

@@ -1,0 +1,171 @@
+"""What came of episodes: their outcomes in a line each, metrics by task, and the summary of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from hudtui.core.rollouts.trace import read_lines, read_trace
+from hudtui.core.rollouts.values import Episode
+from hudtui.core.tasks.task import Task
+
+TRACES = "traces.jsonl"
+METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An episode without its conversation: what a table needs."""
+
+    task: str
+    rollout: int
+    reward: float
+    task_completion: float
+    tool_execution: float
+    format_compliance: float
+    reward_found: bool
+    turns: int
+    stop: str
+    error: str | None
+    seconds: float
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Something broke it off."""
+        return self.stop not in ("done", "max_turns")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**vars(self), "usage": dict(self.usage)}
+
+
+def outcome_of(episode: Episode) -> Outcome:
+    """The outcome of an episode."""
+    usage = episode.info.get("usage")
+    return Outcome(
+        task=episode.task_id,
+        rollout=_rollout(episode),
+        **vars(episode.scores),
+        turns=len(episode.turns),
+        stop=episode.stop,
+        error=episode.error,
+        seconds=float(episode.seconds.get("total", 0.0)),
+        usage=dict(usage) if isinstance(usage, Mapping) else {},
+    )
+
+
+def _rollout(episode: Episode) -> int:
+    number = episode.info.get("rollout")
+    return number if isinstance(number, int) else 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of an evaluation."""
+
+    outcomes: tuple[Outcome, ...]
+    """In the order of the tasks, then of the rollouts."""
+    expected: int
+    """Episodes that were to be played."""
+
+    @property
+    def failed(self) -> int:
+        """Episodes that something broke off."""
+        return sum(outcome.failed for outcome in self.outcomes)
+
+    @property
+    def reward(self) -> float | None:
+        """Mean reward of all episodes, the broken ones included as what they scored; None without episodes."""
+        return fmean(outcome.reward for outcome in self.outcomes) if self.outcomes else None
+
+    @property
+    def reward_std(self) -> float | None:
+        """Spread of the rewards; None for fewer than two episodes."""
+        return stdev(outcome.reward for outcome in self.outcomes) if len(self.outcomes) > 1 else None
+
+    def by_task(self) -> dict[str, tuple[Outcome, ...]]:
+        """The outcomes of each task, in order."""
+        found: dict[str, list[Outcome]] = {}
+        for outcome in self.outcomes:
+            found.setdefault(outcome.task, []).append(outcome)
+        return {task: tuple(outcomes) for task, outcomes in found.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data: totals, and a row for each task."""
+        stops: dict[str, int] = {}
+        for outcome in self.outcomes:
+            stops[outcome.stop] = stops.get(outcome.stop, 0) + 1
+        return {
+            "episodes": len(self.outcomes),
+            "expected": self.expected,
+            "failed": self.failed,
+            "reward": self.reward,
+            "reward_std": self.reward_std,
+            "scores": _means(self.outcomes),
+            "stops": stops,
+            "tasks": [
+                {
+                    "task": task,
+                    "reward": fmean(outcome.reward for outcome in outcomes),
+                    "episodes": [outcome.to_json() for outcome in outcomes],
+                }
+                for task, outcomes in self.by_task().items()
+            ],
+        }
+
+
+def summarise(outcomes: Iterable[Outcome], tasks: Sequence[Task], group: int = 1) -> Summary:
+    """The summary of an evaluation of `tasks` with `group` rollouts each."""
+    place = {task.id: number for number, task in enumerate(tasks)}
+    ordered = sorted(outcomes, key=lambda outcome: (place.get(outcome.task, len(place)), outcome.rollout))
+    return Summary(tuple(ordered), len(tasks) * group)
+
+
+def metrics_line(step: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The metrics of one task's rollouts, as a line of `metrics.jsonl`."""
+    rewards = [outcome.reward for outcome in outcomes]
+    line: dict[str, Any] = {
+        "step": step,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "task": outcomes[0].task,
+        "episodes": len(outcomes),
+        "reward": fmean(rewards),
+    }
+    if len(rewards) > 1:
+        line["reward_std"] = stdev(rewards)
+    line |= _means(outcomes)
+    line["turns"] = fmean(outcome.turns for outcome in outcomes)
+    line["errors"] = sum(outcome.failed for outcome in outcomes)
+    line["seconds"] = round(fmean(outcome.seconds for outcome in outcomes), 6)
+    for name in ("prompt_tokens", "completion_tokens"):
+        if any(name in outcome.usage for outcome in outcomes):
+            line[name] = sum(outcome.usage.get(name, 0) for outcome in outcomes)
+    return line
+
+
+def _means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    names = ("task_completion", "tool_execution", "format_compliance")
+    return {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names} if outcomes else {}
+
+
+def read_outcomes(out_dir: Path) -> tuple[Outcome, ...]:
+    """The outcomes that a folder holds, also while an evaluation goes on there.
+
+    Raises:
+        InputError: The trace cannot be read.
+    """
+    return tuple(outcome_of(episode) for episode in read_trace(out_dir / TRACES))
+
+
+def read_metrics(out_dir: Path) -> tuple[Mapping[str, Any], ...]:
+    """The lines of a folder's `metrics.jsonl`, also while an evaluation goes on there.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    return tuple(line for _, _, line in read_lines(out_dir / METRICS) if isinstance(line, Mapping))

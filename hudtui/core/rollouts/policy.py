@@ -1,0 +1,307 @@
+"""Who says what comes next: policies by name.
+
+    random                  2048: any direction; elsewhere: any action that needs no argument
+    greedy                  2048: the move with the most points at once
+    replay:<trace file>     the replies of recorded episodes, word for word
+    openai:<model>          a model behind an OpenAI-compatible endpoint
+
+The scripted players of 2048 find out by trial what to say for a direction: `left()` serves them as well as `move("left")`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.gym.config import GymConfig
+from hudtui.core.gym.interpret import Interpreter
+from hudtui.core.rollouts.endpoint import Endpoint, EndpointOptions, EndpointPolicy, PolicyError
+from hudtui.core.rollouts.trace import read_trace
+from hudtui.core.rollouts.twenty48 import DIRECTIONS, Board, greedy_move, legal_moves, read_board
+from hudtui.core.rollouts.values import Complete, Message
+from hudtui.core.tasks.task import Task
+
+_MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
+
+NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
+
+
+class PolicySource(Protocol):
+    """Policies for the episodes of an evaluation: one `Complete` each, so that no two share a state."""
+
+    name: str
+    """As the user wrote it; kept in the traces."""
+
+    def for_episode(self, task: Task, rollout: int) -> Complete:
+        """The policy of one episode: that of the `rollout`-th (from 0) of `task`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the policies share."""
+        ...
+
+
+def policy_source(
+    name: str, config: GymConfig, *, seed: int = 0, endpoint: EndpointOptions | None = None, send_seed: bool = False
+) -> PolicySource:
+    """The policies that `name` stands for.
+
+    Args:
+        name: One of `NAMES`.
+        config: What replies mean; the scripted ones look here for something to say.
+        seed: Of the random choices. Each episode has its own, drawn from this, the task's id and the rollout's number.
+        endpoint: How to reach a model.
+        send_seed: Send an episode's seed to the model, too.
+
+    Raises:
+        InputError: There is no such policy, its trace cannot be read, or the configuration has nothing that it could say.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "random" and not rest:
+        return _Scripted(name, lambda task, rollout: RandomPolicy(config, seed=f"{seed}/{task.id}/{rollout}"))
+    if kind == "greedy" and not rest:
+        return _Scripted(name, lambda task, rollout: GreedyPolicy(config))
+    if kind == "replay" and rest:
+        return _Replays(name, Path(rest).expanduser())
+    if kind == "openai" and rest:
+        return _Model(name, Endpoint(rest, endpoint or EndpointOptions()), seed if send_seed else None)
+    raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+
+
+def make_policy(
+    name: str,
+    config: GymConfig,
+    *,
+    seed: int = 0,
+    task: Task | None = None,
+    rollout: int = 0,
+    endpoint: EndpointOptions | None = None,
+) -> Complete:
+    """One policy, for one episode. See `policy_source`."""
+    return policy_source(name, config, seed=seed, endpoint=endpoint).for_episode(task or Task(id="", prompt=""), rollout)
+
+
+class RandomPolicy:
+    """Any of the calls that a configuration allows, each as likely.
+
+    While a board of 2048 is in sight it moves, and says `done` when no move is left; elsewhere it takes any action that needs no
+    argument, until the limit of turns.
+
+    Args:
+        config: Where the calls come from.
+        seed: Equal seeds, equal choices.
+
+    Raises:
+        InputError: No action of the configuration can be called without knowing the environment.
+    """
+
+    wants_images = False
+
+    def __init__(self, config: GymConfig, *, seed: int | str = 0) -> None:
+        moves = direction_calls(config)
+        self._moves = [moves[name] for name in DIRECTIONS] if len(moves) == len(DIRECTIONS) else []
+        self._calls = plain_calls(config) or self._moves
+        if not self._calls:
+            raise _nothing_to_say("random", config, "has no action for left, right, up and down, and none without arguments")
+        self._say = _speaker(config)
+        self._random = random.Random(str(seed))
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        """The next reply."""
+        board = last_board(messages) if self._moves else None
+        if board is not None and not legal_moves(board):
+            return self._say("No move is possible any more.", "done()")
+        return self._say("Any move will do.", self._random.choice(self._calls if board is None else self._moves))
+
+
+class GreedyPolicy:
+    """2048, one move ahead: most points first, then most room.
+
+    Args:
+        config: Where it looks up what to say for a direction.
+
+    Raises:
+        InputError: The configuration has no action for one of the directions.
+    """
+
+    wants_images = False
+
+    def __init__(self, config: GymConfig) -> None:
+        self._calls = direction_calls(config)
+        missing = [name for name in DIRECTIONS if name not in self._calls]
+        if missing:
+            raise _nothing_to_say("greedy", config, f"has no action for {', '.join(missing)}")
+        self._say = _speaker(config)
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        """The next reply.
+
+        Raises:
+            PolicyError: No observation holds a board.
+        """
+        board = last_board(messages)
+        if board is None:
+            raise PolicyError("the greedy policy sees no 2048 board", fix="Use it with an environment that shows one as text.")
+        move = greedy_move(board)
+        if move is None:
+            return self._say("No move is possible any more.", "done()")
+        return self._say(f"{move.capitalize()} gains most now.", self._calls[move])
+
+
+class ReplayPolicy:
+    """The replies of a recorded episode, one after the other."""
+
+    wants_images = False
+
+    def __init__(self, replies: Sequence[str]) -> None:
+        self._replies = replies
+        self._next = 0
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        """The next reply.
+
+        Raises:
+            PolicyError: The recording ends here.
+        """
+        if self._next >= len(self._replies):
+            raise PolicyError(f"the recorded episode ends after {len(self._replies)} replies")
+        self._next += 1
+        return self._replies[self._next - 1]
+
+
+class _Scripted:
+    def __init__(self, name: str, make: Callable[[Task, int], Complete]) -> None:
+        self.name = name
+        self._make = make
+        make(Task(id="", prompt=""), 0)  # what is wrong with the configuration is wrong before the first episode
+
+    def for_episode(self, task: Task, rollout: int) -> Complete:
+        return self._make(task, rollout)
+
+    async def aclose(self) -> None:
+        return None
+
+
+class _Replays:
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self._path = path
+        self._replies: dict[str, dict[int, list[str]]] = {}
+        for episode in read_trace(path):
+            of_task = self._replies.setdefault(episode.task_id, {})
+            rollout = episode.info.get("rollout")
+            number = rollout if isinstance(rollout, int) else len(of_task)
+            of_task[number] = [turn.reply for turn in episode.turns]
+        if not self._replies:
+            raise InputError("this trace holds no episode", where=Location(os.fspath(path)))
+
+    def for_episode(self, task: Task, rollout: int) -> Complete:
+        recorded = self._replies.get(task.id, {})
+        if rollout not in recorded:
+            what = f"no rollout {rollout} of the task {task.id}" if recorded else f"no episode of the task {task.id}"
+            return _Refusing(PolicyError(f"{self._path} holds {what}"))
+        return ReplayPolicy(recorded[rollout])
+
+    async def aclose(self) -> None:
+        return None
+
+
+class _Refusing:
+    wants_images = False
+
+    def __init__(self, error: PolicyError) -> None:
+        self._error = error
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        raise self._error
+
+
+class _Model:
+    def __init__(self, name: str, endpoint: Endpoint, seed: int | None) -> None:
+        self.name = name
+        self._endpoint = endpoint
+        self._seed = seed
+
+    def for_episode(self, task: Task, rollout: int) -> Complete:
+        if self._seed is None:
+            return EndpointPolicy(self._endpoint)
+        return EndpointPolicy(self._endpoint, seed=random.Random(f"{self._seed}/{task.id}/{rollout}").getrandbits(31))
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+
+def direction_calls(config: GymConfig) -> dict[str, str]:
+    """What to say for each direction of 2048: direction -> tool text. Directions that no action leads to are missing.
+
+    An action stands for a direction when its call carries that word, fixed (`l()` with a static value) or as its argument
+    (`move("left")`, where the names of action, tool or parameter speak of moving); else when the action is called so.
+    """
+    interpreter = Interpreter(config, None)
+    fixed: dict[str, str] = {}
+    given: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for name, mapping in config.mappings.items():
+        for direction in DIRECTIONS:
+            bare = _arguments(interpreter, f"{name}()")
+            if bare is not None and _carriers(bare, direction):
+                fixed.setdefault(direction, f"{name}()")
+            elif bare is not None and name.lower() == direction:
+                named.setdefault(direction, f"{name}()")
+            told = _arguments(interpreter, f'{name}("{direction}")')
+            carriers = _carriers(told or {}, direction)
+            if carriers and any(_MOVING.search(word) for word in (name, mapping.tool, *carriers)):
+                given.setdefault(direction, f'{name}("{direction}")')
+    calls = {**named, **given, **fixed}
+    return {direction: calls[direction] for direction in DIRECTIONS if direction in calls}
+
+
+def _carriers(arguments: Mapping[str, object], direction: str) -> list[str]:
+    """The parameters that carry a direction, where no other one is carried beside it."""
+    words = {name: value.lower() for name, value in arguments.items() if isinstance(value, str) and value.lower() in DIRECTIONS}
+    return list(words) if set(words.values()) == {direction} else []
+
+
+def plain_calls(config: GymConfig) -> list[str]:
+    """The actions that can be called without arguments, as tool texts."""
+    interpreter = Interpreter(config, None)
+    texts = (f"{name}()" for name in config.mappings)
+    return [text for text in texts if _arguments(interpreter, text) is not None]
+
+
+def _arguments(interpreter: Interpreter, text: str) -> Mapping[str, object] | None:
+    meaning = interpreter.interpret(f"<tool>{text}</tool>")
+    return None if meaning.call is None or meaning.error is not None or meaning.done else meaning.call.arguments
+
+
+def last_board(messages: Sequence[Message]) -> Board | None:
+    """The board that the agent saw last: an answer without one, such as a refused call, leaves the one before it in force."""
+    for message in reversed(messages):
+        if message.get("role") == "user" and (board := read_board(text_of(message))) is not None:
+            return board
+    return None
+
+
+def text_of(message: Message) -> str:
+    """The text of a message, without its images."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    return content if isinstance(content, str) else ""
+
+
+def _speaker(config: GymConfig) -> Callable[[str, str], str]:
+    """How to put a thought and a call into the form that the configuration asks for."""
+    if config.parser.use_thinking:
+        return lambda thought, call: f"<think>{thought}</think>\n<tool>{call}</tool>"
+    return lambda thought, call: f"<tool>{call}</tool>"
+
+
+def _nothing_to_say(policy: str, config: GymConfig, why: str) -> InputError:
+    place = config.path or "the configuration"
+    return InputError(f"the policy {policy} cannot play with this configuration", why=f"{place} {why}.")
