@@ -10,7 +10,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.gym.mapping import Bound, ParameterTrace, Problem, apply, bind
 from hudtui.core.gym.nearest import nearest
 from hudtui.core.gym.parser import Call, Refusal, Reply, parse_call, split_reply
-from hudtui.core.gym.plans import MOST_ARGUMENTS, PLAIN_REPLY, Plan, make_plans
+from hudtui.core.gym.plans import PLAIN_REPLY, Plan, make_plans
 from hudtui.core.gym.schema import SchemaChecker
 from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
 from hudtui.core.text import clean_line
@@ -20,6 +20,7 @@ DONE = "done"
 
 _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
+_new = tuple.__new__  # what a named tuple does itself, without its detour
 
 
 class Action(NamedTuple):
@@ -102,9 +103,12 @@ class Interpreter:
         self._reserved = frozenset(reserved)
         self._checkers: dict[str, SchemaChecker] = {}
         self._plans: dict[str, tuple[Plan | None, ...]] = {}
+        self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
         for name, mapping in config.mappings.items():
             if name != DONE and self._missing_tool(mapping) is None:
-                self._plans[name] = make_plans(mapping, self._checker(mapping.tool))
+                plans = self._plans[name] = make_plans(mapping, self._checker(mapping.tool))
+                if plans[0] is not None and plans[0].fixed is not None:
+                    self._fixed[name] = (mapping.tool, plans[0].fixed)
 
     def interpret(self, reply: str) -> Interpretation:
         """Everything about a reply. Any text has a meaning; none raises."""
@@ -130,13 +134,18 @@ class Interpreter:
         """
         found = PLAIN_REPLY(reply)
         if found is not None:
+            last = found.lastindex
+            if last == 1:
+                fixed = self._fixed.get(found[1])
+                if fixed is not None:
+                    return _new(FinishedCall, (fixed[0], fixed[1].copy()))
             name, *tokens = found.groups()
             plans = self._plans.get(name)
             if plans is not None:
-                plan = plans[MOST_ARGUMENTS - tokens.count(None)]
+                plan = plans[(last or 1) - 1]
                 arguments = None if plan is None else plan.arguments(tokens)
                 if plan is not None and arguments is not None:
-                    return FinishedCall(plan.tool, arguments)
+                    return _new(FinishedCall, (plan.tool, arguments))
         return self.interpret(reply).call
 
     def _checker(self, tool: str) -> SchemaChecker:

@@ -32,6 +32,12 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN or (kind is str and value.isascii()):
         return value
+    if kind is list:
+        for item in value:
+            if not (type(item) is str and item.isascii()) and type(item) not in _PLAIN:
+                break
+        else:
+            return value[:]
     top: list[Any] = []
     pending: list[tuple[Any, Any]] = [((value,), top)]
     while pending:

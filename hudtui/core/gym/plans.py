@@ -42,9 +42,10 @@ class Plan:
 
     Attributes:
         tool: The tool that is called.
+        fixed: The arguments, to be copied, when they are the same in every call and hold no lists or objects.
     """
 
-    __slots__ = ("_checks", "_copied", "_lists", "_names", "_steps", "_template", "_whole", "tool")
+    __slots__ = ("_checks", "_copied", "_lists", "_names", "_steps", "_template", "_wants_context", "_whole", "fixed", "tool")
 
     def __init__(
         self,
@@ -64,6 +65,8 @@ class Plan:
         self._lists = lists
         self._checks = checks
         self._whole = whole
+        self._wants_context = any(wants for *_, wants in steps)
+        self.fixed = None if names or steps or lists or self._copied or whole is not None else template
 
     def arguments(self, tokens: Iterable[str | None]) -> dict[str, Any] | None:
         """The arguments of the call.
@@ -74,17 +77,18 @@ class Plan:
         Returns:
             The finished arguments, or None to leave the reply to the long way.
         """
-        result = self._template.copy()
         values: list[Any] = []
         for token in tokens:
             if token is None:
                 break
             first = token[0]
-            if first in "\"'":
-                token = token[1:-1]
-                if len(token) > _LONGEST_TEXT or not (token.isascii() or _encodable(token)):
+            if first == '"' or first == "'":
+                text = token[1:-1]
+                if len(text) > _LONGEST_TEXT or not (text.isascii() or _encodable(text)):
                     return None
-                values.append(token)
+                values.append(text)
+            elif token.isdecimal() and len(token) <= _LONGEST_NUMBER and token.isascii():
+                values.append(int(token))
             elif first in "0123456789+-.":
                 number = _DECIMAL(token)
                 if number is None:
@@ -94,21 +98,24 @@ class Plan:
                 values.append(WORDS.get(token, token))
             else:
                 return None
+        result = self._template.copy()
         for name in self._copied:
             result[name] = plain(result[name])
+        context = dict(zip(self._names, values, strict=True)) if self._wants_context else None
         for name, index, run, wants in self._steps:
             value = values[index]
             if run is not None:
                 try:
-                    value = run(value, dict(zip(self._names, values, strict=False)) if wants else None)
+                    value = run(value, context if wants else None)
                     kind = type(value)
                     if not (kind in _ATOMS or (kind is str and value.isascii()) or (kind is float and isfinite(value))):
                         value = plain(value)
                 except (TransformFailure, NotSendableError):
                     return None
             result[name] = value
-        for name, indexes, defaults in self._lists:
-            result[name] = [*[values[index] for index in indexes], *map(plain, defaults)]
+        if self._lists:
+            for name, indexes, defaults in self._lists:
+                result[name] = [*[values[index] for index in indexes], *map(plain, defaults)]
         for name, fits in self._checks:
             if not fits(result[name]):
                 return None

@@ -108,9 +108,10 @@ class Transform:
         Raises:
             TransformFailure: The run failed or exceeded a limit.
         """
-        frame = [None, value, *self._padding]
+        frame = [None, value]
         if len(self.parameters) == 2:
-            frame.insert(2, {} if context is None and not self._default else self._default[0] if context is None else context)
+            frame.append(context if context is not None else self._default[0] if self._default else {})
+        frame += self._padding
         try:
             return self._body(frame)
         except Exception as error:

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from hudtui.core.gym.transform_functions import CONSUMES, FUNCTIONS, KEYWORDS, METHOD_KEYWORDS, METHODS, PASSES_ON, TYPES
+from hudtui.core.gym.transform_functions import CONSUMES, FUNCTIONS, KEYWORDS, METHOD_KEYWORDS, METHODS, PASSES_ON, QUICK, TYPES
 from hudtui.core.gym.transform_limits import (
+    LARGE,
     MAX_BITS,
     MAX_STEPS,
     Frame,
@@ -24,6 +25,7 @@ MAX_DEPTH = 100
 """Levels of nesting of a transform's expressions."""
 
 _UNBOUND: Any = object()
+_NUMBERS = frozenset((int, float, bool))
 
 _REFUSED: dict[type[ast.AST], str] = {
     ast.Lambda: "a lambda inside a lambda",
@@ -138,6 +140,15 @@ class Compiler:
         if operation is None:
             self._refuse(node.op if type(node.op) in _REFUSED else node)
         left, right = self.compile(node.left), self.compile(node.right)
+        if isinstance(node.op, ast.Mult):
+
+            def multiply(frame: Frame) -> Any:
+                one, two = left(frame), right(frame)
+                if type(one) is float and type(two) in _NUMBERS:
+                    return one * two
+                return made(frame, operation(frame, one, two))
+
+            return multiply
         return lambda frame: made(frame, operation(frame, left(frame), right(frame)))
 
     def _unary(self, node: ast.UnaryOp) -> Closure:
@@ -179,6 +190,9 @@ class Compiler:
             if isinstance(operands[1], ast.Constant):
                 value = operands[1].value
                 if name == "Eq":
+                    place = self._place(operands[0].id) if isinstance(operands[0], ast.Name) else None
+                    if place is not None and place < self.bound:
+                        return lambda frame: frame[place] == value
                     return lambda frame: first(frame) == value
                 return lambda frame: plain(first(frame), value)
             operation = COMPARISON[name]
@@ -322,6 +336,13 @@ class Compiler:
             return run
         if len(arguments) == 1:
             (only,) = arguments
+            if name == "int":
+
+                def to_int(frame: Frame) -> Any:
+                    value = only(frame)
+                    return int(value) if type(value) is float else made(frame, function(frame, value))
+
+                return to_int
             return lambda frame: made(frame, function(frame, only(frame)))
         return lambda frame: made(frame, function(frame, *[argument(frame) for argument in arguments]))
 
@@ -368,6 +389,17 @@ class Compiler:
                 return value.get(*constants)
 
             return look_up
+        if name in QUICK and not keywords and all(map(_is_small, node.args)):
+            texts = tuple(argument.value for argument in node.args if isinstance(argument, ast.Constant))
+            direct = getattr(str, name)
+
+            def on_short_text(frame: Frame) -> Any:
+                value = target(frame)
+                if type(value) is str and len(value) <= LARGE:
+                    return direct(value, *texts)
+                return made(frame, find(value)(frame, value, *texts))
+
+            return on_short_text
         if len(arguments) == 1:
             (only,) = arguments
 
@@ -593,6 +625,14 @@ def _collector(
         return values, named
 
     return collect
+
+
+def _is_small(node: ast.expr) -> bool:
+    """A constant that no method on a short text makes much of."""
+    if not isinstance(node, ast.Constant):
+        return False
+    value = node.value
+    return value is None or (isinstance(value, str) and len(value) <= 32) or (isinstance(value, int) and abs(value) <= 4_096)
 
 
 def _is_singleton(node: ast.expr) -> bool:

@@ -422,6 +422,9 @@ METHODS: dict[str, dict[type, Function]] = {
 }
 """Method name -> type of the value -> the method."""
 
+QUICK = frozenset(name for name, table in METHODS.items() if table.keys() == {str}) - {"join"}
+"""Methods of text alone. On a short text, with short constants, they need no checks."""
+
 METHOD_KEYWORDS: dict[str, frozenset[str]] = {
     "split": frozenset({"sep", "maxsplit"}),
     "rsplit": frozenset({"sep", "maxsplit"}),

@@ -1,0 +1,156 @@
+"""`hudtui parse` and `hudtui transform`: what a reply means under a configuration, and what a lambda makes of a value."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.interpret import Interpreter
+
+BAD_INPUT = 2
+"""Exit code when a line of the input could not be used."""
+FAILED = 1
+"""Exit code when a transform failed on a value."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("parse")(parse)
+    app.command("transform")(transform)
+
+
+def parse(
+    config: Annotated[Path, typer.Argument(help="Gym configuration (YAML).", show_default=False)],
+    analysis: Annotated[
+        Path | None,
+        typer.Option("--analysis", metavar="FILE", help="Check calls against what `hudtui env analyze --json` wrote."),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} a line, and write one line for each.')
+    ] = False,
+) -> None:
+    """Read an agent's reply from standard input, and say what it becomes: tags, action, call, or the reason why not.
+
+    The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other (exit 0); a line
+    that is not JSON gets an error of its own, and the command ends with 2 after the last line.
+    """
+    from hudtui.core.gym.config import load_config
+    from hudtui.core.gym.interpret import Interpreter
+
+    with console.failures():
+        tools = None
+        if analysis is not None:
+            from hudtui.cli.analyses import read_analysis
+
+            tools = {tool.name: tool for tool in read_analysis(analysis).tools}
+        interpreter = Interpreter(load_config(config), tools)
+        if not lines:
+            _write(_meaning(interpreter, sys.stdin.buffer.read().decode(errors="replace")), pretty=True)
+            return
+        bad = False
+        for number, line in _lines():
+            text = _text_of(line)
+            if isinstance(text, str):
+                _write(_meaning(interpreter, text))
+            else:
+                bad = True
+                _write({"error": {"line": number, "message": text[0]}})
+        if bad:
+            raise typer.Exit(BAD_INPUT)
+
+
+def transform(
+    source: Annotated[str, typer.Argument(metavar="LAMBDA", help="'lambda x: ...' or 'lambda x, ctx: ...'", show_default=False)],
+    ctx: Annotated[str | None, typer.Option("--ctx", metavar="JSON", help="Arguments for the second parameter.")] = None,
+) -> None:
+    """Apply a transform to values: one JSON value a line in, one {"value": ...} or {"error": ...} a line out.
+
+    A lambda outside the allowed subset is refused with its column (exit 2). Ends with 1 when the transform failed on a value, and
+    with 2 when a line was not JSON.
+    """
+    from hudtui.core.errors import InputError, Location
+    from hudtui.core.gym.jsonvalues import NotSendableError, plain
+    from hudtui.core.gym.transform import TransformError, TransformFailure, compile_transform
+
+    with console.failures():
+        try:
+            compiled = compile_transform(source)
+        except TransformError as error:
+            raise InputError(error.what, where=Location("transform", 1, error.column)) from None
+        context: dict[str, Any] | None = None
+        if ctx is not None:
+            context, problem = _json(ctx)
+            if problem is not None or not isinstance(context, dict):
+                raise InputError("--ctx is a JSON object", why=problem)
+            if len(compiled.parameters) < 2:
+                console.say("note: this lambda has one parameter, so that --ctx is not used")
+        code = 0
+        for _, line in _lines():
+            value, problem = _json(line.decode(errors="replace"))
+            if problem is not None:
+                code = BAD_INPUT
+                _write({"error": problem})
+                continue
+            try:
+                _write({"value": plain(compiled(value, context))})
+            except (TransformFailure, NotSendableError) as failure:
+                code = code or FAILED
+                _write({"error": str(failure)})
+        if code:
+            raise typer.Exit(code)
+
+
+def _meaning(interpreter: Interpreter, text: str) -> dict[str, Any]:
+    return interpreter.interpret(text).to_json()
+
+
+def _lines() -> Iterator[tuple[int, bytes]]:
+    """The lines of standard input that hold something, as they come in."""
+    for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
+        if line.strip():
+            yield number, line
+
+
+def _text_of(line: bytes) -> str | tuple[str]:
+    """The reply in a line of JSON, or what is wrong with the line."""
+    try:
+        decoded = line.decode()
+    except UnicodeDecodeError:
+        return ("this line is not UTF-8",)
+    value, problem = _json(decoded)
+    if problem is not None:
+        return (problem,)
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return ('a line is an object with a text: {"text": "..."}',)
+    text: str = value["text"]
+    return text
+
+
+def _json(text: str) -> tuple[Any, str | None]:
+    from hudtui.core.errors import InputError
+    from hudtui.core.files import parse_json
+
+    try:
+        return parse_json(text, "input"), None
+    except InputError as error:
+        return None, error.what
+
+
+def _write(value: dict[str, Any], *, pretty: bool = False) -> None:
+    # All ASCII: an argument may hold half a surrogate pair or a control character, and neither belongs on a terminal.
+    from hudtui.core.gym.jsonvalues import dumps
+
+    try:
+        text = json.dumps(value, indent=2) if pretty else dumps(value)
+    except RecursionError:
+        text = dumps(value)
+    typer.echo(text)
+    sys.stdout.flush()
