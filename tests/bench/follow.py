@@ -154,7 +154,7 @@ def main() -> None:
         subprocess.run(["tail", "-n", "1000", path], stdout=subprocess.DEVNULL, check=True)
         tail = (time.monotonic() - began) * 1000
         print(
-            f"last {row['lines']} lines of {options.size_mib} MiB: {row['ms']:.1f} ms, {row['rss']:.0f} MiB RSS; tail -n: {tail:.1f} ms"
+            f"last {row['lines']} lines of {options.size_mib} MiB: {row['ms']:.1f} ms, {row['rss']:.0f} MiB; tail: {tail:.1f} ms"
         )
 
 

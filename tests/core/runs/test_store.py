@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError, RunError
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunEvent, RunSummary, fold
+
+Make = Callable[..., RunRecord]
+
+
+def machine(seq: int, kind: str, at: float = 1000.0, **data: Any) -> dict[str, Any]:
+    return {"seq": seq, "at": at, "type": kind, "data": data}
+
+
+def test_looking_leaves_no_trace(store: RunStore) -> None:
+    assert store.runs() == () and store.ids() == () and store.events("x") == ()
+    assert not store.state_dir.exists()
+    with pytest.raises(RunError, match="no runs in this workspace"):
+        store.find(None)
+
+
+def test_a_run_is_kept_with_its_plan(store: RunStore, make: Make) -> None:
+    record = make("echo ü", run="a-1")
+    event = store.add(record)
+    assert (event.type, event.run, event.origin) == ("planned", "a-1", "app")
+    assert store.record("a-1") == record
+    assert store.summary("a-1").state == "planned"
+    assert (store.state_dir / ".gitignore").exists()
+    with pytest.raises(RunError, match="already"):
+        store.add(record)
+    with pytest.raises(RunError, match="no run 'b'"):
+        store.record("b")
+    with pytest.raises(RunError, match="no run 'b'"):
+        store.append("b", "step")
+
+
+def test_events_are_folded_in_order(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    store.append("a-1", "step", {"name": "files"})
+    assert store.summary("a-1").state == "starting"
+    store.mirror("a-1", [machine(1, "started", mode="tmux"), machine(2, "stage_started", stage="s0")])
+    summary = store.summary("a-1")
+    assert (summary.state, summary.mode, summary.stage, summary.started) == ("running", "tmux", "s0", 1000.0)
+    assert summary.elapsed(1003.5) == 3.5
+    store.append("a-1", "stop_requested")
+    assert store.summary("a-1").state == "stopping"
+    store.mirror("a-1", [machine(3, "stopping"), machine(4, "stopped", 1010.0, why="on request")])
+    summary = store.summary("a-1")
+    assert (summary.state, summary.why, summary.ended, summary.active) == ("stopped", "on request", 1010.0, False)
+    assert summary.elapsed(9999.0) == 10.0
+    assert [event.type for event in store.events("a-1")][:2] == ["planned", "step"]
+    assert summary.to_json()["elapsed_seconds"] == 10.0
+
+
+def test_the_same_word_of_the_machine_counts_once(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    store.add(make(run="b-1"))
+    lines = [machine(1, "started", mode="processes"), machine(2, "note", message="no tmux")]
+    assert len(store.mirror("a-1", lines)) == 2
+    assert store.mirror("a-1", lines) == ()
+    assert len(store.mirror("a-1", [*lines, machine(3, "finished")])) == 1
+    assert len(store.mirror("b-1", lines)) == 2
+    assert store.summary("a-1").notes == ("no tmux",)
+
+
+def test_what_is_no_event_is_passed_over(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    junk: list[Any] = [{}, {"seq": "1", "at": 0, "type": "x", "data": {}}, {"seq": 1, "at": 0, "type": 3, "data": {}}]
+    junk += [{"seq": 1, "at": 0, "type": "x", "data": []}, {"seq": True, "at": 0, "type": "x", "data": {}}]
+    assert store.mirror("a-1", junk) == ()
+
+
+def test_a_mark_makes_a_step_happen_once(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    assert store.append("a-1", "step", {"name": "files"}, once="step:files") is not None
+    assert store.append("a-1", "step", {"name": "files"}, once="step:files") is None
+    assert [event.type for event in store.events("a-1")] == ["planned", "step"]
+
+
+START = RunSummary("a", "a", "e", "local", "/f", created=1.0)
+
+
+def of(*events: tuple[str, str], **data: Any) -> str:
+    made = [RunEvent("a", number, float(number), kind, data, origin) for number, (origin, kind) in enumerate(events)]  # type: ignore[arg-type]
+    return fold(START, made).state
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([], "planned"),
+        ([("app", "step")], "starting"),
+        ([("app", "step"), ("machine", "started")], "running"),
+        ([("machine", "started"), ("app", "step")], "running"),
+        ([("app", "stop_requested"), ("machine", "started")], "stopping"),
+        ([("machine", "started"), ("machine", "stopping"), ("machine", "failed")], "failed"),
+        ([("machine", "started"), ("app", "lost")], "lost"),
+        ([("machine", "started"), ("app", "lost"), ("machine", "finished")], "finished"),
+        ([("machine", "started"), ("app", "lost"), ("machine", "resumed")], "running"),
+        ([("app", "failed")], "failed"),
+        ([("app", "failed"), ("machine", "started")], "running"),
+        ([("app", "stopped"), ("machine", "started"), ("machine", "stopped")], "stopped"),
+        ([("machine", "finished"), ("app", "lost")], "finished"),
+        ([("machine", "finished"), ("app", "stop_requested")], "finished"),
+        ([("machine", "finished"), ("machine", "note")], "finished"),
+    ],
+)
+def test_the_machine_has_the_last_word(events: list[tuple[str, str]], state: str) -> None:
+    assert of(*events) == state
+
+
+def test_runs_are_found_by_what_users_type(store: RunStore, make: Make) -> None:
+    for place, run in enumerate(("one-aa", "one-bb", "two-cc")):
+        store.add(replace(make(run=run), created=float(place), name="two" if run == "two-cc" else "one"))
+    assert store.find(None) == "two-cc"
+    assert store.find("one-aa") == "one-aa" and store.find("two") == "two-cc" and store.find("one-b") == "one-bb"
+    with pytest.raises(RunError, match="several"):
+        store.find("one")
+    with pytest.raises(RunError, match="no run"):
+        store.find("x\x1b[31m")
+
+
+def test_ids_remind_of_the_name_and_are_safe(store: RunStore) -> None:
+    for name, start in (
+        ("2048 Greedy!", "2048-greedy-"),
+        ("\x1b]0;x\x07", "run-"),
+        ("ü/../ß", "run-"),
+        ("a" * 99, "a" * 24 + "-"),
+    ):
+        run = store.new_id(name)
+        assert run.startswith(start) and run.replace("-", "").isalnum() and run.isascii()
+
+
+def test_many_processes_write_at_once(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    script = (
+        "import sys; from pathlib import Path; from hudtui.core.runs.store import RunStore\n"
+        f"store = RunStore(Path({str(store.state_dir)!r}))\n"
+        "for n in range(25):\n"
+        "    store.append('a-1', 'note', {'n': n})\n"
+        "    store.append('a-1', 'step', {}, once=f'once:{n}')\n"
+        "    store.mirror('a-1', [{'seq': n, 'at': 1.0, 'type': 'note', 'data': {}}])\n"
+        "    store.runs()\n"
+    )
+    many = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE) for _ in range(4)]
+    for one in many:
+        _, errors = one.communicate(timeout=100)
+        assert one.returncode == 0, errors
+    events = store.events("a-1")
+    kinds = [(event.origin, event.type) for event in events]
+    assert kinds.count(("app", "note")) == 100 and kinds.count(("app", "step")) == 25 and kinds.count(("machine", "note")) == 25
+
+
+async def test_it_may_be_used_from_threads(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    await asyncio.gather(*(asyncio.to_thread(store.append, "a-1", "note", {"n": n}) for n in range(20)))
+    assert len(store.events("a-1")) == 21
+
+
+def test_a_full_disk_loses_nothing(store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.add(make(run="a-1"))
+    connect = store._connect
+
+    def small(*, create: bool = False) -> sqlite3.Connection:
+        database = connect(create=create)
+        database.execute(f"PRAGMA max_page_count = {database.execute('PRAGMA page_count').fetchone()[0]}")
+        return database
+
+    monkeypatch.setattr(store, "_connect", small)
+    with pytest.raises(RunError, match="the disk is full"):
+        for number in range(1000):
+            store.append("a-1", "note", {"text": "x" * 1000, "number": number})
+    kept = len(store.events("a-1"))
+    monkeypatch.undo()
+    assert [event.data["number"] for event in store.events("a-1")[1:]] == list(range(kept - 1))
+    assert store.append("a-1", "note") is not None
+
+
+def test_a_damaged_store_is_told(store: RunStore, make: Make) -> None:
+    store.state_dir.mkdir()
+    store.path.write_bytes(b"this is no database, whatever its name says " * 40)
+    with pytest.raises(RunError, match="damaged") as caught:
+        store.runs()
+    assert str(store.folder) in str(caught.value.fix)
+
+
+def test_a_store_of_a_newer_version_is_left_alone(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    database = sqlite3.connect(store.path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(RunError, match="newer hudtui"):
+        store.runs()
+    with pytest.raises(RunError, match="newer hudtui"):
+        store.append("a-1", "note")
+
+
+def test_a_store_that_is_held_for_too_long_is_told(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    holder = sqlite3.connect(store.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    impatient = RunStore(store.state_dir, patience=0.1)
+    assert len(impatient.runs()) == 1, "readers are not held up"
+    with pytest.raises(RunError, match="holds the list of runs"):
+        impatient.append("a-1", "note")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert impatient.append("a-1", "note") is not None
+
+
+def test_where_nothing_can_be_made_that_is_said(own_world: Path, make: Make) -> None:
+    (own_world / ".hudtui").write_text("in the way")
+    with pytest.raises(InputError, match="cannot be made"):
+        RunStore(own_world / ".hudtui").add(make(run="a-1"))
+
+
+def test_an_empty_file_is_an_empty_store(store: RunStore, make: Make) -> None:
+    store.state_dir.mkdir()
+    store.path.touch()
+    assert store.runs() == ()
+    store.add(make(run="a-1"))
+    assert store.ids() == ("a-1",)
