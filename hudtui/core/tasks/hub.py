@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,6 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
         )  # a mirror has no chunk store behind it; read when the client is imported
     import httpx2
     from huggingface_hub import HfApi, set_client_factory
-    from huggingface_hub.utils import logging
     from huggingface_hub.utils._http import default_client_factory
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -88,7 +88,7 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
         made.event_hooks = {**made.event_hooks, "response": [*made.event_hooks.get("response", []), watch]}
         return made
 
-    logging.set_verbosity(logging.ERROR)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     disable_progress_bars()
     set_client_factory(client)
     try:

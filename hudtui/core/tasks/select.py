@@ -1,0 +1,220 @@
+"""Which tasks go where: filters, shuffling, samples, splits, copies. All of it repeatable, and in bounded memory.
+
+Imports pyarrow: import this module late.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import random
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+from hudtui.core.errors import InputError
+from hudtui.core.tasks.scan import Batch
+
+BUCKET = 64 << 20
+"""Bytes of rows that are shuffled in memory at once."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is taken of the usable tasks."""
+
+    filters: tuple[str, ...] = ()
+    """Each `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD~TEXT` (holds the text, in whatever case), `FIELD<NUMBER` or `FIELD>NUMBER`."""
+    shuffle: bool = False
+    sample: int | None = None
+    """How many tasks, drawn at random."""
+    test: float | None = None
+    """For a test split: a share below 1, or a number of tasks."""
+    seed: int = 0
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether nothing can be written before everything has been read."""
+        return self.shuffle or self.sample is not None or bool(self.test)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits that come out."""
+        return ("train", "test") if self.test else ("train",)
+
+
+_FILTER = re.compile(r"\s*([\w.-]+)\s*(!=|=|~|<|>)(.*)", re.DOTALL)
+
+Predicate = Callable[[Batch, int], bool]
+
+
+def parse_filter(text: str) -> Predicate:
+    """A test of one task from its spelling on a command line.
+
+    Raises:
+        InputError: It is none.
+    """
+    match = _FILTER.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{text!r} is no filter", fix="Write FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT, FIELD<NUMBER or FIELD>NUMBER."
+        )
+    field, sign, wanted = match[1], match[2], match[3].strip()
+    name, *path = field.split(".")
+    if sign in "<>":
+        try:
+            bound = float(wanted)
+        except ValueError:
+            raise InputError(f"{text!r} compares with something that is no number") from None
+        compare = operator.lt if sign == "<" else operator.gt
+        return lambda batch, row: isinstance(value := _value(batch, row, name, path), int | float) and compare(value, bound)
+    if sign == "~":
+        return lambda batch, row: wanted.casefold() in _as_text(_value(batch, row, name, path)).casefold()
+    if sign == "=":
+        return lambda batch, row: _as_text(_value(batch, row, name, path)) == wanted
+    return lambda batch, row: _as_text(_value(batch, row, name, path)) != wanted
+
+
+def _value(batch: Batch, row: int, name: str, path: list[str]) -> Any:
+    if name == "id":
+        return batch.ids[row]
+    if name == "prompt":
+        return batch.prompts[row]
+    column = batch.columns.get(name)
+    text = column[row] if column is not None else None
+    value = None if text is None else json.loads(text)
+    for key in path:
+        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def filtered(batch: Batch, predicates: list[Predicate]) -> Batch:
+    """The batch with only the tasks that pass every predicate."""
+    if not predicates:
+        return batch
+    return batch.take([row for row in range(len(batch.ids)) if all(test(batch, row) for test in predicates)])
+
+
+class Spool:
+    """Rows on disk until it is known how many there are; then they come back in their final order, each with its split.
+
+    Every row gets a random number. Shuffled, rows are laid into buckets by it, and each bucket is sorted by it in memory. Not
+    shuffled, the smallest numbers are the sample, and the smallest of those the test split.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema, selection: Selection, expected: int) -> None:
+        """Open it.
+
+        Args:
+            folder: Where its files go; whoever made it removes it.
+            schema: Of the rows.
+            selection: What is wanted.
+            expected: About how many bytes of rows will come.
+        """
+        self._schema = schema.append(pa.field("#", pa.float64()))
+        self._selection = selection
+        self._random = random.Random(selection.seed)
+        self._numbers = array("d")
+        self._rows = 0
+        count = min(256, expected // BUCKET + 1) if selection.shuffle else 1
+        self._paths = [folder / f"spool-{number}" for number in range(count)]
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writers = [pa.ipc.new_stream(str(path), self._schema, options=options) for path in self._paths]
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self._paths]
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take in rows."""
+        numbers = array("d", (self._random.random() for _ in range(rows.num_rows)))
+        if not self._selection.shuffle:
+            self._numbers.extend(numbers)
+        self._rows += rows.num_rows
+        rows = pa.record_batch([*rows.columns, _plain(numbers, pa.float64())], schema=self._schema)
+        count = len(self._paths)
+        if count == 1:
+            self._writers[0].write_batch(rows)
+            return
+        places: list[list[int]] = [[] for _ in self._paths]
+        for row, number in enumerate(numbers):
+            places[int(number * count)].append(row)
+        for bucket, chosen in enumerate(places):
+            if chosen:
+                self._put(bucket, rows.take(_plain(array("i", chosen), pa.int32())))
+
+    def _put(self, bucket: int, rows: pa.RecordBatch) -> None:
+        waiting = self._waiting[bucket]
+        waiting.append(rows)
+        if sum(batch.num_rows for batch in waiting) >= 1024:
+            self._flush(bucket)
+
+    def _flush(self, bucket: int) -> None:
+        waiting = self._waiting[bucket]
+        if waiting:
+            self._writers[bucket].write_table(pa.Table.from_batches(waiting).combine_chunks())
+            waiting.clear()
+
+    def drain(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Everything that is wanted, in order: split and rows."""
+        for bucket, writer in enumerate(self._writers):
+            self._flush(bucket)
+            writer.close()
+        wanted = self._rows if self._selection.sample is None else min(self._selection.sample, self._rows)
+        test = _test_rows(self._selection.test, wanted)
+        parts = self._shuffled(wanted, test) if self._selection.shuffle else self._in_order(wanted, test)
+        for split, rows in parts:
+            if rows.num_rows:
+                yield split, rows.select(self._schema.names[:-1])
+
+    def _shuffled(self, wanted: int, test: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        done = 0
+        for path in self._paths:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                table = stream.read_all().sort_by("#")
+            for rows in table.combine_chunks().to_batches(max_chunksize=4096):
+                rows = rows.slice(0, max(0, wanted - done))
+                first = max(0, min(rows.num_rows, test - done))
+                yield "test", rows.slice(0, first)
+                yield "train", rows.slice(first)
+                done += rows.num_rows
+            path.unlink()
+
+    def _in_order(self, wanted: int, test: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        import numpy as np
+
+        order = np.argsort(np.frombuffer(self._numbers, dtype=np.float64), kind="stable")
+        where = np.zeros(len(order), np.int8)  # 0 left out, 1 train, 2 test
+        where[order[:wanted]] = 1
+        where[order[:test]] = 2
+        place = 0
+        with pa.OSFile(str(self._paths[0])) as file, pa.ipc.open_stream(file) as stream:
+            for rows in stream:
+                marks = where[place : place + rows.num_rows]
+                place += rows.num_rows
+                for split, mark in (("test", 2), ("train", 1)):
+                    yield split, rows.take(_plain(array("i", np.flatnonzero(marks == mark).tolist()), pa.int32()))
+
+
+def _plain(values: array[Any], kind: pa.DataType) -> pa.Array:
+    """A column of numbers. `pyarrow.array` would import pandas."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _test_rows(test: float | None, total: int) -> int:
+    """How many of `total` rows the test split gets: at least one, and not all."""
+    if not test or total < 2:
+        return 0
+    count = round(total * test) if test < 1 else int(test)
+    return max(1, min(count, total - 1))

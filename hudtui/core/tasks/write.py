@@ -1,0 +1,361 @@
+"""Datasets on disk: Parquet, JSON lines, the directory form of `datasets`, and task files.
+
+Nothing half-written gets the final name. Everything goes to a hidden place beside the target and is moved there when it is
+complete and on the disk.
+
+Imports pyarrow: import this module late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.tasks.layout import native_rows
+
+Format = Literal["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
+"""How a dataset is written.
+
+`parquet`: one file (with several splits a folder of them). `jsonl`: the same columns as JSON lines. `dataset`: what
+`datasets.save_to_disk` writes. `json`, `tasks-jsonl`: task files as people write them. `repository`: what goes to the Hub.
+"""
+
+ROW_GROUP = 20_000
+"""Rows in a row group of Parquet; about 10 MB in memory."""
+SHARD = 500_000_000
+"""Bytes after which a further file is begun in a folder of Parquet."""
+
+
+class Sink(Protocol):
+    """Takes the rows of one split."""
+
+    rows: int
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add rows."""
+        ...
+
+    def close(self) -> list[Path]:
+        """Finish; gives the files."""
+        ...
+
+
+class _Parquet:
+    """Row groups in a thread of their own, so that reading goes on while the last one is packed."""
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, *, shards: bool) -> None:
+        self.rows = 0
+        self._folder, self._name, self._schema, self._shards = folder, name, schema, shards
+        self._files: list[Path] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._stream: BinaryIO | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="parquet")
+        self._under_way: Future[None] | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROW_GROUP or self._waiting_bytes >= 64 << 20:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        waiting, self._waiting, self._waiting_rows, self._waiting_bytes = self._waiting, [], 0, 0
+        if self._under_way is not None:
+            self._under_way.result()
+        self._under_way = self._thread.submit(self._pack, waiting)
+
+    def _pack(self, batches: list[pa.RecordBatch]) -> None:
+        if self._stream is not None and self._shards and self._stream.tell() >= SHARD:
+            self._finish()
+        if self._writer is None:
+            path = self._folder / (f"{self._name}-{len(self._files):05d}.parquet" if self._shards else self._name)
+            self._stream = path.open("wb")
+            self._files.append(path)
+            self._writer = pq.ParquetWriter(
+                self._stream, self._schema, compression="zstd", use_dictionary=["mcp_config", "setup_tool", "evaluate_tool"]
+            )
+        self._writer.write_table(pa.Table.from_batches(batches, self._schema), row_group_size=ROW_GROUP)
+
+    def _finish(self) -> None:
+        if self._writer is not None and self._stream is not None:
+            self._writer.close()
+            _to_disk(self._stream)
+            self._writer = self._stream = None
+
+    def close(self) -> list[Path]:
+        try:
+            if self._waiting or not self._files:
+                self._hand_over()
+            if self._under_way is not None:
+                self._under_way.result()
+            self._finish()
+        finally:
+            self.abandon()
+        if not self._shards:
+            return self._files
+        named = []
+        for number, path in enumerate(self._files):
+            named.append(path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet"))
+            path.rename(named[-1])
+        return named
+
+    def abandon(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._stream is not None:
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._stream.close()
+
+
+class _Lines:
+    """One JSON object a line: the dataset's columns, or tasks as people write them."""
+
+    def __init__(self, path: Path, *, native: bool) -> None:
+        self.rows = 0
+        self._path, self._native = path, native
+        self._stream = path.open("wb")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        import msgspec
+
+        self.rows += rows.num_rows
+        lines = native_rows(rows) if self._native else [msgspec.json.encode(row) for row in rows.to_pylist()]
+        self._stream.write(b"".join(line + b"\n" for line in lines))
+
+    def close(self) -> list[Path]:
+        _to_disk(self._stream)
+        return [self._path]
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+
+class _Array(_Lines):
+    """A JSON array of tasks, indented."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, native=True)
+        self._stream.write(b"[")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        import msgspec
+
+        for row in native_rows(rows):
+            self._stream.write(b",\n  " if self.rows else b"\n  ")
+            self._stream.write(msgspec.json.format(row, indent=2).replace(b"\n", b"\n  "))
+            self.rows += 1
+
+    def close(self) -> list[Path]:
+        self._stream.write(b"\n]\n" if self.rows else b"]\n")
+        return super().close()
+
+
+class _Saved:
+    """The directory form of `datasets` (`save_to_disk`), written without importing it."""
+
+    def __init__(self, folder: Path, split: str, schema: pa.Schema) -> None:
+        self.rows = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._split, self._schema = folder, split, schema
+        self._path = folder / "data-00000-of-00001.arrow"
+        self._stream = self._path.open("wb")
+        self._writer = pa.ipc.new_stream(self._stream, schema)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.rows += rows.num_rows
+        self._writer.write_batch(rows)
+
+    def close(self) -> list[Path]:
+        self._writer.close()
+        _to_disk(self._stream)
+        digest = hashlib.blake2b(digest_size=8)
+        with self._path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        state: dict[str, Any] = {
+            "_data_files": [{"filename": self._path.name}],
+            "_fingerprint": digest.hexdigest(),
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
+            "_split": self._split,
+        }
+        info = {
+            "citation": "",
+            "description": "",
+            "features": {name: {"dtype": "string", "_type": "Value"} for name in self._schema.names},
+            "homepage": "",
+            "license": "",
+        }
+        files = [self._path]
+        for name, data in (("state.json", state), ("dataset_info.json", info)):
+            path = self._folder / name
+            with path.open("wb") as out:
+                out.write(json.dumps(data, indent=2).encode())
+                _to_disk(out)
+            files.append(path)
+        return files
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+
+def _to_disk(stream: BinaryIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+    stream.close()
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a dataset goes and how it is written."""
+
+    path: Path
+    format: Format
+    replaces_source: bool = False
+    """The target is the task file that is being read."""
+
+
+class Output:
+    """A dataset that is being written; a context manager that leaves nothing behind when it fails.
+
+    Attributes:
+        folder: The hidden place, while it lasts.
+    """
+
+    def __init__(self, target: Target, schema: pa.Schema, splits: tuple[str, ...]) -> None:
+        """Make the hidden place beside the target.
+
+        Raises:
+            InputError: The target cannot be written, or is a folder that holds something else.
+        """
+        self.target = target
+        self._schema, self._splits = schema, splits
+        path = target.path
+        self._is_folder = target.format in ("dataset", "repository") or len(splits) > 1
+        if path.is_dir() and not (self._is_folder and _is_dataset(path)):
+            raise InputError(
+                "there is a folder of this name already, and it holds something else",
+                where=Location(str(path)),
+                fix="Take another.",
+            )
+        if self._is_folder and path.exists() and not path.is_dir():
+            raise InputError("there is a file of this name already, and a folder is to be made", where=Location(str(path)))
+        self.folder = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
+        self._sinks: dict[str, Any] = {}
+
+    def __enter__(self) -> Output:
+        with writing(self.target.path):
+            self.target.path.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sink in self._sinks.values():
+            sink.abandon()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def sink(self, split: str) -> Sink:
+        """Where the rows of a split go."""
+        if split not in self._sinks:
+            self._sinks[split] = self._new_sink(split)
+        made: Sink = self._sinks[split]
+        return made
+
+    def _new_sink(self, split: str) -> Sink:
+        form, several = self.target.format, len(self._splits) > 1
+        if form == "repository" or (form == "parquet" and several):
+            folder = self.folder / "data" if form == "repository" else self.folder
+            folder.mkdir(exist_ok=True)
+            return _Parquet(folder, split, self._schema, shards=True)
+        if form == "dataset":
+            return _Saved(self.folder / split if several else self.folder, split, self._schema)
+        name = f"{split}{_SUFFIX[form]}" if several else self.target.path.name
+        if form == "parquet":
+            return _Parquet(self.folder, name, self._schema, shards=False)
+        if form == "json":
+            return _Array(self.folder / name)
+        return _Lines(self.folder / name, native=form == "tasks-jsonl")
+
+    def finish(self) -> list[Path]:
+        """Complete all files and put them under the final name; gives their paths there."""
+        files: list[Path] = []
+        for split in self._splits:
+            files += self.sink(split).close()
+        if self.target.format == "dataset" and len(self._splits) > 1:
+            (self.folder / "dataset_dict.json").write_text(json.dumps({"splits": list(self._splits)}))
+        final = Path(os.path.realpath(self.target.path))
+        if not self._is_folder:
+            if final.exists():
+                os.chmod(files[0], final.stat().st_mode & 0o7777)
+            os.replace(files[0], final)
+            return [self.target.path]
+        old = None
+        if final.exists():
+            old = self.folder.with_suffix(".old")
+            final.rename(old)
+        try:
+            self.folder.rename(final)
+        except OSError:
+            if old is not None:
+                old.rename(final)
+            raise
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+        return [self.target.path / path.relative_to(self.folder) for path in files]
+
+
+_SUFFIX = {"parquet": ".parquet", "jsonl": ".jsonl", "tasks-jsonl": ".jsonl", "json": ".json"}
+
+
+_OURS = re.compile(
+    r"(data/)?\w+-\d{5}-of-\d{5}\.parquet|(train|test)\.jsonl|README\.md"
+    r"|((train|test)/)?(state\.json|dataset_info\.json|data-\d{5}-of-\d{5}\.arrow|cache-\w+\.arrow)|dataset_dict\.json"
+)
+
+
+def _is_dataset(folder: Path) -> bool:
+    """Whether a folder holds nothing but a dataset as it is written here: only then may a new one take its place."""
+    files = [path.relative_to(folder).as_posix() for path in islice(folder.rglob("*"), 10_000) if not path.is_dir()]
+    return all(_OURS.fullmatch(name) for name in files) and files != ["README.md"]
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the disk says while `path` is written into an error for a user.
+
+    Raises:
+        InputError: The disk is full, the folder is read-only, ...
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise InputError(
+            "the disk is full, or its quota is" if full else "this cannot be written",
+            why=None if full else error.strerror or str(error),
+            fix="Nothing was changed: make room, or choose another place with -o." if full else None,
+            where=Location(str(path)),
+        ) from None
