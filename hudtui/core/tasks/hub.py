@@ -59,7 +59,7 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
     """The Hub's client, with time limits, without bars and log lines on the terminal, and with our hooks for what goes wrong.
 
     Args:
-        token: Access token; None for the one that the client finds itself (HF_TOKEN, its own login).
+        token: Access token; None for the one that the client finds itself (HFTOKEN, its own login).
 
     Raises:
         Busy: While in use: the Hub answered 429.
@@ -159,7 +159,7 @@ def explained(error: Exception, doing: str, repo: str, writing: bool = False) ->
     if isinstance(error, errors.HFValidationError):
         return InputError("this is not a name of a dataset", why=clean_line(str(error), 200), where=where)
     if isinstance(error, errors.LocalTokenNotFoundError):
-        return HubError(f"{doing} needs a token, and there is none", fix=_TOKEN, where=where)
+        return HubError(f"{doing} needs a token, and there is none", fix=TOKEN, where=where)
     if isinstance(error, errors.LocalEntryNotFoundError | httpx2.TransportError | ConnectionError):
         return HubError(
             f"{host} cannot be reached",
@@ -169,12 +169,12 @@ def explained(error: Exception, doing: str, repo: str, writing: bool = False) ->
         )
     if isinstance(error, errors.EntryNotFoundError):
         return InputError("the dataset lacks a file", why=clean_line(str(error), 200), where=where)
-    if isinstance(error, OSError):
-        return HubError(f"{doing} failed", why=clean_line(error.strerror or str(error), 200), where=where)
+    if isinstance(error, OSError | RuntimeError):  # a full disk under the cache; the chunk store's own client
+        return HubError(f"{doing} failed", why=clean_line(getattr(error, "strerror", None) or str(error), 200), where=where)
     return None
 
 
-_TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HF_TOKEN, or run `hf auth login`."
+TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HFTOKEN, or run `hf auth login`."
 
 
 def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) -> HudtuiError:
@@ -192,12 +192,12 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
         return InputError("the dataset has no such revision", why=said, where=where)
     namespace = where.file.partition("/")[0]
     if status == 401 and (writing or not isinstance(error, errors.RepositoryNotFoundError)):
-        return HubError("the Hub does not accept the token (401)", why=said, fix=_TOKEN, where=where)
+        return HubError("the Hub does not accept the token (401)", why=said, fix=TOKEN, where=where)
     if status == 403:
         fix = f"Use a token with write access to {namespace}, or another name." if writing else "Use a token with access to it."
         return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where)
     if status in (401, 404):
-        fix = "Check its name; for a private one a token is needed (HF_TOKEN or --token)."
+        fix = "Check its name; for a private one a token is needed (HFTOKEN or --token)."
         return InputError("the Hub has no such dataset, or does not show it to you", why=said, fix=fix, where=where)
     if status in (409, 412):
         fix = "Run the command again; what was uploaded already is not uploaded twice."

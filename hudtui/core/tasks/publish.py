@@ -1,0 +1,235 @@
+"""Putting a dataset on the Hub: one repository, one commit, and the same again changes nothing.
+
+Files are known by their content. Whatever was uploaded before a push was cut off is not uploaded again, and a push whose commit
+arrived although its answer did not is recognised as done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.tasks.card import Facts, card
+from hudtui.core.tasks.hub import TOKEN, Busy, HubError, endpoint, explained, hub, in_words, too_busy
+from hudtui.core.tasks.names import check_name
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+LONGEST_WAIT = 300.0
+"""Seconds that a push waits when the Hub limits requests; beyond, it stops and says when to go on."""
+TRIES = 5
+"""How often a push begins again after a busy Hub, a lost connection or a conflict."""
+
+_SHARD = re.compile(r"data/[\w.]+-\d{5}-of-\d{5}\.parquet")
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A dataset that is on the Hub."""
+
+    repo: str
+    url: str
+    """Its page."""
+    commit: str | None
+    """The commit that was made; None when everything was there already."""
+    private: bool = False
+
+
+@dataclass(frozen=True)
+class _There:
+    """What the repository holds."""
+
+    head: str
+    private: bool
+    files: dict[str, str | None]
+    """Path -> SHA-256 of a large file, Git's hash of a small one."""
+
+
+def push(
+    files: dict[str, Path], facts: Facts, *, private: bool | None = None, token: str | None = None
+) -> Iterator[Progress | Pushed]:
+    """Upload a dataset, step by step; the last thing that comes is the result.
+
+    Args:
+        files: Path in the repository (`data/train-00000-of-00001.parquet`) -> file.
+        facts: For the card. `facts.repo` is where it goes; a name without a slash is one's own.
+        private: Make the repository private when it has to be made; None leaves that to the Hub.
+        token: With the right to write; None for the one that the Hub's client finds.
+
+    Raises:
+        HubError: The Hub refuses or cannot be reached, or the repository is public and a private one is wanted.
+        InputError: The name is not one.
+    """
+    check_name(facts.repo)
+    tries = 0
+    with hub(token) as api:
+        if token is None:
+            from huggingface_hub import get_token
+
+            if get_token() is None:
+                raise HubError("pushing needs a token, and there is none", fix=TOKEN, where=Location(facts.repo))
+        while True:
+            tries += 1
+            try:
+                with in_words("pushing", facts.repo, writing=True):
+                    yield from _once(api, files, facts, private)
+                return
+            except Busy as busy:
+                if tries >= TRIES or (busy.seconds or 0) > LONGEST_WAIT:
+                    raise too_busy(busy.seconds, "pushing", facts.repo) from None
+                yield from _wait(busy.seconds if busy.seconds is not None else 2.0**tries, "the Hub limits requests")
+            except _Again as again:
+                if tries >= TRIES:
+                    error = explained(again.reason, "pushing", facts.repo, writing=True)
+                    raise error or again.reason from None
+                yield from _wait(2.0 ** (tries - 1), again.words)
+
+
+class _Again(Exception):
+    """Something failed that may not fail the next time."""
+
+    def __init__(self, reason: Exception, words: str) -> None:
+        super().__init__(words)
+        self.reason, self.words = reason, words
+
+
+def _wait(seconds: float, why: str) -> Iterator[Progress]:
+    """Wait in short steps, so that whoever drives this can stop it between them."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        yield Progress("wait", f"{why}; going on in {left:.0f} s")
+        time.sleep(min(1.0, left))
+
+
+def _once(api: HfApi, files: dict[str, Path], facts: Facts, private: bool | None) -> Iterator[Progress | Pushed]:
+    repo = facts.repo
+    if "/" not in repo:
+        yield Progress("push", "asking the Hub who you are")
+        repo = f"{api.whoami()['name']}/{repo}"
+        check_name(repo)
+    yield Progress("push", f"looking at {repo}")
+    there = _look(api, repo)
+    if there is None:
+        yield Progress("push", f"making {repo}")
+        made = _trying(lambda: api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True))
+        repo = made.repo_id
+        there = _look(api, repo)
+        if there is None:
+            raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
+    if private and not there.private:
+        raise HubError(
+            "this dataset is public already, and a private one is wanted; nothing was pushed",
+            fix=f"Make it private at {endpoint()}/datasets/{repo}/settings, or take another name.",
+            where=Location(repo),
+        )
+    text = card(Facts(**{**vars(facts), "repo": repo}), _old_card(api, repo, there))
+    readme = text.encode()
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    fresh: list[CommitOperationAdd] = []
+    for name, path in files.items():
+        if there.files.get(name) != _sha256(path):
+            fresh.append(CommitOperationAdd(name, path))
+    stale = [name for name in there.files if _SHARD.fullmatch(name) and name not in files]
+    operations: list[Any] = [*fresh, *(CommitOperationDelete(name) for name in stale)]
+    if there.files.get("README.md") not in (_git_hash(readme), hashlib.sha256(readme).hexdigest()):
+        operations.append(CommitOperationAdd("README.md", readme))
+    url = f"{endpoint()}/datasets/{repo}"
+    if not operations:
+        yield Pushed(repo, url, None, there.private)
+        return
+    size = sum(operation.upload_info.size for operation in fresh)
+    done = 0
+    for operation in fresh:
+        yield Progress("upload", operation.path_in_repo, done, size)
+        _trying(lambda one=operation: api.preupload_lfs_files(repo, [one], repo_type="dataset"))
+        done += operation.upload_info.size
+    yield Progress("upload", "committing", size, size)
+    total = sum(facts.splits.values())
+    commit = _trying(
+        lambda: api.create_commit(
+            repo,
+            operations,
+            commit_message=f"{total:,} tasks from {facts.source}",
+            repo_type="dataset",
+            parent_commit=there.head,
+        )
+    )
+    yield Pushed(repo, url, commit.oid, there.private)
+
+
+def _trying(step: Any) -> Any:
+    """Carry out a step that changes something.
+
+    Raises:
+        _Again: It is not known whether it was carried out (the connection broke), or someone else was faster.
+    """
+    import httpx2
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        try:
+            return step()
+        except RuntimeError as error:  # how the client wraps whatever went wrong with one file
+            cause = error.__cause__
+            if not isinstance(cause, Exception):
+                raise
+            raise cause from None
+    except (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
+        raise _Again(error, "the connection broke") from None
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (409, 412, 428) or status >= 500:
+            words = "someone else changed the dataset" if status < 500 else f"the Hub has trouble of its own ({status})"
+            raise _Again(error, words) from None
+        raise
+
+
+def _look(api: HfApi, repo: str) -> _There | None:
+    """What is in a repository; None if there is none that this token may see."""
+    import httpx2
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+    try:
+        info = api.dataset_info(repo, files_metadata=True)
+    except RepositoryNotFoundError as error:
+        if error.response.status_code == 401 and "credential" in (error.server_message or "").lower():
+            raise
+        return None
+    except (httpx2.TimeoutException, httpx2.RemoteProtocolError) as error:
+        raise _Again(error, "the connection broke") from None
+    except HfHubHTTPError as error:
+        if error.response.status_code >= 500:
+            raise _Again(error, f"the Hub has trouble of its own ({error.response.status_code})") from None
+        raise
+    files = {
+        sibling.rfilename: sibling.lfs.sha256 if sibling.lfs is not None else sibling.blob_id for sibling in info.siblings or []
+    }
+    return _There(info.sha or "main", bool(info.private), files)
+
+
+def _old_card(api: HfApi, repo: str, there: _There) -> str | None:
+    if "README.md" not in there.files:
+        return None
+    path = api.hf_hub_download(repo, "README.md", repo_type="dataset", revision=there.head)
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(str(path))) from None
+
+
+def _git_hash(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False).hexdigest()
