@@ -1,0 +1,232 @@
+"""`hudtui eval`: play tasks with a policy or a model, and see what it scores."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.rollouts.outcome import Summary
+    from hudtui.core.rollouts.request import EvalRequest, Prepared
+
+_SHOWN_PROBLEMS = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("eval")(evaluate)
+
+
+def evaluate(
+    tasks: Annotated[Path, typer.Argument(help="Task file (JSON or JSONL).", show_default=False)],
+    config: Annotated[Path, typer.Option("--config", "-c", help="Gym configuration (YAML).", show_default=False)],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.")
+    ] = "greedy",
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Play only the first so many tasks.")] = None,
+    group: Annotated[int, typer.Option("--group", "-r", min=1, help="Episodes for each task.")] = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for traces.jsonl and metrics.jsonl; else a new one in outputs/."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds already.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of the policy's choices; sent to a model, too, when given.")
+    ] = None,
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have; else as configured.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Environment to play in, instead of the one each task names.")
+    ] = None,
+    reuse: Annotated[
+        bool, typer.Option("--reuse", help="Keep an environment for the next task instead of starting a fresh one.")
+    ] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a connection, and for one call.")] = 60.0,
+    images: Annotated[
+        bool | None, typer.Option("--images/--no-images", help="Show images to the policy, or not; else as it likes.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL; else OPENAI_BASE_URL, else OpenAI's own.")
+    ] = None,
+    key_variable: Annotated[str, typer.Option("--api-key-var", help="Setting that holds the endpoint's key.")] = "OPENAI_API_KEY",
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0.0, help="Sampling temperature for the model.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Tokens a reply of the model may have.")] = None,
+    reply_timeout: Annotated[float, typer.Option("--reply-timeout", min=0.1, help="Seconds for one reply of the model.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")] = False,
+) -> None:
+    """Play every task with a policy or a model, score the episodes, and keep their traces.
+
+    A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Ends with 1 when every
+    episode failed.
+    """
+    from hudtui.core.rollouts.endpoint import EndpointOptions
+    from hudtui.core.rollouts.request import EvalRequest
+
+    request = EvalRequest(
+        tasks=tasks,
+        config=config,
+        policy=policy,
+        limit=limit,
+        group=group,
+        concurrency=concurrency,
+        out_dir=out,
+        resume=resume,
+        seed=seed,
+        max_turns=max_turns,
+        source=source,
+        reuse=reuse,
+        timeout=timeout,
+        images=images,
+        base_url=base_url,
+        key_variable=key_variable,
+        endpoint=EndpointOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
+    )
+    ended = console.run(_play(request, as_json=as_json), as_json=as_json)
+    if isinstance(ended, signal.Signals):
+        console.say(f"stopped by {ended.name}; what is recorded can be gone on with by --resume")
+        raise typer.Exit(128 + ended)
+    if ended.failed == ended.expected:
+        console.say("error: every episode failed")
+        raise typer.Exit(1)
+
+
+async def _play(request: EvalRequest, *, as_json: bool) -> Summary | signal.Signals:
+    """Carry the evaluation out, and print it. The signal, where one ended it."""
+    from hudtui.core.events import Notice
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.rollouts.evaluate import EpisodeDone
+    from hudtui.core.rollouts.request import Finished, Prepared, run_request
+    from hudtui.core.settings import load_settings
+
+    folder = Path.cwd()
+    settings = load_settings(folder, choose_platform(folder))
+    for notice in settings.notices:
+        console.say(f"warning: {notice}")
+    prepared: Prepared | None = None
+    finished: Finished | None = None
+    with _ended_by_signals() as received:
+        try:
+            async with contextlib.aclosing(run_request(request, settings)) as events:
+                async for event in events:
+                    if isinstance(event, Prepared):
+                        prepared = event
+                        _announce(event)
+                    elif isinstance(event, EpisodeDone):
+                        _log(event.line())
+                    elif isinstance(event, Notice):
+                        console.say(f"{event.severity}: {event.message}")
+                    elif isinstance(event, Finished):
+                        finished = event
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            return received[0]
+    assert prepared is not None and finished is not None
+    _report(request, prepared, finished.summary, as_json=as_json)
+    return finished.summary
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[list[signal.Signals]]:
+    """Have SIGTERM and SIGHUP cancel the current task, so that environments are closed as on Ctrl-C. Gives what was received."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    wanted = (signal.SIGTERM, signal.SIGHUP)
+    for number in wanted:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield received
+    finally:
+        for number in wanted:
+            loop.remove_signal_handler(number)
+
+
+def _log(line: str) -> None:
+    console.say(f"{time.strftime('%H:%M:%S')} {line}")
+
+
+def _announce(prepared: Prepared) -> None:
+    errors = [problem for problem in prepared.problems if problem.severity == "error"]
+    for problem in prepared.problems[:_SHOWN_PROBLEMS]:
+        console.say(f"{problem.severity}: {problem}")
+    if len(prepared.problems) > _SHOWN_PROBLEMS:
+        console.say(f"... and {len(prepared.problems) - _SHOWN_PROBLEMS} more problems")
+    if errors:
+        left_out = len({problem.index for problem in errors})
+        console.say(f"{left_out} {'task is' if left_out == 1 else 'tasks are'} left out")
+    _log(f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} out={shown(prepared.out_dir)}")
+
+
+def _report(request: EvalRequest, prepared: Prepared, summary: Summary, *, as_json: bool) -> None:
+    spread = "" if summary.reward_std is None else f" reward_std={summary.reward_std:.3f}"
+    reward = "none" if summary.reward is None else f"{summary.reward:.3f}"
+    _log(f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} reward={reward}{spread}")
+    if as_json:
+        console.out_json(
+            {
+                "config": str(request.config),
+                "source": str(request.tasks),
+                "policy": prepared.policy,
+                "out": str(prepared.out_dir),
+                "problems": [problem.to_json() for problem in prepared.problems],
+                **summary.to_json(),
+            }
+        )
+        return
+    for line in reward_table(summary):
+        console.out(line)
+
+
+def reward_table(summary: Summary) -> list[str]:
+    """The rewards of each task as lines of a table, means where a task was played more than once."""
+    from statistics import fmean
+
+    rows: list[Sequence[str]] = [("task", "episodes", "reward", "completion", "tools", "format", "turns", "stop")]
+    for task, outcomes in summary.by_task().items():
+        stops = dict.fromkeys(outcome.stop for outcome in outcomes)
+        means = [
+            fmean(getattr(outcome, name) for outcome in outcomes)
+            for name in ("reward", "task_completion", "tool_execution", "format_compliance")
+        ]
+        turns = f"{fmean(outcome.turns for outcome in outcomes):.1f}".removesuffix(".0")
+        rows.append((task, str(len(outcomes)), *(f"{mean:.3f}" for mean in means), turns, ", ".join(stops)))
+    return table(rows)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text in columns: the first and last to the left, those between to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            text.ljust(width) if column in (0, last) else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def shown(path: Path) -> str:
+    """A path as it is said: relative to the current folder where it lies inside."""
+    short = os.path.relpath(path)
+    return str(path) if short.startswith("..") else short
