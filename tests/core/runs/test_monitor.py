@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import MachineError, RunError
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs.launcher import launch, stop
+from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs.store import RunRecord, RunStore
+
+Make = Callable[..., RunRecord]
+HOST = LocalHost()
+
+
+async def start(record: RunRecord, store: RunStore, **more: Any) -> None:
+    async for _ in launch(record, HOST, store, **more):
+        pass
+
+
+async def test_a_log_is_followed_to_the_end_of_the_run(store: RunStore, make: Make) -> None:
+    record = make("for i in $(seq 30); do echo line $i; sleep 0.03; done", "echo second")
+    await start(record, store)
+    monitor, data = Monitor(store), b""
+    async for chunk in monitor.follow(record.id, "s0"):
+        assert chunk.offset == len(data)
+        data += chunk.data
+    assert data == b"".join(b"line %d\n" % number for number in range(1, 31))
+    assert store.summary(record.id).state == "finished"
+    assert [chunk.data async for chunk in monitor.follow(record.id, "s1")] == [b"second\n"]
+    assert [chunk.data async for chunk in monitor.follow(record.id, "s0", offset=len(data) - 8)] == [b"line 30\n"]
+
+
+async def test_following_goes_on_where_another_app_left_off(store: RunStore, make: Make) -> None:
+    record = make("for i in $(seq 20); do echo line $i; sleep 0.05; done")
+    await start(record, store)
+    seen = b""
+    async with aclosing(Monitor(store).follow(record.id)) as chunks:
+        async for chunk in chunks:
+            seen += chunk.data
+            if b"line 5\n" in seen:
+                break
+    async for chunk in Monitor(RunStore(store.state_dir)).follow(record.id, offset=len(seen)):
+        seen += chunk.data
+    assert seen == b"".join(b"line %d\n" % number for number in range(1, 21))
+
+
+async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
+    lines = [{"step": n + 1, "task": f"t{n}", "reward": n / 2, "turns": 4, "episodes": 2, "errors": n} for n in range(3)]
+    script = "".join(f"echo '{json.dumps(line)}' >> out/metrics.jsonl; " for line in lines)
+    record = make(script + 'printf \'{"step": 4, "rew\' >> out/metrics.jsonl', "sleep 60")
+    await start(record, store)
+    monitor = Monitor(store)
+    async with aclosing(monitor.watch(record.id, every=0.05)) as views:
+        async for view in views:
+            if view.stages[1].state == "running":
+                break
+    assert [stage.state for stage in view.stages] == ["ended", "running"]
+    assert view.windows == ("s0", "s1")
+    assert (view.stages[0].exit, view.stages[0].attempt) == (0, 1) and view.stages[1].pid
+    assert [point.y for point in view.metrics.series("reward")] == [0.0, 0.5, 1.0]
+    assert [row.task for row in view.result.rows] == ["t0", "t1", "t2"]
+    assert (view.result.reward, view.result.episodes, view.result.errors) == (0.5, 6, 3)
+    assert view.elapsed is not None and view.elapsed > 0
+    assert view.silent is not None and view.silent < 10 and not view.worrying
+    assert view.disk_free and view.attach == ("tmux", "attach-session", "-t", f"=hudtui-{record.id}")
+    with (Path(record.folder) / "out" / "metrics.jsonl").open("a") as stream:
+        stream.write('ard": 9, "task": "t3"}\n')
+    assert (await monitor.view(record.id)).result.rows[-1].reward == 9.0
+    # Written anew by a second attempt, and longer than before.
+    (Path(record.folder) / "out" / "metrics.jsonl").write_text(
+        "".join(json.dumps({"reward": 1, "pad": "x" * 300}) + "\n" for _ in range(5))
+    )
+    assert [point.y for point in (await monitor.view(record.id)).metrics.series("reward")] == [1.0] * 5
+    await stop(record.id, HOST, store)
+    async for view in monitor.watch(record.id):
+        assert view.summary.state == "stopped" and view.silent is None and view.attach is None
+    json.dumps(view.to_json())
+
+
+async def test_silence_is_noticed(store: RunStore, make: Make) -> None:
+    record = make("sleep 60")
+    await start(record, store)
+    later = Monitor(store, now=lambda: time.time() + 100)
+    view = await later.view(record.id)
+    assert view.worrying and view.silent is not None and view.silent > 90
+    await stop(record.id, HOST, store)
+    assert not (await later.view(record.id)).worrying
+
+
+async def test_all_runs_are_refreshed(store: RunStore, make: Make) -> None:
+    first, second = make("echo a"), make("echo b")
+    for record in (first, second):
+        await start(record, store)
+    store.add(make(run="pod-1", host="root@pod"))
+    monitor = Monitor(store)
+    for _ in range(400):
+        runs = {run.id: run.state for run in await monitor.refresh()}
+        if runs[first.id] == runs[second.id] == "finished":
+            break
+        await asyncio.sleep(0.02)
+    assert runs == {first.id: "finished", second.id: "finished", "pod-1": "planned"}
+    with pytest.raises(MachineError, match="cannot be reached"):
+        await monitor.view("pod-1")
+
+
+async def test_a_run_that_never_began_can_be_looked_at(store: RunStore, make: Make) -> None:
+    record = make("true")
+    store.add(record)
+    view = await Monitor(store).view(record.id)
+    assert view.summary.state == "planned" and view.elapsed is None and view.silent is None
+    assert [stage.state for stage in view.stages] == ["waiting"]
+    assert [chunk async for chunk in Monitor(store).read(record.id)] == []
+    assert await Monitor(store).tail(record.id) == 0
+
+
+async def test_windows_that_are_none_are_refused(store: RunStore, make: Make) -> None:
+    store.add(make("true", "true", run="a-1"))
+    with pytest.raises(RunError, match="no window 'zzz'") as caught:
+        Monitor(store).log_path("a-1", "zzz")
+    assert caught.value.fix == "Its windows: s0, s1."
+
+
+async def test_the_last_page_comes_from_the_end(store: RunStore, make: Make) -> None:
+    record = make("seq 100000")
+    await start(record, store)
+    monitor = Monitor(store)
+    async for _ in monitor.follow(record.id):
+        pass
+    offset = await monitor.tail(record.id, lines=3)
+    assert b"".join([chunk.data async for chunk in monitor.read(record.id, offset=offset)]) == b"99998\n99999\n100000\n"
