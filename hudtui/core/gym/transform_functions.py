@@ -294,8 +294,9 @@ def _rpartition(frame: Frame, text: str, sep: Any) -> Any:
 def _stripped(function: Callable[..., str]) -> Function:
     def run(frame: Frame, text: str, *arguments: Any) -> Any:
         if arguments and type(arguments[0]) is str and len(text) * len(arguments[0]) > 1_000_000:
-            characters = "".join(set(arguments[0]))
-            if len(text) * len(characters) > 10_000_000:
+            # Each character of the text is looked for among all of those.
+            characters = "".join(set(arguments[0])) if len(arguments[0]) <= LARGE else arguments[0]
+            if len(text) * len(characters) > 20_000_000:
                 raise BudgetExceededError("it strips too many different characters")
             arguments = (characters, *arguments[1:])
             look_at_clock(frame)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from time import perf_counter
+from itertools import chain
+from time import thread_time
 from typing import Any
 
 MAX_STEPS = 10_000
 """Expressions evaluated in one run; those inside a comprehension count once an item."""
 MAX_SECONDS = 0.05
+"""Processor time of the thread, so that a busy machine does not make a good transform fail."""
 MAX_CHARACTERS = 1_000_000
 """Characters of text in one value, all its parts together."""
 MAX_ITEMS = 100_000
 """Items of one value, all levels together."""
+MAX_LEVELS = 500
+"""Levels of lists and objects inside each other."""
 MAX_BITS = 4096
 """Binary digits of a whole number."""
 MAX_BYTES = 24_000_000
@@ -28,6 +32,8 @@ MAX_NUMBER_TEXT = 6_000
 
 LARGE = 4096
 """Texts and collections beyond this length make an operation worth a look at the clock."""
+
+_STEPS_BETWEEN_LOOKS = 100
 
 Frame = list[Any]
 """The variables of one run: its budget or None, the parameters, then the variables of comprehensions."""
@@ -41,25 +47,36 @@ class BudgetExceededError(Exception):
 
 
 class Budget:
-    """What is left of one run's steps and time."""
+    """What is left of one run's steps, time and memory."""
 
-    __slots__ = ("deadline", "room", "steps")
+    __slots__ = ("deadline", "look_below", "room", "steps")
 
     def __init__(self) -> None:
         self.steps = MAX_STEPS
+        self.look_below = MAX_STEPS - _STEPS_BETWEEN_LOOKS
         self.room = MAX_BYTES
-        self.deadline = perf_counter() + MAX_SECONDS
+        self.deadline = thread_time() + MAX_SECONDS
 
     def spend(self, steps: int) -> None:
-        """Use up steps, and look at the clock.
+        """Use up steps, with a look at the clock now and then.
 
         Raises:
             BudgetExceededError: Steps or time are used up.
         """
         self.steps -= steps
-        if self.steps < 0:
-            raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
-        if perf_counter() > self.deadline:
+        if self.steps < self.look_below:
+            if self.steps < 0:
+                raise BudgetExceededError(f"it takes more than {MAX_STEPS:,} steps")
+            self.look_below = self.steps - _STEPS_BETWEEN_LOOKS
+            self.look()
+
+    def look(self) -> None:
+        """Look at the clock.
+
+        Raises:
+            BudgetExceededError: The time is up.
+        """
+        if thread_time() > self.deadline:
             raise BudgetExceededError(f"it takes longer than {MAX_SECONDS * 1000:.0f} ms")
 
 
@@ -73,7 +90,7 @@ def budget_of(frame: Frame) -> Budget:
 
 def look_at_clock(frame: Frame) -> None:
     """Stop the run when its time is up."""
-    budget_of(frame).spend(0)
+    budget_of(frame).look()
 
 
 def charge(frame: Frame, size: int) -> None:
@@ -90,7 +107,7 @@ def charge(frame: Frame, size: int) -> None:
     budget.room -= size
     if budget.room < 0:
         raise BudgetExceededError(f"it needs more than {MAX_BYTES // 1_000_000} MB")
-    budget.spend(0)
+    budget.look()
 
 
 def made(frame: Frame, value: Any) -> Any:
@@ -142,39 +159,36 @@ def check_number(value: Any) -> Any:
 def weigh(value: Any, items: int = 0, characters: int = 0) -> tuple[int, int]:
     """Items and characters of a value and all it holds, added to those given.
 
-    Iterative, and it stops as soon as a limit is exceeded, so that its cost is bounded by the limits.
+    Level by level rather than by recursion, and it stops as soon as a limit is exceeded, so that its cost is bounded.
 
     Raises:
         BudgetExceededError: A limit is exceeded.
     """
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        kind = type(part)
-        if kind is str:
-            characters += len(part)
-        elif kind in COLLECTIONS:
-            items += len(part)
-            if items > MAX_ITEMS:
-                raise too_many()
-            for member in part:
-                inner = type(member)
-                if inner is str:
-                    characters += len(member)
-                elif inner in COLLECTIONS:
-                    pending.append(member)
-            if kind is dict:
-                for member in part.values():
-                    inner = type(member)
-                    if inner is str:
-                        characters += len(member)
-                    elif inner in COLLECTIONS:
-                        pending.append(member)
-        elif kind is int and part.bit_length() > MAX_BITS:
-            raise too_big()
+    kind = type(value)
+    if kind not in COLLECTIONS:
+        check_number(value)
+        characters += len(value) if kind is str else 0
         if characters > MAX_CHARACTERS:
             raise too_long()
-    return items, characters
+        return items, characters
+    level = [value]
+    for _ in range(MAX_LEVELS):
+        items += sum(map(len, level))
+        if items > MAX_ITEMS:
+            raise too_many()
+        members = list(chain.from_iterable(level))
+        for collection in level:
+            if type(collection) is dict:
+                members += collection.values()
+        kinds = set(map(type, members))
+        if str in kinds:
+            characters += sum(map(len, members if len(kinds) == 1 else [part for part in members if type(part) is str]))
+            if characters > MAX_CHARACTERS:
+                raise too_long()
+        if kinds.isdisjoint(COLLECTIONS):
+            return items, characters
+        level = [part for part in members if type(part) in COLLECTIONS]
+    raise BudgetExceededError("a value is nested too deeply")
 
 
 class Load:
