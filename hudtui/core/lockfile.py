@@ -218,6 +218,8 @@ class _Reader:
     def lock(self) -> Lock:
         data = self.document.data
         images = self.mapping(("images",))
+        for path in (("build",), ("environment",), ("environment", "variables")):
+            self.mapping(path)
         local, full, pushed = (self.text(("images", kind)) for kind in ("local", "full", "pushed"))
         plain = self.text(("image",)) if not isinstance(data.get("image"), Mapping) else None
         image = pushed or full or plain or local

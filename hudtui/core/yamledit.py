@@ -19,6 +19,7 @@ Scalar = str | int | float | bool | None
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_/.@+-]*(?: [A-Za-z0-9_/.@+()-]+)*\Z")
 _RESERVED = re.compile(r"(?:y|yes|n|no|on|off|true|false|null|nan|inf)\Z", re.IGNORECASE)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
 _SPECIALS = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -49,7 +50,9 @@ def set_values(text: str, changes: Mapping[Path, Scalar], *, name: str) -> str:
             break
     if edited is None or not _says(edited, wanted, name):
         edited = _rewritten(text, changes)
-    if not _says(edited, wanted, name):
+        if not _says(edited, wanted, name) or _comments(text) != _comments(edited):
+            edited = None
+    if edited is None:
         raise InputError(
             f"{', '.join(dotted(path) for path in changes)} cannot be changed in this file without harm to the rest of it",
             fix="Change it in an editor.",
@@ -89,13 +92,18 @@ def _escaped(character: str) -> str:
 
 def _put(data: dict[str, Any], path: Path, value: Scalar, document: Document) -> None:
     place: Any = data
-    for depth, step in enumerate(path[:-1], 1):
-        if place.get(step) is None:
-            place[step] = {}
-        place = place[step]
-        if not isinstance(place, dict):
+    for depth, step in enumerate(path):
+        if isinstance(place, list) and isinstance(step, int):
+            if not 0 <= step < len(place):
+                raise InputError(f"{dotted(path[:depth])} has no item {step}", where=document.location(path[:depth]))
+        elif not isinstance(place, dict):
             raise InputError(f"{dotted(path[:depth])} is no mapping", where=document.location(path[:depth]))
-    place[path[-1]] = value
+        elif depth < len(path) - 1 and place.get(step) is None:
+            place[step] = {}
+        if depth == len(path) - 1:
+            place[step] = value
+        else:
+            place = place[step]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -116,6 +124,11 @@ def _says(text: str, wanted: Any, name: str) -> bool:
         return False
 
 
+def _comments(text: str) -> list[str]:
+    """Everything that could be a comment, in the order of the alphabet; enough to see whether one was lost."""
+    return sorted(found.rstrip() for found in _COMMENT.findall(text))
+
+
 def _spliced(text: str | None, path: Path, value: Scalar, name: str) -> str | None:
     """The text with one value changed where it stands; None where that is not simple."""
     if text is None:
@@ -129,7 +142,7 @@ def _spliced(text: str | None, path: Path, value: Scalar, name: str) -> str | No
     parent: Any = document.data or {}
     known: Path = ()
     for step in path:
-        if not isinstance(parent, dict) or step not in parent:
+        if not (step in parent if isinstance(parent, dict) else isinstance(parent, list) and isinstance(step, int)):
             break
         parent = parent[step]
         known = (*known, step)
@@ -162,6 +175,8 @@ def _replace(document: Document, lines: list[str], path: Path, value: Scalar) ->
 
 def _insert(document: Document, lines: list[str], known: Path, missing: Path, value: Scalar) -> bool:
     """Put `missing` into the mapping at `known`, below what is there."""
+    if document.style(known) == "{" and isinstance(document.at(known), dict):
+        return _insert_in_braces(document, lines, known, missing, value)
     end = "\r" if any(line.endswith("\r") for line in lines[:1]) else ""
     last = document.last_line(known)
     if known and document.at(known) is None:
@@ -188,6 +203,28 @@ def _insert(document: Document, lines: list[str], known: Path, missing: Path, va
     lines[last:last] = fresh
     if lines[-1].rstrip("\r") != "":
         lines.append("")
+    return True
+
+
+def _insert_in_braces(document: Document, lines: list[str], known: Path, missing: Path, value: Scalar) -> bool:
+    mark = document.value_mark(known)
+    row, column = mark.end_line - 1, mark.end_column - 2
+    if lines[row][column : column + 1] != "}":
+        return False
+    # In the manner of JSON where the others are, so that what was JSON stays JSON.
+    first = next(iter(document.at(known)), None)
+    key = None if first is None else document.mark((*known, first))
+    style = '"' if key is None or lines[key.line - 1][key.column - 1 : key.column] == '"' else ""
+    shown = scalar_text(value, '"')
+    fresh = f"{scalar_text(str(missing[-1]), style)}: {shown}"
+    for step in reversed(missing[:-1]):
+        fresh = f"{scalar_text(str(step), style)}: {{{fresh}}}"
+    before = lines[row][:column]
+    body = before.rstrip()
+    blanks = before[len(body) :]
+    if first is not None and not "\n".join([*lines[:row], body]).rstrip().endswith(","):
+        fresh = f", {fresh}"
+    lines[row] = body + fresh + blanks + lines[row][column:] if body else before + fresh + lines[row][column:]
     return True
 
 

@@ -608,6 +608,8 @@ def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     if "did not find expected key" in problem and line[: at.column].strip():
         what = "something stands behind the end of a value"
         fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
+    if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
+        what, fix = "the text ends in the middle of a list or mapping", "A closing `]` or `}` is missing."
     if "cannot start any token" in problem:
         what, fix = _BAD_START.get(character, (f"text cannot begin with {character!r}", "Put quotes around it."))
     elif "\t" in line[: len(line) - len(line.lstrip())] and "quote" not in what:

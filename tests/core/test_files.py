@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import resource
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -136,7 +137,12 @@ def test_a_repeated_key_is_named() -> None:
     assert caught.value.where.field == "b"
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    )
+)
 @settings(deadline=None)
 def test_json_round_trip(value: object) -> None:
     assert parse_json("\ufeff" + json.dumps(value), "f") == value
@@ -312,24 +318,24 @@ def test_readers_see_the_old_or_the_new_file(tmp_path: Path) -> None:
 # Two at a time
 
 
-def count_up(path: Path, times: int) -> None:
-    for _ in range(times):
-        with exclusive(path):
-            number = int(path.read_text())
-            time.sleep(0.0005)
-            write_atomic(path, str(number + 1))
+COUNT_UP = """
+import sys, time
+from pathlib import Path
+from hudtui.core.files import exclusive, write_atomic
+path = Path("count")
+for _ in range(20):
+    with exclusive(path):
+        number = int(path.read_text())
+        time.sleep(0.0005)
+        write_atomic(path, str(number + 1))
+"""
 
 
 def test_processes_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "count"
     path.write_text("0")
-    context = multiprocessing.get_context("spawn")
-    children = [context.Process(target=count_up, args=(path, 20)) for _ in range(3)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
+    children = [subprocess.Popen([sys.executable, "-c", COUNT_UP], cwd=tmp_path) for _ in range(3)]
+    assert [child.wait(60) for child in children] == [0, 0, 0]
     assert path.read_text() == "60"
     assert [item.name for item in tmp_path.iterdir()] == ["count"]
 
@@ -337,7 +343,15 @@ def test_processes_take_turns(tmp_path: Path) -> None:
 def test_threads_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "count"
     path.write_text("0")
-    threads = [threading.Thread(target=count_up, args=(path, 20)) for _ in range(3)]
+
+    def count_up() -> None:
+        for _ in range(20):
+            with exclusive(path):
+                number = int(path.read_text())
+                time.sleep(0.0005)
+                write_atomic(path, str(number + 1))
+
+    threads = [threading.Thread(target=count_up) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
