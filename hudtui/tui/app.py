@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
+from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.worker import Worker
 
@@ -40,7 +42,7 @@ def _palette() -> type:
     return ActionProvider
 
 
-class HudtuiApp(Acting, App[None]):
+class HudtuiApp(Acting, App[None], inherit_bindings=False):
     """Mission control over one project folder.
 
     Args:
@@ -50,7 +52,7 @@ class HudtuiApp(Acting, App[None]):
     """
 
     TITLE = "hudtui"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     COMMANDS: ClassVar[Any] = {_palette}
     ENABLE_COMMAND_PALETTE = False  # Textual would bind a key of its own; ours is an action like all others
     HORIZONTAL_BREAKPOINTS = [(0, "-w-tiny"), (60, "-w60"), (80, "-w80"), (120, "-w120")]  # noqa: RUF012
@@ -104,8 +106,16 @@ class HudtuiApp(Acting, App[None]):
         self._stations: dict[str, StationScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
+        # Textual answers NO_COLOR with shades of grey; ours is a theme without any colour.
+        self._filters = [one for one in self._filters if not isinstance(one, Monochrome | NoColor)]
         wanted = self.preferences.theme
         self.theme = MONOCHROME if self.no_color else wanted if wanted in self.available_themes else DEFAULT
+
+    def watch_theme(self, name: str) -> None:
+        """The theme without colour lets none through, whatever a widget asks for."""
+        self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
+        if name == MONOCHROME:
+            self._filters.append(NoColor())
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -451,7 +461,11 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         return 2
     app = HudtuiApp(folder, debug=debug)
     app.run(mouse=app.preferences.mouse)
-    if not app.lost:
-        for line in app.crash_words:
-            print(line, file=sys.stderr)  # noqa: T201
+    if app.lost:
+        # Nothing can be said any more, not even by the interpreter's last flush.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+    for line in app.crash_words:
+        print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.widgets import Input
 
@@ -95,5 +95,6 @@ class Palette(CommandPalette):
     """Textual's palette with a cursor that stands still."""
 
     def on_mount(self) -> None:
-        """No blinking."""
+        """No blinking, and no picture that half of all terminals draw too wide."""
         self.query_one(Input).cursor_blink = False
+        self.query_one(SearchIcon).icon = "/"

@@ -183,5 +183,3 @@ async def test_without_runs_quit_asks_nothing(open_app: Callable[..., Any], tmp_
         await pilot.press("q")
         await pilot.pause()
         assert not app._running
-
-

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.content import Content
+from textual.keys import _character_to_key
 from textual.widget import Widget
 
-from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, shown
+from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -20,11 +21,14 @@ def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
     for key, active in screen.active_bindings.items():
         if active.binding.id:
             bound.setdefault(active.binding.id, []).append(key)
+    keymap = screen.app._keymap
     found = []
     for action, node in chain_actions([node for node, _ in screen._modal_binding_chain]):
         if isinstance(node, Acting) and (keys := bound.get(action.id)):
-            # Of its keys, those that a text field takes for itself are not bound now.
-            found.append(ActiveKey(action, node, shown(keys[0]), node.why_not(action.id)))
+            # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
+            wanted = [_character_to_key(key) if len(key) == 1 else key for key in keys_of(action, keymap)]
+            key = next((key for key in wanted if key in keys), keys[0])
+            found.append(ActiveKey(action, node, shown(key), node.why_not(action.id)))
     order = {True: 0, False: 1}
     app = screen.app
     return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])

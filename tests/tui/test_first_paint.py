@@ -1,0 +1,71 @@
+"""Start-up is a feature: what is imported when the first picture is on the terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = {
+    "asyncssh",
+    "click",
+    "datasets",
+    "dotenv",
+    "httpx2",
+    "jsonschema",
+    "mcp",
+    "msgspec",
+    "pyarrow",
+    "pydantic",
+    "pydantic_settings",
+    "ruamel",
+    "sqlite3",
+    "tree_sitter",
+    "typer",
+    "verifiers",
+    "yaml",
+}
+
+SCRIPT = """
+import asyncio, json, sys
+from hudtui.tui.app import HudtuiApp
+
+class Watched(HudtuiApp):
+    modules = None
+
+    def post_display_hook(self):
+        # The first picture that holds the frame: header, road and the keys.
+        if self.modules is None and self._compositor_has_frame():
+            type(self).modules = sorted(sys.modules)
+
+    def _compositor_has_frame(self):
+        try:
+            return bool(self.screen.query("KeyBar")) and bool(self.screen._compositor.visible_widgets)
+        except Exception:
+            return False
+
+async def main():
+    async with Watched().run_test() as pilot:
+        for _ in range(100):
+            await pilot.pause()
+            if Watched.modules:
+                break
+
+asyncio.run(main())
+print(json.dumps(Watched.modules))
+"""
+
+
+def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    modules = json.loads(done.stdout.splitlines()[-1])
+    assert "textual.app" in modules and "hudtui.tui.screens.home" in modules
+    assert {name.partition(".")[0] for name in modules} & HEAVY == set()
+    ours = {name for name in modules if name.startswith("hudtui.")}
+    screens = {name for name in ours if name.startswith("hudtui.tui.screens.")}
+    assert screens == {"hudtui.tui.screens.base", "hudtui.tui.screens.home"}
+    core = {name for name in ours if name.startswith("hudtui.core.")}
+    assert core <= {"hudtui.core.errors", "hudtui.core.text", "hudtui.core.places"}
+    assert not any(name.startswith("hudtui.cli.") for name in ours)
