@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from hudtui.core.errors import InputError
-from hudtui.core.gym.transform_compiler import Closure, Compiler, Refused
+from hudtui.core.gym.transform_base import Closure, Refused
+from hudtui.core.gym.transform_compiler import Compiler
 from hudtui.core.gym.transform_functions import FUNCTIONS
 from hudtui.core.gym.transform_limits import BudgetExceededError, check_text, weigh
 from hudtui.core.text import clean_line
