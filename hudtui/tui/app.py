@@ -187,18 +187,29 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return self.run_worker(self._reload(), group="facts", exclusive=True, exit_on_error=False)
 
     async def _reload(self) -> None:
+        first = self.facts is None
         try:
-            facts = await asyncio.to_thread(self.services.load_facts, self.folder)
+            facts = await self._read()
+            # What lies in the folder is shown before any machine is asked.
+            if first or facts.running:
+                notices = await self.services.sync_runs(self.folder, first)
+                facts = await self._read()
+                for notice in notices:
+                    self.say(notice, severity="warning")
         except Exception as error:
             self.fail(error)
             return
+        if facts.running:
+            self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+
+    async def _read(self) -> Facts:
+        facts = await asyncio.to_thread(self.services.load_facts, self.folder)
         if facts != self.facts:
             self.facts = facts
             for screen in self._stations.values():
                 if screen.is_attached:
                     screen.show_facts()
-        if facts.running:
-            self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+        return facts
 
     @property
     def workspace(self) -> Workspace:
@@ -230,7 +241,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                     self.say(event.message or event.stage, severity="busy")
                 elif isinstance(event, Notice):
                     self.say(event.message, severity="warning")
-        await self._reload()
+        await self._read()
         self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:

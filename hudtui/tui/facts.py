@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +108,12 @@ def _load(folder: Path) -> Facts:
     return load_facts(folder)
 
 
+async def _sync(folder: Path, first: bool) -> tuple[str, ...]:
+    from hudtui.tui.workspace_facts import sync_runs
+
+    return await sync_runs(folder, first)
+
+
 def _demo(folder: Path) -> AsyncIterator[object]:
     from hudtui.core.demo import prepare
 
@@ -122,5 +128,7 @@ class Services:
     """The time, with a zone."""
     load_facts: Callable[[Path], Facts] = _load
     """Reads the project; runs in a thread."""
+    sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync
+    """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
     make_demo: Callable[[Path], AsyncIterator[object]] = _demo
     """Writes a demo workspace into a folder; `core.demo.prepare`."""

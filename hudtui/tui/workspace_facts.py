@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.road import road
 from hudtui.core.settings import load_settings
-from hudtui.core.workspace import Workspace, open_workspace
+from hudtui.core.text import clean_line
+from hudtui.core.workspace import STATE, Workspace, open_workspace
 from hudtui.tui.facts import Account, Facts, RunFact, StationFact
 
 if TYPE_CHECKING:
@@ -73,11 +74,45 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
     return RunStore(workspace.state_dir).runs()
 
 
+async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
+    """Hear from the machines how their runs are.
+
+    Args:
+        folder: The project.
+        first: hudtui just started: runs whose supervisor was killed meanwhile are taken up again.
+
+    Returns:
+        What the user should know, one line each.
+    """
+    state = folder / STATE
+    if not (state / "runs.db").is_file():
+        return ()
+    from hudtui.core.runs.store import RunStore
+
+    store = RunStore(state)
+    if not first:
+        from hudtui.core.runs.monitor import Monitor
+
+        await Monitor(store).refresh()
+        return ()
+    from hudtui.core.runs.launcher import reconcile
+
+    def lookup(name: str) -> str | None:
+        return load_settings(folder, open_workspace(folder).platform).lookup(name)
+
+    return tuple(notice.message for notice in await reconcile(store, lookup=lookup))
+
+
 def _analysed(workspace: Workspace) -> str | None:
+    if not (workspace.state_dir / "analyses").is_dir():
+        return None
     from hudtui.core.environment.cache import latest
 
     found = latest(workspace.folder)
-    return found.source if found else None
+    if found is None:
+        return None
+    tools = len(found.agent_tools)
+    return f"{clean_line(found.source, 60)}: {tools} tool{'' if tools == 1 else 's'}"
 
 
 def _run(run: RunSummary) -> RunFact:
