@@ -171,6 +171,12 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
+def complain(text: str) -> None:
+    """A line in supervisor.log; on a full disk it is left out."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write(2, ("%s: %s\n" % (time.ctime(), text)).encode("utf-8", "replace"))
+
+
 # --- files --------------------------------------------------------------------------------------------------------------------
 
 
@@ -386,7 +392,7 @@ class Supervisor:
         try:
             write_json(self.path("status.json"), value, durable)
         except OSError as error:
-            print("%s: status.json: %s" % (time.ctime(), error), file=sys.stderr, flush=True)
+            complain("status.json: %s" % error)
             return False
         return True
 
@@ -440,7 +446,7 @@ class Supervisor:
             elif clients.returncode == 0:
                 self.tmux("kill-session", "-t", "=" + self.session)
         except (OSError, subprocess.SubprocessError) as error:
-            print("%s: tmux: %s" % (time.ctime(), error), file=sys.stderr, flush=True)
+            complain("tmux: %s" % error)
 
     # -- stages
 
@@ -848,13 +854,13 @@ def _daemon(folder: str, secrets: Dict[str, str], report: int) -> NoReturn:
             supervisor.run()
             code = 0
         except Exception as error:
-            traceback.print_exc()
+            complain(traceback.format_exc())
             for stage in supervisor.stages:
                 supervisor.kill_stage(stage)
             supervisor.outcome = ("failed", "the supervisor broke down: %r" % (error,))
             supervisor.conclude()
     except BaseException:
-        traceback.print_exc()
+        complain(traceback.format_exc())
     finally:
         os._exit(code)
 
@@ -894,8 +900,15 @@ def stop(folder: str, grace: Optional[float]) -> int:
     """Leave a request to stop, and make sure that somebody reads it."""
     found = read_json(os.path.join(folder, "status.json"))
     if found is None or found.get("state") not in ENDED:
-        write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": "stopped on request"})
-        if _holder(folder) is None and found is not None:
+        holder = _holder(folder)
+        try:
+            write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": "stopped on request"})
+        except OSError as error:  # a full disk must not keep a run going
+            if holder is None:
+                print(json.dumps({"ok": False, "status": 1, "error": str(error)}))
+                return 1
+            os.kill(holder, signal.SIGTERM)
+        if holder is None and found is not None:
             return start(folder)
     print(json.dumps({"ok": True, "status": 0}))
     return 0

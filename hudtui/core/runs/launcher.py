@@ -6,6 +6,7 @@ Every step can be repeated: what is there already is left as it is, and the mach
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import sys
@@ -225,10 +226,12 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
         MachineError: The machine does not answer, or something of the run is still there after all.
     """
     machine = Machine(host, store.record(run))
-    await machine.sync(store)
+    with contextlib.suppress(RunError):
+        await machine.sync(store)
     if not store.summary(run).active and store.summary(run).state != "lost":
         return store.summary(run)
-    store.append(run, "stop_requested", {"grace": grace}, once="stop_requested")
+    with contextlib.suppress(RunError):  # a full disk must not keep a run going
+        store.append(run, "stop_requested", {"grace": grace}, once="stop_requested")
     if not await machine.begun():
         if store.summary(run).started is not None:
             return store.summary(run)  # its folder is gone, and with it whatever could be asked
@@ -244,6 +247,8 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
     pause, until = 0.05, time.monotonic() + patience
     while (left := await _left(machine, store)) is not None:
         if time.monotonic() > until:
+            if not (await machine.status()).processes:
+                raise MachineError(f"run {run} was ended, but that could not be written down", why="Perhaps the disk is full.")
             raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
@@ -252,7 +257,8 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
 
 async def _left(machine: Machine, store: RunStore) -> str | None:
     """What of a run that should end is still there, in words; None when it is gone."""
-    await machine.sync(store)
+    with contextlib.suppress(RunError):
+        await machine.sync(store)
     if store.summary(machine.record.id).active:
         return "it is still winding down"
     status = await machine.status()

@@ -111,6 +111,8 @@ class RunView:
     disk_free: int | None = None
     """Bytes left on the machine's disk."""
     events: tuple[RunEvent, ...] = ()
+    problem: str | None = None
+    """Why the newest events could not be kept: what is shown may be out of date."""
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -137,6 +139,7 @@ class RunView:
             "result": self.result.to_json(),
             "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
             "attach": list(self.attach) if self.attach else None,
+            "problem": self.problem,
             "disk_free_bytes": self.disk_free,
             "events": [event.to_json() for event in self.events],
         }
@@ -170,11 +173,14 @@ class Monitor:
         return self._machines[run]
 
     async def refresh(self) -> tuple[RunSummary, ...]:
-        """All runs, the oldest first, with what their machines have said until now. A machine that is silent is passed over."""
+        """All runs, the oldest first, with what their machines have said until now.
+
+        A machine that is silent is passed over; what cannot be kept, because the disk is full, is asked for again next time.
+        """
         changed = False
         for run in (runs := self.store.runs()):
             if run.active or run.state == "lost":
-                with contextlib.suppress(MachineError):
+                with contextlib.suppress(MachineError, RunError):
                     changed = bool(await self._machine(run.id).sync(self.store)) or changed
         return self.store.runs() if changed else runs
 
@@ -186,8 +192,12 @@ class Monitor:
             MachineError: Its machine does not answer.
         """
         machine = self._machine(run)
+        problem = None
         if self.store.summary(run).active:
-            await machine.sync(self.store)
+            try:
+                await machine.sync(self.store)
+            except RunError as error:
+                problem = error.what
         summary = self.store.summary(run)
         status = await _status(machine)
         saved = status.get("stages")
@@ -203,6 +213,7 @@ class Monitor:
             metrics=metrics,
             disk_free=status.get("disk_free"),
             events=self.store.events(run),
+            problem=problem,
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
@@ -273,7 +284,8 @@ class Monitor:
                     end = chunk.offset + len(chunk.data)
                     yield chunk
                 elif to_the_end:
-                    await machine.sync(self.store)
+                    with contextlib.suppress(RunError):
+                        await machine.sync(self.store)
                     if not self.store.summary(run).active:
                         facts = await machine.host.facts(path)
                         if facts is None or facts.size == end or facts.size < offset:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import socket
@@ -256,15 +257,25 @@ class RunStore:
         if not self.path.exists():
             yield None
             return
-        with self._errors(), contextlib.closing(self._connect()) as database:
+        with self._errors(), contextlib.closing(self._connect_to_read()) as database:
             yield None if database.execute("PRAGMA user_version").fetchone()[0] == 0 else database
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """A connection, also on a full disk and in a read-only folder, where SQLite cannot make its side files."""
+        try:
+            return self._connect()
+        except sqlite3.OperationalError:
+            waiting = self.path.with_name(f"{self.path.name}-wal")
+            if waiting.exists() and waiting.stat().st_size:
+                raise
+            return self._connect(how="mode=ro&immutable=1")
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """The database in a transaction that is kept as a whole, or not at all."""
         if self.state_dir.name == STATE:
             make_state_dir(self.state_dir.parent)
-        with self._errors(), contextlib.closing(self._connect(create=True)) as database:
+        with self._errors(), contextlib.closing(self._connect("mode=rwc")) as database:
             database.execute("BEGIN IMMEDIATE")
             try:
                 if database.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -278,13 +289,12 @@ class RunStore:
                 raise
             database.execute("COMMIT")
 
-    def _connect(self, *, create: bool = False) -> sqlite3.Connection:
-        mode = "rwc" if create else "rw"
-        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+    def _connect(self, how: str = "mode=rw") -> sqlite3.Connection:
+        address = f"{self.path.absolute().as_uri()}?{how}"
         database = sqlite3.connect(address, timeout=self._patience, isolation_level=None, uri=True)
         try:
             database.execute("PRAGMA foreign_keys = ON")
-            if create:
+            if how == "mode=rwc":
                 database.execute(
                     "PRAGMA journal_mode = WAL"
                 ).fetchone()  # where the file system cannot, SQLite stays with its default
@@ -306,7 +316,7 @@ class RunStore:
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorname", "")
             what, fix = "the list of runs cannot be used", None
-            if code.startswith("SQLITE_FULL"):
+            if code.startswith("SQLITE_FULL") or (code.startswith("SQLITE_IOERR") and self._no_room()):
                 what, fix = (
                     "the disk is full: the list of runs cannot be written, what it held is untouched",
                     "Make room, then try again.",
@@ -319,6 +329,13 @@ class RunStore:
                 what = "the list of runs is damaged"
                 fix = f"Move it away; the runs themselves lie in {self.folder}."
             raise RunError(what, why=str(error), fix=fix, where=Location(str(self.path))) from None
+
+    def _no_room(self) -> bool:
+        try:
+            room = os.statvfs(self.state_dir)
+        except OSError:
+            return False
+        return room.f_bavail * room.f_frsize < 64 * 1024  # SQLite's side files take so much
 
 
 _EVENTS = "SELECT run, number, at, type, data, origin FROM events"

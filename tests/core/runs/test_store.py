@@ -171,8 +171,8 @@ def test_a_full_disk_loses_nothing(store: RunStore, make: Make, monkeypatch: pyt
     store.add(make(run="a-1"))
     connect = store._connect
 
-    def small(*, create: bool = False) -> sqlite3.Connection:
-        database = connect(create=create)
+    def small(how: str = "mode=rw") -> sqlite3.Connection:
+        database = connect(how)
         database.execute(f"PRAGMA max_page_count = {database.execute('PRAGMA page_count').fetchone()[0]}")
         return database
 
