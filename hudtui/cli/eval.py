@@ -28,11 +28,14 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    tasks: Annotated[Path, typer.Argument(help="Task file (JSON or JSONL).", show_default=False)],
+    tasks: Annotated[
+        str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
+    ],
     config: Annotated[Path, typer.Option("--config", "-c", help="Gym configuration (YAML).", show_default=False)],
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.")
     ] = "greedy",
+    split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several; else train.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Play only the first so many tasks.")] = None,
     group: Annotated[int, typer.Option("--group", "-r", min=1, help="Episodes for each task.")] = 1,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
@@ -80,6 +83,7 @@ def evaluate(
         tasks=tasks,
         config=config,
         policy=policy,
+        split=split,
         limit=limit,
         group=group,
         concurrency=concurrency,
@@ -185,7 +189,7 @@ def _report(request: EvalRequest, prepared: Prepared, summary: Summary, *, as_js
         console.out_json(
             {
                 "config": str(request.config),
-                "source": str(request.tasks),
+                "source": request.tasks,
                 "policy": prepared.policy,
                 "out": str(prepared.out_dir),
                 "problems": [problem.to_json() for problem in prepared.problems],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -34,9 +35,12 @@ PYTHON_VARIABLE = "HUDTUI_PYTHON"
 class EvalRequest:
     """What to play, how, and where the records go."""
 
-    tasks: Path
+    tasks: str
+    """A file or folder of tasks, or a dataset on the Hub: `org/name[@revision][:split]`."""
     config: Path
     policy: str = "greedy"
+    split: str | None = None
+    """Of a dataset with several; None: `train`."""
     limit: int | None = None
     """Play only the first so many tasks."""
     group: int = 1
@@ -103,13 +107,23 @@ async def run_request(
     image, warning = _lock_image(settings)
     if warning is not None:
         yield warning
-    read = read_tasks(folder / request.tasks, lookup=lookup, lock_image=image, platform=settings.platform)
+    token = settings.secret("HF_TOKEN")
+    read = await asyncio.to_thread(
+        read_tasks,
+        request.tasks,
+        lookup=lookup,
+        lock_image=image,
+        platform=settings.platform,
+        split=request.split,
+        folder=folder,
+        token=token.get_secret_value() if token is not None else None,
+    )
     tasks = read.tasks if request.limit is None else read.tasks[: request.limit]
     if not tasks:
         raise InputError(
-            f"none of the {read.total} tasks can be played" if read.total else "this file holds no task",
+            f"none of the {read.total} tasks can be played" if read.total else "there are no tasks here",
             why=str(read.problems[0]) if read.problems else None,
-            where=Location(str(request.tasks)),
+            where=Location(request.tasks),
         )
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     endpoint = _endpoint(request, settings)
