@@ -59,7 +59,7 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
     """The Hub's client, with time limits, without bars and log lines on the terminal, and with our hooks for what goes wrong.
 
     Args:
-        token: Access token; None for the one that the client finds itself (HFTOKEN, its own login).
+        token: Access token; None for the one that the client finds itself (HF_TOKEN, its own login).
 
     Raises:
         Busy: While in use: the Hub answered 429.
@@ -174,7 +174,7 @@ def explained(error: Exception, doing: str, repo: str, writing: bool = False) ->
     return None
 
 
-TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HFTOKEN, or run `hf auth login`."
+TOKEN = "Make one at https://huggingface.co/settings/tokens and put it into HF_TOKEN, or run `hf auth login`."
 
 
 def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) -> HudtuiError:
@@ -197,7 +197,7 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
         fix = f"Use a token with write access to {namespace}, or another name." if writing else "Use a token with access to it."
         return HubError(f"the token does not allow {doing} (403)", why=said, fix=fix, where=where)
     if status in (401, 404):
-        fix = "Check its name; for a private one a token is needed (HFTOKEN or --token)."
+        fix = "Check its name; for a private one a token is needed (HF_TOKEN or --token)."
         return InputError("the Hub has no such dataset, or does not show it to you", why=said, fix=fix, where=where)
     if status in (409, 412):
         fix = "Run the command again; what was uploaded already is not uploaded twice."

@@ -5,6 +5,7 @@ Imports msgspec: import this module late.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -131,16 +132,25 @@ def _table_parts(path: Path, name: str, checker: Checker, before: int, size: int
 
 
 def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Lines]]:
-    enabled = gc.isenabled()
-    gc.disable()  # nothing here is cyclic, and the collector would look through every record again and again
-    try:
-        for chunk in chunks_of(reading):
+    for chunk in chunks_of(reading):
+        with _without_collector():
+            made: tuple[Part, Lines]
             rows = chunk.rows()
             part = checker.quick(*rows) if rows is not None and rows[0] else None
             if part is None:
-                yield _closely(chunk, checker, reading.name)
+                made = _closely(chunk, checker, reading.name)
             else:
-                yield part, [line for line, _ in chunk.records()] if part.remarks else None
+                made = part, [line for line, _ in chunk.records()] if part.remarks else None
+        yield made
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Thousands of records are made at once, and none is cyclic: looking through them again and again only takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if enabled:
             gc.enable()

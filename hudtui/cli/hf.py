@@ -1,0 +1,304 @@
+"""`hudtui hf`: tasks to a training dataset, on disk or on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.convert import Converted
+    from hudtui.core.tasks.dataset import DatasetRequest, Made
+    from hudtui.core.tasks.problems import Problem
+
+SHOWN = 20
+"""Problems that are shown in full; --json has more."""
+
+_FORMATS = ("parquet", "jsonl", "dataset", "json", "tasks-jsonl")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("hf")(hf)
+
+
+def hf(
+    tasks: Annotated[
+        str,
+        typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
+    ],
+    name: Annotated[str | None, typer.Option("--name", "-n", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make the dataset private when it is new.")] = False,
+    no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Local result: .parquet, .jsonl, .json, or a folder as datasets saves it."),
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help=f"Form of the local result: {', '.join(_FORMATS)}.")] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", help="Hub token; better in HF_TOKEN, where other users of the machine do not see it.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Split of the source, where it has several.")] = None,
+    remote: Annotated[
+        bool | None, typer.Option("--remote/--local", help="Run local servers behind the platform instead, or leave them local.")
+    ] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Image for that, instead of the lock file's.")] = None,
+    replace_secrets: Annotated[
+        bool, typer.Option("--replace-secrets", help="Put variables in the place of keys and tokens that are written out.")
+    ] = False,
+    keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Push them as they are.")] = False,
+    min_tasks: Annotated[
+        int | None, typer.Option("--min-tasks", min=0, help="Repeat tasks under new ids until there are so many.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Any problem, warnings too, ends the conversion.")] = False,
+    token_budget: Annotated[
+        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts of more tokens (estimated).")
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment (see hudtui env).")
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="TEST", help="Keep only tasks that pass, e.g. metadata.difficulty=easy or prompt~tile."),
+    ] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Mix the tasks.")] = False,
+    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Take only so many, at random.")] = None,
+    test: Annotated[
+        float | None, typer.Option("--test", min=0, help="Put a share (below 1) or a number of tasks into a test split.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of all that is random here.")] = 0,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Also write changed servers and copies back into the task file.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take every offer without asking.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, and never ask.")] = False,
+) -> None:
+    """Convert tasks into a dataset for training, and push it to the Hugging Face Hub.
+
+    Every task is checked; unusable ones are left out and listed. With --no-push or -o the result is a local file, Parquet unless
+    its name says otherwise.
+    """
+    if form is not None and form not in _FORMATS:
+        raise typer.BadParameter(f"{form!r} is none of {', '.join(_FORMATS)}", param_hint="--format")
+    if remote is False and image is not None:
+        raise typer.BadParameter("an image is for --remote", param_hint="--image")
+    with console.failures(as_json=as_json):
+        from hudtui.core.platform import choose_platform
+        from hudtui.core.settings import load_settings
+        from hudtui.core.tasks.convert import TaskErrors
+        from hudtui.core.tasks.dataset import FEWEST_TASKS, DatasetRequest
+        from hudtui.core.tasks.select import Selection
+
+        settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+        use_hub_of(settings)
+        request = DatasetRequest(
+            tasks=tasks,
+            name=name,
+            private=private,
+            push=not no_push,
+            output=output,
+            format=form,  # type: ignore[arg-type]
+            split=split,
+            strict=strict,
+            token_budget=token_budget,
+            image=image,
+            remote=bool(remote),
+            replace_secrets=replace_secrets,
+            keep_secrets=keep_secrets,
+            in_place=in_place,
+            min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
+            selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
+            analysis=known_analysis(env, settings) if env is not None else None,
+            token=token,
+        )
+        if yes:
+            request = _take_offers(request, settings, remote)
+        elif console.interactive() and not as_json:
+            request = _ask(request, settings, remote, min_tasks)
+        try:
+            made = _make(request, settings, quiet=as_json)
+        except TaskErrors as error:
+            if as_json:
+                answer = _answer(error.converted) | {"output": None, "pushed": None, "lock": None} | error.to_json()
+                console.out_json(answer)
+                console.say(f"error: {error.lines()[0]}")
+                raise typer.Exit(error.exit_code) from None
+            show_problems(error.converted)
+            raise
+    if as_json:
+        console.out_json(
+            _answer(made.converted)
+            | {
+                "output": str(made.output) if made.output is not None else None,
+                "pushed": made.pushed.url if made.pushed is not None else None,
+                "lock": str(made.lock) if made.lock is not None else None,
+            }
+        )
+        return
+    _show(made)
+
+
+def use_hub_of(settings: Settings) -> None:
+    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
+    import os
+
+    address = settings.get("HF_ENDPOINT")
+    if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
+        os.environ["HF_ENDPOINT"] = address
+
+
+def known_analysis(text: str, settings: Settings) -> Analysis:
+    """What is known of an environment: as remembered, as its lock file says, or by looking now.
+
+    Raises:
+        InputError: No environment is meant by the text.
+        ConnectError: It cannot be reached.
+    """
+    import asyncio
+
+    from hudtui.core.environment import cache
+    from hudtui.core.environment.analyze import analyze
+    from hudtui.core.environment.source import parse_source
+
+    source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
+    known = cache.cached(source)
+    if known is not None:
+        return known
+    console.say(f"looking at {text} ...")
+    return asyncio.run(analyze(source, live=source.kind != "lock"))
+
+
+def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
+    """Carry out steps and tell how they go; gives the last."""
+    from hudtui.core.events import Notice, Progress
+
+    last: Any = None
+    told, stage = time.monotonic(), ""
+    try:
+        for step in steps:
+            if isinstance(step, Notice):
+                console.say(f"{step.severity}: {step.message}")
+            elif isinstance(step, Progress):
+                now = time.monotonic()
+                # Reading is told every two seconds; anything else is worth a line when it begins.
+                if not quiet and (now - told > 2 or (step.stage != stage and step.stage != "read")):
+                    share = f" ({100 * step.done // step.total} %)" if step.done is not None and step.total else ""
+                    console.say(f"{step.stage}: {step.message}{share}")
+                    told = now
+                stage = step.stage
+            else:
+                last = step
+    finally:
+        close = getattr(steps, "close", None)
+        if close is not None:
+            close()
+    return last
+
+
+def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Made:
+    from hudtui.core.tasks.dataset import Made, make_dataset
+
+    made = follow(make_dataset(request, settings), quiet=quiet)
+    assert isinstance(made, Made)
+    return made
+
+
+def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
+    from hudtui.core.tasks.dataset import lock_image, names_for
+
+    _, image, _ = lock_image(request, settings)
+    if request.push and request.name is None:
+        request = replace(request, name=names_for(request, settings)[0])
+    return replace(
+        request,
+        remote=request.remote or (remote is None and image is not None),
+        replace_secrets=not request.keep_secrets,
+    )
+
+
+def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_tasks: int | None) -> DatasetRequest:
+    """Ask about everything that the flags leave open and that matters for these tasks."""
+    from hudtui.core.tasks import rewrite
+    from hudtui.core.tasks.convert import Converted
+    from hudtui.core.tasks.dataset import FEWEST_TASKS, lock_image, names_for, survey
+
+    found = follow(survey(request, settings))
+    assert isinstance(found, Converted)
+    _, image, _ = lock_image(request, settings)
+    if request.push and request.name is None:
+        suggested = names_for(request, settings)
+        console.say("Names like: " + ", ".join(suggested))
+        request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
+    local = found.rewritten.get(rewrite.LOCAL, 0)
+    if remote is None and local and image is not None:
+        question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
+        request = replace(request, remote=typer.confirm(question, default=False, err=True))
+    exposed = found.rewritten.get(rewrite.SECRETS, 0)
+    if exposed and not (request.replace_secrets or request.keep_secrets):
+        question = f"{exposed:,} tasks hold a secret that is written out. Put a variable in its place?"
+        request = replace(request, replace_secrets=typer.confirm(question, default=True, err=True))
+    if min_tasks is None and 0 < found.tasks < FEWEST_TASKS:
+        question = f"There are {found.tasks} tasks, and training wants at least {FEWEST_TASKS}. Repeat them?"
+        if typer.confirm(question, default=True, err=True):
+            request = replace(request, min_tasks=FEWEST_TASKS)
+    return request
+
+
+def _answer(converted: Converted) -> dict[str, Any]:
+    """The part of the JSON answer that is about the tasks. `remote`: no task has a server that runs on the playing machine."""
+    findings = converted.findings
+    return {
+        "source": converted.source,
+        "tasks": converted.total,
+        "valid": converted.valid,
+        "skipped": [problem.to_json() for problem in findings.errors],
+        "warnings": [problem.to_json() for problem in findings.warnings],
+        "problems": {"errors": findings.count("error"), "warnings": findings.count("warning")},
+        "written": converted.written,
+        "inferred": converted.inferred,
+        "duplicated": converted.duplicated,
+        "remote": converted.remote,
+    }
+
+
+def show_problems(converted: Converted) -> None:
+    """The first problems, and how many more there are."""
+    findings = converted.findings
+    for problems, severity in ((findings.errors, "error"), (findings.warnings, "warning")):
+        _list(problems, severity, findings.count(severity))
+
+
+def _list(problems: list[Problem], severity: str, count: int) -> None:
+    for problem in problems[:SHOWN]:
+        console.say(f"{severity}: {problem}")
+    if count > SHOWN:
+        console.say(f"... and {count - SHOWN:,} more {severity}s; --json lists them")
+
+
+def _show(made: Made) -> None:
+    converted = made.converted
+    show_problems(converted)
+    left_out = converted.total - converted.valid
+    console.say(
+        f"{converted.total:,} tasks read, {converted.valid:,} usable"
+        + (f", {left_out:,} left out" if left_out else "")
+        + (f", {converted.inferred:,} with a server from the lock file" if converted.inferred else "")
+        + (f", {converted.duplicated:,} copies added" if converted.duplicated else "")
+    )
+    console.say("written: " + ", ".join(f"{count:,} in {split}" for split, count in converted.written.items()))
+    if made.lock is not None:
+        console.say(f"{made.lock.name} names it as the primary dataset")
+    if made.output is not None:
+        console.out(str(made.output))
+    if made.pushed is not None:
+        if made.pushed.commit is None:
+            console.say("the Hub had all of it already; nothing was changed there")
+        console.out(made.pushed.url)

@@ -1,0 +1,233 @@
+"""`hudtui tasks`: check, list and carry over task files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+from hudtui.cli.hf import follow, known_analysis, show_problems, use_hub_of
+
+if TYPE_CHECKING:
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.dataset import DatasetRequest
+
+_TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_Split = Annotated[str | None, typer.Option("--split", help="Split of the source, where it has several.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    tasks = typer.Typer(no_args_is_help=True, help="Check, list and carry over task files.", rich_markup_mode=None)
+    tasks.command("check")(check)
+    tasks.command("list")(list_tasks)
+    tasks.command("convert")(convert)
+    app.add_typer(tasks, name="tasks")
+
+
+def check(
+    tasks: Annotated[str, typer.Argument(help=_TASKS)],
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors.")] = False,
+    split: _Split = None,
+    token_budget: Annotated[
+        int | None, typer.Option("--token-budget", min=1, help="Warn about prompts of more tokens (estimated).")
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="SOURCE", help="Check the calls against this environment (see hudtui env).")
+    ] = None,
+    as_json: _Json = False,
+) -> None:
+    """Check every task and list every problem. Ends with 1 when there is an error."""
+    from hudtui.core.tasks.dataset import DatasetRequest, survey
+
+    with console.failures(as_json=as_json):
+        settings = _settings()
+        analysis = known_analysis(env, settings) if env is not None else None
+        request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
+        found = follow(survey(request, settings), quiet=as_json)
+    findings = found.findings
+    failed = findings.count("error") + (findings.count("warning") if strict else 0)
+    if as_json:
+        problems = [problem.to_json() for problem in (*findings.errors, *findings.warnings)]
+        if strict:
+            problems = [{**problem, "severity": "error"} for problem in problems]
+        problems.sort(key=lambda problem: problem["index"])
+        console.out_json(
+            {
+                "source": found.source,
+                "tasks": found.total,
+                "valid": found.valid,
+                "problems": problems,
+                "errors": findings.count("error"),
+                "warnings": findings.count("warning"),
+                "ok": not failed,
+            }
+        )
+    else:
+        show_problems(found)
+        counts = f"{findings.count('error'):,} errors, {findings.count('warning'):,} warnings"
+        console.out(f"{found.total:,} tasks, {found.valid:,} usable; {counts}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def list_tasks(
+    tasks: Annotated[str | None, typer.Argument(help=f"{_TASKS} Without it: the task files of this folder.")] = None,
+    split: _Split = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Show only the first so many.")] = None,
+    as_json: _Json = False,
+) -> None:
+    """List the task files of this folder, or the usable tasks of one of them."""
+    with console.failures(as_json=as_json):
+        settings = _settings()
+        if tasks is None:
+            _list_files(settings, as_json=as_json)
+            return
+        from hudtui.core.tasks.dataset import DatasetRequest
+
+        rows = _rows(DatasetRequest(tasks, split=split), settings, limit)
+    if as_json:
+        console.out_json(rows)
+        return
+    from hudtui.core.text import clean_line
+
+    width = max((len(row["id"]) for row in rows), default=0)
+    for row in rows:
+        calls = ", ".join(row["evaluate"])
+        console.out(
+            f"{clean_line(row['id'], 40):<{min(width, 40)}}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}"
+        )
+
+
+def convert(
+    tasks: Annotated[str, typer.Argument(help=_TASKS)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Task file to write: .json or .jsonl.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="v4 (fields as nested objects) or v6 (from v5).")] = "v4",
+    split: _Split = None,
+    as_json: _Json = False,
+) -> None:
+    """Write tasks as a task file of another generation or in another form.
+
+    What cannot be carried over is listed with the reason. Ends with 1 when something was left out.
+    """
+    if to not in ("v4", "v6"):
+        raise typer.BadParameter(f"{to!r} is neither v4 nor v6", param_hint="--to")
+    if output.suffix not in (".json", ".jsonl", ".ndjson"):
+        raise typer.BadParameter("a task file ends in .json or .jsonl", param_hint="--output")
+    with console.failures(as_json=as_json):
+        settings = _settings()
+        result = _carry(tasks, output, to, split, settings, quiet=as_json)
+    findings = result.findings
+    written = result.written if to == "v6" else result.tasks
+    if as_json:
+        console.out_json(
+            {
+                "source": tasks,
+                "tasks": result.total,
+                "written": written,
+                "skipped": [problem.to_json() for problem in findings.errors],
+                "warnings": [problem.to_json() for problem in findings.warnings],
+                "output": str(output),
+            }
+        )
+    else:
+        show_problems(result)
+        console.say(f"{result.total:,} tasks read, {written:,} written")
+        console.out(str(output))
+    if written < result.total:
+        raise typer.Exit(1)
+
+
+def _settings() -> Settings:
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.settings import load_settings
+
+    settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+    use_hub_of(settings)
+    return settings
+
+
+def _carry(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
+    from hudtui.core.tasks.carry import carry_to_v6
+    from hudtui.core.tasks.convert import convert as run
+    from hudtui.core.tasks.dataset import DatasetRequest, conversion, hub_token, lock_image
+    from hudtui.core.tasks.source import find_source
+    from hudtui.core.tasks.write import Target
+
+    request = DatasetRequest(tasks, split=split)
+    if to == "v4":
+        _, image, _ = lock_image(request, settings)
+        form = "json" if output.suffix == ".json" else "tasks-jsonl"
+        target = Target(output, form)  # type: ignore[arg-type]
+        return follow(run(conversion(request, settings, image, (target,))), quiet=quiet)
+    source = find_source(tasks, split=split)
+    if source.kind == "hub":
+        from hudtui.core.tasks.hub import fetch
+
+        source = fetch(source, token=hub_token(request, settings))
+    return follow(carry_to_v6(source, output), quiet=quiet)
+
+
+def _list_files(settings: Settings, *, as_json: bool) -> None:
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.tasks.dataset import DatasetRequest, survey
+    from hudtui.core.workspace import open_workspace
+
+    rows: list[dict[str, Any]] = []
+    workspace = open_workspace(settings.folder, settings.platform)
+    for path in workspace.task_files:
+        row: dict[str, Any] = {"file": workspace.relative(path), "tasks": None, "valid": None, "error": None}
+        try:
+            found = follow(survey(DatasetRequest(path), settings), quiet=True)
+            row |= {"tasks": found.total, "valid": found.valid}
+        except HudtuiError as error:
+            row["error"] = error.lines()[0]
+        rows.append(row)
+    if as_json:
+        console.out_json(rows)
+        return
+    for row in rows:
+        counts = f"{row['tasks']:,} tasks, {row['valid']:,} usable" if row["error"] is None else row["error"]
+        console.out(f"{row['file']:<40}  {counts}")
+    if not rows:
+        console.say("there are no task files here")
+
+
+def _rows(request: DatasetRequest, settings: Settings, limit: int | None) -> list[dict[str, Any]]:
+    from hudtui.core.tasks.dataset import hub_token, lock_image
+    from hudtui.core.tasks.load import tasks_of
+    from hudtui.core.tasks.rules import Rules
+    from hudtui.core.tasks.scan import scan
+    from hudtui.core.tasks.source import find_source
+
+    _, image, _ = lock_image(request, settings)
+    source = find_source(request.tasks, split=request.split)
+    if source.kind == "hub":
+        from hudtui.core.tasks.hub import fetch
+
+        source = fetch(source, token=hub_token(request, settings))
+    rows: list[dict[str, Any]] = []
+    for batch in scan(source, Rules(lock_image=image, platform=settings.platform)):
+        for task in tasks_of(batch):
+            rows.append(
+                {
+                    "id": task.id,
+                    "prompt": task.prompt,
+                    "setup": [_words(call.name, call.arguments) for call in task.setup],
+                    "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
+                    "servers": list(task.mcp_config),
+                    "metadata": dict(task.metadata),
+                }
+            )
+            if len(rows) == limit:
+                return rows
+    return rows
+
+
+def _words(name: str, arguments: Any) -> str:
+    """A call in short: the tool, and the function where the tool is a hub."""
+    function = arguments.get("name") if hasattr(arguments, "get") else None
+    return f"{name}.{function}" if isinstance(function, str) else name

@@ -1,0 +1,296 @@
+"""The whole of `hudtui hf`: tasks to a dataset on disk or on the Hub, and a line about it in the lock file.
+
+Imports pyarrow: import this module late.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Notice, Progress
+from hudtui.core.lockfile import find_lock, read_lock, set_primary_dataset
+from hudtui.core.settings import Settings
+from hudtui.core.tasks import rewrite
+from hudtui.core.tasks.card import Facts
+from hudtui.core.tasks.convert import Converted, Request, TaskErrors, convert
+from hudtui.core.tasks.names import check_name, file_name, name_from_file, suggest_names
+from hudtui.core.tasks.publish import Pushed, push
+from hudtui.core.tasks.select import Selection
+from hudtui.core.tasks.source import find_source
+from hudtui.core.tasks.write import Format, Target
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+
+FEWEST_TASKS = 4
+"""Tasks that GRPO training wants at least."""
+
+
+@dataclass(frozen=True)
+class DatasetRequest:
+    """What a person asks for."""
+
+    tasks: str | Path
+    name: str | None = None
+    """`org/name` on the Hub, or what a local file is called."""
+    private: bool | None = None
+    push: bool = True
+    output: Path | None = None
+    """Where the local result goes; with `push` there is none unless this is given."""
+    format: Format | None = None
+    """How the local result is written; by the suffix of `output` when None, else Parquet."""
+    split: str | None = None
+    strict: bool = False
+    token_budget: int | None = None
+    image: str | None = None
+    """Instead of the image of the lock file."""
+    remote: bool = False
+    replace_secrets: bool = False
+    keep_secrets: bool = False
+    """Push although secrets are written out in the tasks."""
+    in_place: bool = False
+    """Write what was changed in the tasks back into their own file as well."""
+    min_tasks: int = 0
+    selection: Selection = field(default_factory=Selection)
+    analysis: Analysis | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What came of it."""
+
+    converted: Converted
+    output: Path | None = None
+    """The local file or folder, if one was asked for."""
+    pushed: Pushed | None = None
+    lock: Path | None = None
+    """The lock file that names the dataset now."""
+    name: str | None = None
+
+
+def conversion(request: DatasetRequest, settings: Settings, image: str | None, targets: tuple[Target, ...]) -> Request:
+    """The part of a request that is about reading, checking and writing."""
+    return Request(
+        source=request.tasks,
+        split=request.split,
+        targets=targets,
+        platform=settings.platform,
+        lookup=settings.get,
+        lock_image=image,
+        analysis=request.analysis,
+        token_budget=request.token_budget,
+        strict=request.strict,
+        remote=request.remote,
+        replace_secrets=request.replace_secrets,
+        selection=request.selection,
+        min_tasks=request.min_tasks,
+        folder=settings.folder,
+        token=hub_token(request, settings),
+    )
+
+
+def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
+    """The token for the Hub: the one given, else HF_TOKEN of the settings (which know the Hub's own login, too)."""
+    if request.token:
+        return request.token
+    secret = settings.secret("HF_TOKEN")
+    return secret.get_secret_value() if secret is not None else None
+
+
+def lock_image(request: DatasetRequest, settings: Settings) -> tuple[Path | None, str | None, tuple[Notice, ...]]:
+    """The lock file, the image that tasks may run on, and what is wrong with the file."""
+    path = find_lock(settings.folder, settings.platform)
+    if path is None:
+        return None, request.image, ()
+    try:
+        return path, request.image or read_lock(path).image, ()
+    except InputError as error:
+        message = f"the lock file is left out: {error.lines()[0]}"
+        return None, request.image, (Notice("warning", message),)
+
+
+def survey(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Converted]:
+    """Read and check everything and write nothing: what a person is asked about next is decided by the result.
+
+    Raises:
+        InputError: As `convert`.
+        HubError: As `convert`.
+    """
+    _, image, _ = lock_image(request, settings)
+    plain = replace(request, remote=False, replace_secrets=False, strict=False)
+    yield from convert(conversion(plain, settings, image, ()))
+
+
+def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
+    """Names to suggest for the dataset, the best first."""
+    _, image, _ = lock_image(request, settings)
+    return suggest_names(image=image, folder=settings.folder)
+
+
+def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Notice | Made]:
+    """Carry out a request, step by step; the last thing that comes is the result.
+
+    Raises:
+        InputError: Something asked for cannot be, or the tasks as a whole cannot be used (`TaskErrors`: with all problems).
+        HubError: The Hub refuses or cannot be reached. The local result, if one was asked for, is there by then.
+    """
+    lock, image, notices = lock_image(request, settings)
+    yield from notices
+    name = _name(request, settings)
+    if request.remote and image is None:
+        raise InputError(
+            "local servers can only be made remote when an image is known",
+            fix=f"Build the environment so that {settings.platform.lock_name} names one, or give --image.",
+        )
+    target = _target(request, settings, name)
+    with tempfile.TemporaryDirectory(prefix="hudtui-dataset-") as folder:
+        targets = [target] if target is not None else []
+        staged = Target(Path(folder) / "dataset", "repository")
+        if request.push:
+            targets.append(staged)
+        converted: Converted | None = None
+        for step in convert(conversion(request, settings, image, tuple(targets))):
+            if isinstance(step, Converted):
+                converted = step
+            else:
+                yield step
+        assert converted is not None
+        yield from _remarks(converted, request)
+        if request.in_place:
+            yield from _in_place(request, settings, image, converted)
+        made = Made(converted, target.path if target is not None else None, name=name)
+        if request.push:
+            for published in _publish(request, settings, converted, staged.path, name, image):
+                if isinstance(published, Pushed):
+                    made = replace(made, pushed=published, name=published.repo)
+                else:
+                    yield published
+    if lock is not None:
+        called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
+        try:
+            set_primary_dataset(lock, called, converted.tasks, datetime.now(UTC).replace(tzinfo=None))
+            made = replace(made, lock=lock)
+        except InputError as error:  # the dataset is there; only the note about it is missing
+            yield Notice("warning", f"the lock file was not updated: {error.lines()[0]}")
+    yield made
+
+
+def _called(output: Path, settings: Settings) -> str:
+    """A local dataset as the lock file names it: relative to the project folder where it lies inside."""
+    try:
+        return output.resolve().relative_to(settings.folder.resolve()).as_posix()
+    except ValueError:
+        return str(output)
+
+
+def _name(request: DatasetRequest, settings: Settings) -> str:
+    if request.name is not None:
+        return check_name(request.name, local=not request.push)
+    if not request.push:
+        return name_from_file(str(request.tasks).rpartition(":")[0] or str(request.tasks))
+    suggested = names_for(request, settings)
+    raise InputError(
+        "the dataset needs a name to be pushed under",
+        fix=f"Give --name, e.g. --name {suggested[0]}, or --no-push to stay local.",
+    )
+
+
+_FORMATS: tuple[tuple[str, Format], ...] = ((".parquet", "parquet"), (".jsonl", "jsonl"), (".ndjson", "jsonl"), (".json", "json"))
+
+
+def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | None:
+    """The local result: where, and how written."""
+    form = request.format
+    if request.output is None:
+        if request.push:
+            return None
+        form = form or "parquet"
+        several = len(request.selection.splits) > 1
+        suffix = "" if form == "dataset" or several else {"parquet": ".parquet", "json": ".json"}.get(form, ".jsonl")
+        return Target(settings.folder / f"{file_name(name)}{suffix}", form)
+    path = settings.folder / request.output.expanduser()
+    if form is None:
+        form = next((form for suffix, form in _FORMATS if path.name.endswith(suffix)), None)
+        if form is None:
+            form = "parquet" if len(request.selection.splits) > 1 else "dataset"
+    if path.name.endswith((".gz", ".zst")):
+        raise InputError(
+            "compressed files are read, not written", fix="Parquet is compressed by itself.", where=Location(str(path))
+        )
+    return Target(path, form)
+
+
+def _remarks(converted: Converted, request: DatasetRequest) -> Iterator[Notice]:
+    """What a person should know before the dataset is used."""
+    noticed = converted.rewritten
+    train = converted.written.get("train", 0)
+    if train < FEWEST_TASKS:
+        message = f"{train} tasks are few: training wants at least {FEWEST_TASKS}; --min-tasks {FEWEST_TASKS} repeats them"
+        yield Notice("warning", message)
+    if noticed.get(rewrite.SEVERAL):
+        message = (
+            f"{noticed[rewrite.SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"
+        )
+        yield Notice("warning", message)
+    elif noticed.get(rewrite.LOCAL):
+        message = f"{noticed[rewrite.LOCAL]:,} tasks run on servers of this machine; elsewhere they need --remote"
+        yield Notice("info", message)
+
+
+def _in_place(
+    request: DatasetRequest, settings: Settings, image: str | None, converted: Converted
+) -> Iterator[Progress | Notice]:
+    """Write the changes of the tasks into the file they came from, in its own format."""
+    source = find_source(request.tasks, folder=settings.folder)
+    path = source.path
+    form: Format | None = None
+    if source.kind == "file" and path is not None:
+        form = "tasks-jsonl" if re.search(r"\.(jsonl|ndjson)$", path.name) else "json" if path.suffix == ".json" else None
+    if form is None or path is None:
+        raise InputError("only .json and .jsonl files are changed in place", where=Location(source.name))
+    if request.selection != Selection():
+        raise InputError("filters, samples, shuffling and splits do not go with --in-place: tasks would be lost")
+    if converted.findings.count("error"):
+        raise TaskErrors("the file stays as it is: unusable tasks would be lost", converted)
+    changed = converted.duplicated + converted.inferred
+    changed += converted.rewritten.get(rewrite.REMOTE, 0) + converted.rewritten.get(rewrite.REPLACED, 0)
+    if not changed:
+        return
+    again = conversion(request, settings, image, (Target(path, form, replaces_source=True),))
+    for step in convert(again):
+        if isinstance(step, Progress):
+            yield step
+    yield Notice("info", f"{path.name} was changed in place")
+
+
+def _publish(
+    request: DatasetRequest, settings: Settings, converted: Converted, folder: Path, name: str, image: str | None
+) -> Iterator[Progress | Pushed]:
+    exposed = converted.rewritten.get(rewrite.SECRETS, 0)
+    if exposed and not request.keep_secrets:
+        raise InputError(
+            f"{exposed:,} tasks hold a secret that is written out, and pushing would give it away",
+            fix="--replace-secrets puts variables in their place; --keep-secrets pushes them as they are.",
+            where=Location(converted.source),
+        )
+    files = {path.relative_to(folder).as_posix(): path for path in sorted((folder / "data").iterdir())}
+    source = find_source(request.tasks, folder=settings.folder)
+    facts = Facts(
+        repo=name,
+        splits=converted.written,
+        columns=converted.columns,
+        source=source.repo or Path(source.name).name,
+        platform=settings.platform,
+        image=image,
+        duplicated=converted.duplicated,
+        skipped=converted.total - converted.valid,
+    )
+    yield from push(files, facts, private=request.private or None, token=hub_token(request, settings))
