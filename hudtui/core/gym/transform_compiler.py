@@ -183,15 +183,15 @@ class Compiler(Calls, Loops):
 
         def run(frame: Frame) -> Any:
             load = Load()
-            result = {}
+            made_pairs = []
             for make_key, make_value in pairs:
                 key = make_key(frame)
                 value = make_value(frame)
                 load.add(key)
                 load.add(value)
-                result[key] = value
+                made_pairs.append((key, value))
             load.settle(frame)
-            return result
+            return dict(made_pairs)
 
         return run
 
