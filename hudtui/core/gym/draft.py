@@ -154,7 +154,7 @@ def _environment(analysis: Analysis) -> str:
 
 
 def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple[str, ...]:
-    plain = [f"{tool.name}_tool" if tool.name in RESERVED else tool.name for tool in tools]
+    plain = [f"{tool.name} tool" if tool.name in RESERVED else tool.name for tool in tools]
     short = [name if len(name) <= _LONGEST_ACTION else word(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
     return distinct(short, empty="tool", taken={*RESERVED, *taken})
 
@@ -164,6 +164,8 @@ def _why_renamed(name: str) -> str:
 
 
 def _action(tool: Tool, name: str) -> Action | LeftOut:
+    if not tool.name.strip():
+        return LeftOut(tool.name, "it has no name")
     if (reason := _unwritable(tool.name)) is not None:
         return LeftOut(tool.name, f"it cannot be written down: {reason}")
     description = tidy(tool.description, 1000)
@@ -285,7 +287,7 @@ def _usage(name: str, arguments: tuple[Argument, ...], call: Mapping[str, Any]) 
 
 def _values(tool: Tool) -> tuple[str, ...]:
     """The values that could become actions of their own; empty where that does not suit the tool."""
-    if tool.input_schema is None or _unwritable(tool.name) is not None:
+    if tool.input_schema is None or not tool.name.strip() or _unwritable(tool.name) is not None:
         return ()
     schema = Schema(tool.input_schema)
     properties = schema.properties()

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from hudtui.core.gym.patterns import sample
+from hudtui.core.gym.schema import can_search
 from hudtui.core.text import clean_line
 
 NOTHING: Final[Any] = object()
@@ -21,6 +24,8 @@ NOTHING: Final[Any] = object()
 _MOST_TRIED = 60
 _MOST_WORK = 2000
 """Parts looked at for one example: schemas that refer to themselves branch without end."""
+_MOST_CHECKS = 20_000
+"""Keywords of a schema looked at to judge one value."""
 _DEEPEST = 6
 _LONGEST_LIST = 24
 _LONGEST_TEXT = 200
@@ -222,6 +227,7 @@ class Schema:
         try:
             if self._validator is None:
                 self._validator = _validator(self.root)
+            _left.checks = _MOST_CHECKS
             checker = self._validator if schema is self.root else self._validator.evolve(schema=schema)
             return bool(checker.is_valid(instance))
         except Exception:
@@ -363,8 +369,38 @@ def _validator(root: Mapping[str, Any]) -> Any:
     from referencing import Registry
 
     # An empty registry: a reference to an address is an error, never a request.
-    kind = validator_for(root, default=Draft202012Validator)
-    return kind(root, registry=Registry())
+    plain = validator_for(root, default=Draft202012Validator)
+    return _guarded(plain)(root, registry=Registry())
+
+
+class _TooMuchError(Exception):
+    pass
+
+
+_left = threading.local()
+
+
+@lru_cache(maxsize=16)
+def _guarded(plain: Any) -> Any:
+    """A validator that gives up on schemas that branch without end, and leaves out patterns that could search for ever."""
+    from jsonschema import validators
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            _left.checks -= 1
+            if _left.checks < 0:
+                raise _TooMuchError
+            return function(validator, value, instance, schema)
+
+        return run
+
+    def pattern(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        if isinstance(instance, str) and isinstance(value, str) and not can_search(value, len(instance)):
+            return ()
+        return plain.VALIDATORS["pattern"](validator, value, instance, schema)
+
+    extend: Any = validators.extend
+    return extend(plain, {name: counted(function) for name, function in {**plain.VALIDATORS, "pattern": pattern}.items()})
 
 
 def _parts(plain: Mapping[str, Any], word: str) -> list[Any]:
@@ -446,8 +482,6 @@ def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
     if isinstance(pattern, str):
         yield from sample(pattern, least)
     texts = [natural, "hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", ""]
-    if isinstance(pattern, str) and least > 16:
-        return  # a long text that does not match can keep a careless pattern busy for ever
     for text in texts:
         fitted = text + "x" * (least - len(text)) if len(text) < least else text
         yield fitted if most is None or len(fitted) <= most else fitted[: max(int(most), 0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -75,11 +76,11 @@ def _telling_part(text: str) -> str:
     url = _SCHEME.match(text)
     if url:
         return _from_url(url["rest"])
+    if text in (".", "..", "~") or text.endswith(("/.", "/..", "/")):
+        return _from_folder(text)
     pieces = _split(text)
     if len(pieces) > 1:
         return _from_command(pieces)
-    if text in ("", ".", "..", "~") or text.endswith(("/.", "/..", "/")):
-        return _from_folder(text)
     path, _, last = text.rpartition("/")
     if last.endswith(_LOCKS):
         return _from_folder(path or ".")
@@ -111,7 +112,7 @@ def _from_folder(text: str) -> str:
 
 
 def _from_command(pieces: list[str]) -> str:
-    words = [piece for piece in pieces if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", piece)]
+    words = list(itertools.dropwhile(re.compile(r"[A-Za-z_][A-Za-z0-9_]*=").match, pieces))
     program = Path(words[0]).name if words else ""
     rest = words[1:]
     if program.startswith("python") and "-m" in rest[:-1]:

@@ -14,7 +14,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if len(word) > _LONGEST:
         return None
     names = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), names, 1, 0.6)
+    found = difflib.get_close_matches(word.lower(), names, 1, 0.7)
     return names[found[0]] if found else None
 
 
@@ -22,7 +22,7 @@ def surely(word: str, known: Iterable[str]) -> str | None:
     """The known name that can only have been meant, sure enough to put it in unasked; None when there is any doubt.
 
     Sure is one that differs in nothing but case, blanks, `-` and `_`; and one that is a single slip away (a letter too many, too
-    few, wrong, or two swapped) while no other is within two. A slip in a digit is never sure: `click1` and `click2` are two things.
+    few, wrong, or two swapped) while no other is within two. A slip in a digit is never sure: `click1` and `click2` differ.
     """
     if len(word) > _LONGEST:
         return None

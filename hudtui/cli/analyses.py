@@ -1,0 +1,70 @@
+"""The analysis that a command needs: remembered, read from a file, or taken afresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.source import Source
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.events import Progress
+
+
+async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
+    """What is known of an environment; what was newly found is remembered in the workspace.
+
+    Args:
+        source: The environment.
+        live: Start or ask it. Otherwise what is remembered counts, then what a lock file says, and only then is it asked.
+        timeout: Seconds for its start, and for each answer after that.
+
+    Raises:
+        InputError: The source cannot be used.
+        ConnectError: It cannot be reached.
+    """
+    from hudtui.core.environment import cache
+    from hudtui.core.environment.analyze import analyze
+    from hudtui.core.errors import InputError
+
+    if not live and (known := cache.cached(source)) is not None:
+        console.say(f"environment as seen {cache.age_text(cache.age(known))}; --live looks again")
+        return known
+    if not live and source.kind == "lock":
+        console.say("environment as written in the lock file; --live starts it and looks")
+    found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=_tell)
+    for warning in found.warnings:
+        console.say(f"warning: {warning}")
+    if found.analyzed_at is not None:
+        try:
+            cache.store(source, found)
+        except InputError as error:
+            console.say(f"note: this is not remembered: {error.lines()[0]}")
+    return found
+
+
+def read_analysis(path: Path) -> Analysis:
+    """An analysis that `hudtui env analyze --json` wrote.
+
+    Raises:
+        InputError: The file cannot be read, or holds something else.
+    """
+    from hudtui.core.environment.values import analysis_from_json
+    from hudtui.core.errors import InputError, Location
+    from hudtui.core.files import read_json
+
+    data = read_json(path)
+    fix = "`hudtui env analyze SOURCE --json` writes one."
+    if not isinstance(data, dict):
+        raise InputError("this is no analysis of an environment", fix=fix, where=Location(str(path)))
+    try:
+        return analysis_from_json(data)
+    except ValueError as error:
+        raise InputError("this is no analysis of an environment", why=str(error), fix=fix, where=Location(str(path))) from None
+
+
+def _tell(event: Progress) -> None:
+    if console.interactive() and event.message:
+        console.say(event.message)

@@ -1,0 +1,99 @@
+"""`hudtui lint`: check a configuration, against itself and against its environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudtui.cli import console
+from hudtui.cli.sources import TakesCommand, given_command, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hudtui.core.environment.values import Tool
+    from hudtui.core.gym.findings import Finding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("lint", cls=TakesCommand)(lint)
+
+
+def lint(
+    ctx: typer.Context,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration (YAML).", show_default=False)],
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="SOURCE", help="Check against this environment, as for `hudtui env analyze`.")
+    ] = None,
+    analysis: Annotated[
+        Path | None, typer.Option("--analysis", metavar="FILE", help="Check against what `hudtui env analyze --json` wrote.")
+    ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Carry out the fixes that are certain; comments and layout stay.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Look at the environment afresh, whatever is remembered.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check a configuration: tools and parameters that do not exist, prompts that do not fit the mappings, transforms that fail.
+
+    Ends with exit code 1 when errors remain. A command after `--` is an environment, too.
+    """
+    command = given_command(ctx)
+    if sum(map(bool, (env, analysis, command))) > 1:
+        raise typer.BadParameter("give one environment", param_hint="--env, --analysis, -- COMMAND")
+    tools: dict[str, Tool] | None = None
+    if env is not None or command:
+        from hudtui.cli.analyses import look
+
+        with console.failures(as_json=as_json):
+            place = read_source(env, command)
+        found = console.run(look(place, live=live, timeout=timeout), as_json=as_json)
+        tools = {tool.name: tool for tool in found.tools}
+    with console.failures(as_json=as_json):
+        from hudtui.core.files import read_text
+        from hudtui.core.gym import fixes
+        from hudtui.core.gym import lint as checks
+
+        if analysis is not None:
+            from hudtui.cli.analyses import read_analysis
+
+            tools = {tool.name: tool for tool in read_analysis(analysis).tools}
+        applied: Sequence[Finding] = ()
+        if fix:
+            fixed = fixes.fix_file(config, tools=tools)
+            findings, applied = fixed.findings, fixed.applied
+        else:
+            findings = checks.lint(read_text(config), name=str(config), tools=tools)
+    errors = sum(finding.severity == "error" for finding in findings)
+    if as_json:
+        console.out_json(
+            {
+                "file": str(config),
+                "findings": [finding.to_json() for finding in findings],
+                "fixed": len(applied),
+                "ok": errors == 0,
+            }
+        )
+    else:
+        _show(config, findings, applied)
+    if errors:
+        raise typer.Exit(1)
+
+
+def _show(config: Path, findings: Sequence[Finding], applied: Sequence[Finding]) -> None:
+    for finding in applied:
+        console.say(f"fixed: {finding.code} {_about(finding)}{finding.fix.title if finding.fix else ''}")
+    for finding in findings:
+        place = f"{config}:{finding.line}:{finding.column}"
+        console.out(f"{place}: {finding.severity} {finding.code} {_about(finding)}{finding.message}")
+    counts = [(sum(each.severity == severity for each in findings), severity) for severity in ("error", "warning", "info")]
+    told = ", ".join(f"{count} {word}{'s' if count > 1 and word != 'info' else ''}" for count, word in counts if count)
+    fixable = sum(finding.fix is not None for finding in findings)
+    console.say(f"{told or 'nothing to report'}{f'; --fix can repair {fixable}' if fixable else ''}")
+
+
+def _about(finding: Finding) -> str:
+    where = ".".join(part for part in (finding.mapping, finding.parameter) if part is not None)
+    return f"{where}: " if where else ""

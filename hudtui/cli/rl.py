@@ -1,0 +1,156 @@
+"""`hudtui rl`: from an environment to a configuration, and on to training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+from hudtui.cli.sources import TakesCommand, given_command, read_source
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.draft import Draft
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    rl = typer.Typer(help="Reinforcement learning on an environment.", rich_markup_mode=None)
+    rl.callback(invoke_without_command=True)(_group)
+    rl.command("init", cls=TakesCommand)(init)
+    app.add_typer(rl, name="rl")
+
+
+def _group(ctx: typer.Context) -> None:
+    """Reinforcement learning on an environment."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def init(
+    ctx: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; configs/<name>.yaml by default.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a file that is there already.")] = False,
+    per_value: Annotated[
+        bool,
+        typer.Option(
+            "--per-value", help="Turn tools with one small enum parameter into one action a value: left() right() up() down()."
+        ),
+    ] = False,
+    name: Annotated[str | None, typer.Option("--name", help="What to call the environment.")] = None,
+    to_stdout: Annotated[bool, typer.Option("--stdout", help="Print the YAML instead of writing a file.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Start the environment and look, even where a lock file tells.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for the start, and for each answer.")] = 60.0,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="HTTP header for a URL; $NAME takes a setting."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", metavar="NAME[=VALUE]", help="Variable for a started server; NAME alone passes on a setting."
+        ),
+    ] = None,
+    sse: Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Write a configuration for an environment: what the agent is told, and what its actions become.
+
+    The tools are those of the environment as it is now; set-up and evaluation stay out of the agent's hands. A file that is there
+    already is never overwritten without --force.
+    """
+    if to_stdout and output is not None:
+        raise typer.BadParameter("give one of them", param_hint="--stdout, --output")
+    with console.failures(as_json=as_json):
+        place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
+        target = None if to_stdout else _target(output, name or place.image or place.text)
+        if target is not None:
+            _refuse_overwriting(target, force)  # before the environment is started for nothing
+    from hudtui.cli.analyses import look
+
+    analysis = console.run(look(place, live=live or place.kind != "lock", timeout=timeout), as_json=as_json)
+    from hudtui.core.files import write_atomic
+    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.lint import lint
+    from hudtui.core.platform import choose_platform
+
+    with console.failures(as_json=as_json):
+        plan = draft(analysis, name=name, per_value=per_value)
+        text = render(plan, platform=choose_platform(Path.cwd()))
+        findings = lint(text, name=str(target or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
+        if target is not None:
+            _refuse_overwriting(target, force)
+            write_atomic(target, text)
+    if as_json:
+        console.out_json({**_summary(plan, target), "findings": [finding.to_json() for finding in findings], "yaml": text})
+        return
+    if target is None:
+        typer.echo(text, nl=False)
+    else:
+        console.out(str(target))
+    for finding in findings:
+        console.say(finding.render(str(target or "generated.yaml")))
+    _tell(plan, target, per_value=per_value)
+
+
+def _target(output: Path | None, named: str) -> Path:
+    from hudtui.core.gym.names import config_file_name
+
+    if output is None:
+        return Path("configs") / config_file_name(named)
+    return output / config_file_name(named) if output.is_dir() else output
+
+
+def _refuse_overwriting(target: Path, force: bool) -> None:
+    from hudtui.core.errors import InputError, Location
+
+    if not force and (target.exists() or target.is_symlink()):
+        raise InputError(
+            "there is a file of this name already; it is left as it is",
+            fix="Overwrite it with --force, or write another one with -o FILE.",
+            where=Location(str(target)),
+        )
+
+
+def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
+    return {
+        "file": None if target is None else str(target),
+        "name": plan.name,
+        "environment": plan.environment,
+        "actions": [
+            {"name": action.name, "tool": action.tool, "usage": action.usage, "notes": list(action.notes)}
+            for action in plan.actions
+        ],
+        "left_out": [{"tool": item.tool, "reason": item.reason} for item in plan.left_out],
+        "per_value": list(plan.per_value),
+    }
+
+
+def _tell(plan: Draft, target: Path | None, *, per_value: bool) -> None:
+    from hudtui.core.text import clean_line
+
+    count = len(plan.actions)
+    shown = ", ".join(action.name for action in plan.actions[:8]) + (", ..." if count > 8 else "")
+    console.say(f"{count} action{'' if count == 1 else 's'}{': ' + shown if shown else ''}, and done")
+    for action in plan.actions:
+        for note in action.notes:
+            console.say(f"note: {action.name}: {note}")
+    for item in plan.left_out:
+        console.say(f"left out: {clean_line(item.tool, 80)} ({item.reason})")
+    if not plan.actions:
+        console.say("warning: the environment offers the agent no tool: map actions by hand")
+    if plan.per_value and not per_value:
+        names = ", ".join(plan.per_value[:4])
+        console.say(f"hint: {names} has one small enum parameter: --per-value writes one action a value, e.g. left() right()")
+    if target is not None:
+        console.say(f"next: hudtui lint {target}")
