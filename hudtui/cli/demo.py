@@ -22,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to make it.")] = Path("hudtui-demo"),
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Where to make it: ./hudtui-demo, or here if this is one.")
+    ] = None,
     headless: Annotated[
         bool, typer.Option("--headless", help="Walk the whole road without a screen, and print the rewards.")
     ] = False,
@@ -34,6 +36,7 @@ def demo(
     """
     if as_json and not headless:
         raise typer.BadParameter("--json goes with --headless", param_hint="--json")
+    folder = folder or _usual_folder()
     if not headless:
         workspace = console.run(_prepare(folder))
         os.chdir(workspace.folder)
@@ -46,6 +49,12 @@ def demo(
         return
     for line in reward_table(result):
         console.out(line)
+
+
+def _usual_folder() -> Path:
+    from hudtui.core.demo import DEFAULT_FOLDER, is_demo
+
+    return Path() if is_demo(Path()) else Path(DEFAULT_FOLDER)
 
 
 async def _prepare(folder: Path) -> DemoWorkspace:

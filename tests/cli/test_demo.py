@@ -79,3 +79,9 @@ def test_json_alone_makes_no_sense():
 
 def test_the_interpreter_is_not_in_what_is_printed(short):
     assert sys.prefix not in invoke(short, "--headless").output
+
+
+def test_inside_a_demo_it_means_that_one(short, monkeypatch):
+    monkeypatch.chdir(short)
+    assert invoke("--headless").exit_code == 0
+    assert not (short / "hudtui-demo").exists()

@@ -8,7 +8,8 @@ Scores (spec in `hudtui.core.gym.scores`):
 
 - An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a *success* when the call reached
   the environment and was not answered with an error. A reply without a readable call costs format compliance alone.
-- A task with several evaluate calls makes them all; the first answer that holds a reward counts.
+- A task with several evaluate calls makes them all; the first answer that holds a reward counts. An error answer is a reward of
+  0, and `info["evaluation_error"]` says so.
 - An episode whose set-up failed, or whose connection broke, is not evaluated.
 """
 
@@ -43,6 +44,7 @@ OnTurn = Callable[["EpisodePlayer", Turn], Awaitable[None] | None]
 """Told of each turn when it is over; `EpisodePlayer.scores` has the running scores."""
 
 _KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
+_ERROR_LIMIT = 2_000
 _log = logging.getLogger(__name__)
 
 
@@ -177,6 +179,7 @@ class EpisodePlayer:
         """
         began = perf_counter()
         completion, found, evaluation = 0.0, False, None
+        self.info.pop("evaluation_error", None)
         for call in self.task.evaluate:
             result = await self._call(call, "evaluation")
             if result is None:
@@ -184,6 +187,8 @@ class EpisodePlayer:
             if not found:
                 completion, found = gym_scores.find_reward(result)
                 evaluation = evaluation_value(result)
+                if result.is_error:  # scores 0, and is not to be mistaken for an agent that earned nothing
+                    self.info["evaluation_error"] = bounded(result.text or "no reason given", _ERROR_LIMIT)
         self._completion, self._found, self._evaluation = completion if found else 0.0, found, evaluation
         self._seconds["evaluate"] += perf_counter() - began
         return self.scores
@@ -230,7 +235,7 @@ class EpisodePlayer:
     def _end(self, stop: str, error: str | None = None) -> None:
         # The first reason is the true one, but an error at the end makes what was played before it unscored.
         if self.stop is None or (stop == "error" and self.stop != "error"):
-            self.stop, self.error = stop, None if error is None else bounded(error, 2_000)
+            self.stop, self.error = stop, None if error is None else bounded(error, _ERROR_LIMIT)
 
     async def _call(self, call: ToolCall, stage: str) -> ToolResult | None:
         """A call of the task's own. None when the environment is lost; the episode is over then."""

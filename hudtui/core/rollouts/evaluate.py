@@ -63,6 +63,8 @@ class EpisodeDone:
         rollout = f" rollout={self.rollout}" if self.group > 1 else ""
         reward = f"reward={episode.scores.reward:.3f}" + ("" if episode.scores.reward_found else " (no reward found)")
         error = f' error="{clean_line(episode.error, 300)}"' if episode.error else ""
+        if failed := episode.info.get("evaluation_error"):
+            error += f' evaluation_error="{clean_line(str(failed), 300)}"'
         return (
             f"episode {self.number}/{self.total} task={clean_line(episode.task_id, 80)}{rollout} {reward} "
             f"turns={len(episode.turns)} stop={episode.stop}{error}"

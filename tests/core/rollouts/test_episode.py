@@ -248,6 +248,17 @@ async def test_an_answer_without_reward_is_told_from_a_reward_of_nothing(session
     assert episode.scores.reward_found and episode.scores.task_completion == 0
 
 
+async def test_an_evaluation_that_fails_is_no_mere_zero(session, config, task):
+    session.before = lambda name, arguments: text("no such target", is_error=True) if name == "evaluate" else None
+    player = EpisodePlayer(session, config, task)
+    await player.start()
+    assert (await player.judge()).task_completion == 0
+    assert player.info["evaluation_error"] == "no such target"
+    session.before = None
+    episode = await player.finish()
+    assert episode.scores.task_completion > 0 and "evaluation_error" not in episode.info
+
+
 async def test_observations_are_bounded_with_a_note(session, config, task):
     session.before = lambda name, arguments: text("start" + "x" * 1_000_000 + "end") if name in ("move", "setup") else None
     episode = await play(session, config, task, saying(LEFT, DONE))

@@ -183,6 +183,13 @@ async def test_a_connection_that_closes_badly_spoils_no_episode(run, tasks, worl
     assert len(notices) == 4 and "it did not end" in notices[0].message
 
 
+async def test_a_failed_evaluation_shows_in_the_log(run, tasks):
+    broken = replace(tasks[0], evaluate=(ToolCall("evaluate", {"name": "max_number", "target": "\x1b[2Jhigh"}),))
+    (event,) = done(await run([broken]))
+    assert re.search(r'reward=0\.200 turns=12 stop=max_turns evaluation_error="max_number.target must be .*high', event.line())
+    assert "\x1b" not in event.line()
+
+
 async def test_hopeless_work_is_given_up(run, tasks, world):
     @asynccontextmanager
     async def connect(mcp_config):

@@ -1,0 +1,99 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hudtui.core.environment.values import Block, ToolResult
+from hudtui.core.rollouts.observation import (
+    IMAGE_LIMIT,
+    IMAGES_AT_MOST,
+    RESULT_LIMIT,
+    Observation,
+    bounded,
+    evaluation_value,
+    join,
+    observe,
+    recorded,
+)
+
+
+def text(value):
+    return Block("text", text=value)
+
+
+def image(data="QUJD"):
+    return Block("image", data=data, mime_type="image/jpeg")
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (ToolResult((text("a"), text("b"))), "a\nb"),
+        (ToolResult((text("no"),), is_error=True), "error: no"),
+        (ToolResult(), "(no output)"),
+        (ToolResult(is_error=True), "error: (no output)"),
+        (ToolResult(structured={"x": "é"}), '{"x": "é"}'),
+        (ToolResult((text("a"),), structured={"x": 1}), "a"),
+        (ToolResult((Block("resource", text="inside", uri="file:///x"),)), "inside"),
+        (ToolResult((Block("resource_link", uri="file:///x"),)), "[resource_link: file:///x]"),
+        (ToolResult((Block("audio", data="QUJD", mime_type="audio/mpeg"),)), "[audio/mpeg, 3 bytes, not shown]"),
+        (ToolResult((Block("hologram"),)), "[hologram, not shown]"),
+    ],
+)
+def test_what_is_shown(result, shown):
+    assert observe(result) == Observation(shown)
+
+
+def test_images_are_bounded_in_size_and_number():
+    many = observe(ToolResult((image(),) * (IMAGES_AT_MOST + 2)), images=True)
+    assert len(many.images) == IMAGES_AT_MOST
+    assert many.text.count("[image/jpeg, 3 bytes, not shown]") == 2
+    huge = observe(ToolResult((image("A" * (IMAGE_LIMIT + 4)),)), images=True)
+    assert huge.images == () and "not shown" in huge.text
+    assert observe(ToolResult((image(),)), images=True).content() == [
+        {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD"}}
+    ]
+
+
+@given(st.text(), st.integers(0, 50))
+def test_bounded_text_keeps_both_ends(value, limit):
+    short = bounded(value, limit)
+    if len(value) <= limit:
+        assert short == value
+    else:
+        head, tail = limit - limit // 4, limit // 4
+        assert short.startswith(value[:head]) and short.endswith(value[len(value) - tail :])
+        assert f"[... {len(value) - limit} characters left out ...]" in short
+
+
+def test_a_prompt_is_never_cut():
+    prompt = "p" * 100
+    assert join([Observation("x" * 50), Observation("", ("url",))], lead=prompt, limit=10).text.startswith(
+        prompt + "\n\nxxxxxxxx\n[..."
+    )
+    assert join([], lead=prompt) == Observation(prompt)
+    assert join([Observation("", ("url",))], lead="").images == ("url",)
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        (ToolResult((text("ignored"),), structured={"reward": 1}), {"reward": 1}),
+        (ToolResult((text('{"grade": 0.5}'),)), {"grade": 0.5}),
+        (ToolResult((text("[1, 2]"),)), "[1, 2]"),
+        (ToolResult((text("fine"),)), "fine"),
+        (ToolResult((text("[" * 100_000),)), bounded("[" * 100_000)),
+    ],
+)
+def test_what_is_kept_of_an_evaluation(result, value):
+    assert evaluation_value(result) == value
+
+
+def test_structured_content_beyond_bounds_is_replaced_by_a_note():
+    deep = value = []
+    for _ in range(5000):
+        value.append([])
+        value = value[0]
+    assert recorded(deep) == "[structured content that is nested too deeply]"
+    assert recorded({"x": "y" * RESULT_LIMIT}).startswith("[structured content of 64")
+    assert recorded({"x": 1}) == {"x": 1}
+    assert recorded(None) is None

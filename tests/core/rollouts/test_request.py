@@ -1,0 +1,97 @@
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from hudtui.core.errors import ConfigError, InputError
+from hudtui.core.events import Notice
+from hudtui.core.platform import HUD
+from hudtui.core.rollouts.evaluate import EpisodeDone
+from hudtui.core.rollouts.request import EvalRequest, Finished, Prepared, new_out_dir, run_request, with_python
+from hudtui.core.settings import load_settings
+
+CONFIG = "action_mappings:\n" + "".join(
+    f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in ("left", "right", "up", "down")
+)
+RECORD = {
+    "id": "one",
+    "prompt": "Play.",
+    "mcp_config": {"env": {"command": "${HUDTUI_PYTHON:-/nowhere}", "args": ["-m", "hudtui.envs.text_2048"]}},
+    "setup_tool": {"name": "setup", "arguments": {"name": "board", "seed": 1}},
+    "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 64}},
+}
+
+
+@pytest.fixture
+def project(own_world):
+    Path("c.yaml").write_text(CONFIG)
+    Path("tasks.json").write_text(json.dumps([RECORD]))
+    return own_world
+
+
+async def carry_out(project, **changes):
+    request = EvalRequest(**{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes})
+    async with aclosing(run_request(request, load_settings(project, HUD))) as events:
+        return [event async for event in events]
+
+
+async def test_from_files_to_a_summary(project, monkeypatch):
+    monkeypatch.chdir("/")  # relative paths start in the project, wherever the program runs
+    events = await carry_out(project, group=2)
+    prepared = next(event for event in events if isinstance(event, Prepared))
+    assert (prepared.policy, prepared.episodes, [task.id for task in prepared.tasks]) == ("greedy", 2, ["one"])
+    assert len([event for event in events if isinstance(event, EpisodeDone)]) == 2
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert (len(finished.summary.outcomes), finished.summary.failed) == (2, 0)
+    assert finished.out_dir == prepared.out_dir and finished.out_dir.parent == project / "outputs"
+
+
+async def test_going_on_sums_up_all_of_it(project):
+    await carry_out(project, out_dir=Path("out"))
+    events = await carry_out(project, out_dir=Path("out"), group=3, resume=True)
+    assert len([event for event in events if isinstance(event, EpisodeDone)]) == 2
+    assert [outcome.rollout for outcome in events[-1].summary.outcomes] == [0, 1, 2]
+
+
+async def test_tasks_without_an_environment_run_the_locked_image(project):
+    record = {key: value for key, value in RECORD.items() if key != "mcp_config"}
+    Path("tasks.json").write_text(json.dumps([record]))
+    with pytest.raises(InputError, match="none of the 1 tasks"):
+        await carry_out(project)
+    Path("hud.lock.yaml").write_text("version: '1.0'\nimage: org/env:1\n")
+    events = await carry_out(project, source="text-2048")
+    (task,) = next(event for event in events if isinstance(event, Prepared)).tasks
+    assert "org/env:1" in json.dumps(task.mcp_config)
+    assert events[-1].summary.failed == 0
+
+
+async def test_a_broken_lock_file_is_no_hindrance_to_those_who_need_none(project):
+    Path("hud.lock.yaml").write_text("image: [")
+    events = await carry_out(project)
+    assert isinstance(events[0], Notice) and "the lock file is left out" in events[0].message
+    assert events[-1].summary.failed == 0
+
+
+async def test_a_configuration_with_errors_plays_nothing(project):
+    Path("c.yaml").write_text("action_mappings: {left: {}}\n")
+    with pytest.raises(ConfigError):
+        await carry_out(project)
+
+
+def test_output_folders_have_names_of_their_own(project):
+    request = EvalRequest("tasks.json", Path("configs/my gym.yaml"), policy="openai:org/Model-1.5 x")
+    first = new_out_dir(project, request)
+    assert first.parts[0] == "outputs" and first.name.startswith("my gym-Model-1.5-x-")
+    (project / first).mkdir(parents=True)
+    second = new_out_dir(project, request)
+    assert second != first
+    assert "/" not in new_out_dir(project, EvalRequest("t", Path("c.yaml"), policy="replay:../a/b.jsonl")).name
+
+
+def test_the_python_of_the_bundled_environments():
+    assert with_python({}.get)("HUDTUI_PYTHON") == sys.executable
+    assert with_python({"HUDTUI_PYTHON": "/own"}.get)("HUDTUI_PYTHON") == "/own"
+    assert with_python({}.get)("OTHER") is None
