@@ -15,7 +15,6 @@ Every field may be left out.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from urllib.parse import urlsplit
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.places import places
+from hudtui.core.text import nearest
 from hudtui.core.variables import Lookup
 from hudtui.core.yamltext import Document, load_yaml
 
@@ -209,10 +209,10 @@ def find_platform(name: str, folder: Path) -> Platform:
     if wanted in files:
         return read_platform(files[wanted])
     known = [platform.name for platform in BUILT_IN] + sorted(files)
-    near = difflib.get_close_matches(wanted, known, 1)
+    near = nearest(wanted, known)
     raise InputError(
         f"there is no platform {name!r}",
-        why=f"Known: {', '.join(known)}." + (f" Did you mean {near[0]}?" if near else ""),
+        why=f"Known: {', '.join(known)}." + (f" Did you mean {near}?" if near else ""),
         fix=f"Declare your own in {places().platforms / (wanted if _NAME.match(wanted) else 'NAME')}.yaml.",
     )
 
@@ -268,8 +268,8 @@ def read_platform(path: Path) -> Platform:
     known = ("title", "key_variable", "lock_name", "gym_id", "urls", "hosts")
     for key in fields:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
+            near = nearest(key, known)
+            hint = f"Did you mean {near}?" if near else f"Known: {', '.join(known)}."
             raise InputError(f"a platform has no field {key!r}", fix=hint, where=document.location((key,)))
     prefix = re.sub(r"[^A-Z0-9]", "_", name.upper())
     key_variable = _text(document, "key_variable", f"{prefix}_API_KEY")
@@ -316,8 +316,8 @@ def _urls(document: Document) -> dict[str, str]:
     for service, url in given.items():
         where = document.location(("urls", service))
         if service not in SERVICES:
-            near = difflib.get_close_matches(service, SERVICES, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(SERVICES)}."
+            near = nearest(service, SERVICES)
+            hint = f"Did you mean {near}?" if near else f"Known: {', '.join(SERVICES)}."
             raise InputError(f"there is no service {service!r}", fix=hint, where=where)
         try:
             usable = isinstance(url, str) and urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)

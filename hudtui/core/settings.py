@@ -7,7 +7,6 @@ cheap: pydantic and python-dotenv are imported when they are first needed.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from hudtui.core.envfile import NAME, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
 from hudtui.core.places import Places, places
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform
+from hudtui.core.text import nearest
 from hudtui.core.variables import lookup_in
 
 if TYPE_CHECKING:
@@ -311,11 +311,11 @@ def check_name(name: str, platform: Platform) -> Key | None:
     keys = {key.name: key for key in known_keys(platform)}
     if name in keys:
         return keys[name]
-    near = difflib.get_close_matches(name.upper(), keys, 1, cutoff=0.85)
+    near = nearest(name.upper(), keys, cutoff=0.85)
     if near or not NAME.match(name):
         raise InputError(
             f"there is no setting {name!r}",
-            fix=f"Did you mean {near[0]}?" if near else "A name has letters, digits and _, with no digit first.",
+            fix=f"Did you mean {near}?" if near else "A name has letters, digits and _, with no digit first.",
         )
     return None
 

@@ -7,6 +7,7 @@ a widget goes through `clean` first, so that no control sequence of theirs is ev
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
@@ -45,6 +46,19 @@ def clean_line(text: str, limit: int | None = None) -> str:
     """
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word that `word` is probably a slip of, for "did you mean ...?"; None if none is near.
+
+    Args:
+        word: What was written.
+        known: What could have been meant.
+        cutoff: How alike they must be, from 0 to 1.
+    """
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1, cutoff)), None)
 
 
 def _has_c1(text: str) -> bool:

@@ -13,16 +13,13 @@ The data are read from the parser's event stream, which is iterative: no nesting
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hudtui.core.errors import InputError, Location
-
-if TYPE_CHECKING:
-    import yaml
+from hudtui.core.text import nearest
 
 Path = tuple[str | int, ...]
 """Keys and indexes from the top of a document to one of its values."""
@@ -41,7 +38,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _SPECIAL = re.compile(r"(?:(?P<inf>[-+]?\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN))\Z")
 _NUMERIC_START = frozenset("0123456789+-.")
 _CORE = "tag:yaml.org,2002:"
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +222,9 @@ def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> Document:
     try:
         data, root = _Reader(name, text).read(yaml.parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
-        raise _explained(error, text, name) from None
+        from hudtui.core.yamlwords import explained
+
+        raise explained(error, text, name) from None
     except yaml.YAMLError as error:
         raise InputError("this is not valid YAML", why=str(error), where=Location(name)) from None
     return Document(name, text, data, root)
@@ -407,8 +406,8 @@ class _Reader:
             raise self._error(f"*{name} refers to the value that it is part of", mark)
         known = self.anchors.get(name)
         if known is None:
-            near = difflib.get_close_matches(name, self.anchors, 1)
-            hint = f" Did you mean *{near[0]}?" if near else ""
+            near = nearest(name, self.anchors)
+            hint = f" Did you mean *{near}?" if near else ""
             raise self._error(
                 f"*{_shown(name, '')} refers to an anchor that is not defined above",
                 mark,
@@ -529,89 +528,3 @@ def _copied(value: Any) -> Any:
 def _shown(text: str, quote: str = '"') -> str:
     short = text if len(text) <= 60 else text[:59] + "…"
     return f"{quote}{short}{quote}"
-
-
-_PLAIN_WORDS: tuple[tuple[str, str, str | None], ...] = (
-    (
-        "mapping values are not allowed",
-        "a colon stands where no key can be",
-        "Put quotes around text that holds a colon and a blank, and check the indentation of this line and the one before.",
-    ),
-    (
-        "did not find expected key",
-        "this line does not fit: a key of the mapping around it was expected",
-        "Check its indentation, and quotes that close too early on the line before.",
-    ),
-    (
-        "could not find expected ':'",
-        "a key without a colon",
-        "Write `key: value` with a blank behind the colon; check the indentation and the quotes around here.",
-    ),
-    (
-        "did not find expected '-' indicator",
-        "this line does not fit: an item of the list around it was expected",
-        "Begin it with `- `, or check its indentation.",
-    ),
-    ("did not find expected ',' or ']'", "the list that begins here is not closed properly", "A comma or `]` is missing."),
-    ("did not find expected ',' or '}'", "the mapping that begins here is not closed properly", "A comma or `}` is missing."),
-    ("expected ',' or ']'", "the list that begins here is not closed properly", "A comma or `]` is missing."),
-    ("expected ',' or '}'", "the mapping that begins here is not closed properly", "A comma or `}` is missing."),
-    ("found unexpected end of stream", "the quote that opens here is never closed", None),
-    ("found unknown escape character", "unknown escape in double quotes", "Write a backslash as `\\\\`, or use single quotes."),
-    ("did not find expected hexdecimal number", "an escape in double quotes lacks its digits", "Write a backslash as `\\\\`."),
-    (
-        "found invalid Unicode character escape code",
-        "an escape in double quotes stands for half a character",
-        "Write the character itself, or its full number: \\U0001f600.",
-    ),
-    ("found a tab character", "a tab stands in the indentation", "Use blanks; YAML allows no tabs there."),
-    ("did not find expected <document start>", "text behind the end of the document", "Check the indentation of this line."),
-    ("did not find expected node content", "a value is missing here", None),
-    (
-        "block sequence entries are not allowed",
-        "a list cannot begin here",
-        "Put it on a line of its own, indented below its key.",
-    ),
-    ("found undefined tag handle", "a tag that is not supported", 'Text that begins with "!" needs quotes.'),
-    ("found duplicate anchor", "this anchor is defined twice", None),
-)
-_AT_OPENING = (
-    "did not find expected ',' or",
-    "expected ',' or",
-    "found unexpected end of stream",
-    "could not find expected ':'",
-)
-_BAD_START = {
-    "\t": ("a tab stands in the indentation", "Use blanks; YAML allows no tabs there."),
-    "%": ('text cannot begin with "%"', "Put quotes around it."),
-    "@": ('text cannot begin with "@"', "Put quotes around it."),
-    "`": ('text cannot begin with "`"', "Put quotes around it."),
-}
-
-
-def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
-    """The parser's complaint in words that say what to do."""
-    problem = error.problem or "this is not valid YAML"
-    at = error.problem_mark or error.context_mark
-    what, why, fix = "this is not valid YAML", problem, None
-    for words, plain, advice in _PLAIN_WORDS:
-        if words in problem:
-            what, fix = plain, advice
-            if error.context_mark is not None and any(opening in problem for opening in _AT_OPENING):
-                at = error.context_mark
-            break
-    if at is None:
-        return InputError(what, why=why, where=Location(name))
-    lines = text.split("\n")
-    line = lines[at.line] if at.line < len(lines) else ""
-    character = line[at.column : at.column + 1]
-    if "did not find expected key" in problem and line[: at.column].strip():
-        what = "something stands behind the end of a value"
-        fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
-    if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
-        what, fix = "the text ends in the middle of a list or mapping", "A closing `]` or `}` is missing."
-    if "cannot start any token" in problem:
-        what, fix = _BAD_START.get(character, (f"text cannot begin with {character!r}", "Put quotes around it."))
-    elif "\t" in line[: len(line) - len(line.lstrip())] and "quote" not in what:
-        what, fix = _BAD_START["\t"]
-    return InputError(what, why=f"The parser says: {why}.", fix=fix, where=Location(name, at.line + 1, at.column + 1))

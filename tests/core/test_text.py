@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.text import clean, clean_line
+from hudtui.core.text import clean, clean_line, nearest
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,10 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
         return best
 
     assert cost(500_000) < 40 * cost(50_000) + 0.05
+
+
+def test_nearest() -> None:
+    assert nearest("clik", ["click", "wait"]) == "click"
+    assert nearest("zoom", {"click": 1, "wait": 2}) is None
+    assert nearest("click", []) is None
+    assert nearest("clik", ["click"], cutoff=0.95) is None
