@@ -29,6 +29,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -45,6 +46,7 @@ TICK = 0.2  # seconds between looks at the stages
 START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
 SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
 ENDED = ("finished", "failed", "stopped")
+SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # in names of variables
 
 
 # --- machine ------------------------------------------------------------------------------------------------------------------
@@ -399,9 +401,14 @@ class Supervisor:
     # -- tmux
 
     def tmux(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-        """Run a tmux command."""
+        """Run a tmux command.
+
+        If it is the one that starts the server, then that keeps the environment for all of the user's sessions and shows it to
+        whoever asks: what sounds like a secret stays out. Stages get theirs another way.
+        """
+        env = {name: value for name, value in os.environ.items() if not SECRET.search(name)}
         return subprocess.run(
-            ["tmux", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
+            ["tmux", *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
         )
 
     def choose_mode(self) -> None:

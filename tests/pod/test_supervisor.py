@@ -281,6 +281,15 @@ def test_secrets_reach_the_stage_that_names_them_and_nothing_else(run: Run, tmux
     run.end("stopped")
 
 
+def test_exported_secrets_stay_out_of_the_tmux_server(run: Run) -> None:
+    run.plan(sh("s", "echo $MY_API_KEY; sleep 60")).start(MY_API_KEY="s3cr3t", PLAIN_WORD="plain")
+    run.until(lambda: (run.folder / "logs" / "s.log").exists() and run.log("s") == b"s3cr3t\n")
+    shown = subprocess.run(["tmux", "show-environment", "-g"], capture_output=True, text=True, check=True).stdout
+    assert "PLAIN_WORD=plain" in shown and "s3cr3t" not in shown
+    run.call("stop")
+    run.end("stopped")
+
+
 # --- stopping -------------------------------------------------------------------------------------------------------------
 
 RUNAWAYS = "(setsid sleep 1000 & setsid setsid bash -c 'sleep 1001 & trap \"\" TERM INT HUP; while :; do sleep 0.1; done' &) ; "

@@ -1,0 +1,200 @@
+"""`hudtui runs` as a user types it: processes, exit codes, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs.launcher import launch
+from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.training.plan import Plan, RunSpec, Stage
+
+_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
+assert _spec is not None and _spec.loader is not None
+_world = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_world)
+own_tmux = _world.own_tmux
+
+CONFIG = """
+system_prompt: Play 2048.
+parser: {use_thinking: false}
+action_mappings:
+""" + "".join(
+    f"  {word}:\n    _parser: {{positional: []}}\n    _tool: move\n    direction: {{static: {word}}}\n"
+    for word in ("left", "right", "up", "down")
+)
+
+
+def hudtui(*words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "hudtui", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, **more)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+@pytest.fixture
+def workspace(own_world: Path) -> Path:
+    server = {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}
+    tasks = [
+        {
+            "id": f"seed-{seed}",
+            "prompt": "Reach 64.",
+            "mcp_config": {"text-2048": server},
+            "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}}},
+            "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        }
+        for seed in (1, 2)
+    ]
+    (own_world / "tasks.json").write_text(json.dumps(tasks))
+    (own_world / "play.yaml").write_text(CONFIG)
+    return own_world
+
+
+@pytest.fixture
+def endless(own_world: Path) -> Iterator[str]:
+    """A run that prints hostile lines, and then goes on for ever."""
+    store = RunStore(own_world / ".hudtui")
+    script = r"printf 'one\n\033]52;c;ZXZpbA==\007two\033[31m red\n10%%\r100%%\n'; exec sleep 1000"
+    plan = Plan("rollouts", (Stage("s0", ("bash", "-c", script), grace=1.0),))
+    spec = RunSpec("rollouts", "endless", str(own_world))
+    record = RunRecord(
+        "endless-1", time.time(), "endless", "rollouts", "local", this_machine(), str(store.folder / "endless-1"), spec, plan
+    )
+
+    async def work() -> None:
+        async for _ in launch(record, LocalHost(), store):
+            pass
+
+    asyncio.run(work())
+    log = Path(record.folder) / "logs" / "s0.log"
+    while not log.exists() or b"100%" not in log.read_bytes():
+        time.sleep(0.02)
+    yield record.id
+    hudtui("runs", "stop", record.id, "--yes", "--now")
+
+
+def test_a_run_from_start_to_result(workspace: Path) -> None:
+    started = hudtui("runs", "start", "--engine", "rollouts", "--policy", "greedy", "--max-turns", "20", "--name", "First One")
+    run = started.stdout.strip()
+    assert run.startswith("first-one-") and f"hudtui runs logs -f {run}" in started.stderr
+    followed = hudtui("runs", "logs", "-f", "--all", run)
+    assert "task=seed-1" in followed.stdout and "task=seed-2" in followed.stdout
+    assert followed.stderr.strip().endswith(f"run {run} finished")
+    assert hudtui("runs", "logs", run, "--all").stdout == followed.stdout
+    assert hudtui("runs", "logs", run, "--lines", "1").stdout == followed.stdout.splitlines(keepends=True)[-1]
+    shown = json.loads(hudtui("runs", "show", "--json").stdout)
+    assert (shown["id"], shown["state"], shown["mode"]) == (run, "finished", "tmux")
+    assert {row["task"] for row in shown["result"]["tasks"]} == {"seed-1", "seed-2"}
+    assert len(shown["metrics"]["reward"]) == 2 and shown["plan"]["engine"] == "rollouts"
+    (listed,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (listed["id"], listed["reward"]) == (run, shown["result"]["reward"])
+    words = hudtui("runs", "show", run).stdout
+    assert "✓ finished" in words and "seed-1" in words and "mean reward" in words
+    table = hudtui("runs").stdout.splitlines()
+    assert table[0].split() == ["STATE", "RUN", "STAGE", "STARTED", "TIME", "REWARD", "NOTE"] and run in table[1]
+
+
+def test_following_from_the_start_prints_the_result_alone(workspace: Path) -> None:
+    done = hudtui("runs", "start", "-f", "--json", "--max-turns", "5", "--no-tmux", "--limit", "1")
+    view = json.loads(done.stdout)
+    assert (view["state"], view["mode"], view["result"]["episodes"]) == ("finished", "processes", 1)
+    assert "task=seed-1" in done.stderr
+
+
+def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
+    (workspace / "tasks.json").write_text('[{"id": "a", "prompt": "no environment"}]')
+    done = hudtui("runs", "start", "-f", code=1)
+    assert "✗ failed: play: it ended with status" in done.stdout
+
+
+def test_a_dry_run_shows_the_plan_and_leaves_no_trace(workspace: Path) -> None:
+    done = hudtui("runs", "start", "--dry-run", "--tasks", "tasks.json", "--config", "play.yaml")
+    assert "stage      play:" in done.stdout and "files/tasks/tasks.json" in done.stdout
+    plan = json.loads(hudtui("runs", "start", "--dry-run", "--json").stdout)["plan"]
+    assert plan["stages"][0]["name"] == "play"
+    assert not (workspace / ".hudtui").exists()
+
+
+def test_no_runs_is_no_error(own_world: Path) -> None:
+    done = hudtui("runs")
+    assert done.stdout == "" and "No runs yet" in done.stderr
+    assert json.loads(hudtui("runs", "list", "--json").stdout) == []
+    done = hudtui("runs", "show", "--json", code=6)
+    assert json.loads(done.stdout)["error"]["type"] == "RunError" and "no runs" in done.stderr
+    assert not (own_world / ".hudtui").exists()
+
+
+def test_what_is_missing_is_told(own_world: Path, workspace: Path) -> None:
+    assert "this file cannot be read" in hudtui("runs", "start", "--tasks", "none.json", code=2).stderr
+    assert "no engine called 'magic'" in hudtui("runs", "start", "--engine", "magic", code=2).stderr
+    (workspace / "play.yaml").unlink()
+    assert "no config in this workspace" in hudtui("runs", "start", code=2).stderr
+
+
+def test_logs_are_harmless_and_folded(endless: str) -> None:
+    done = hudtui("runs", "logs", endless)
+    assert done.stdout == "one\ntwo red\n100%\n"
+    lines = [json.loads(line) for line in hudtui("runs", "logs", endless, "--json").stdout.splitlines()]
+    assert lines[1] == {"window": "s0", "line": "two red"}
+    assert "no window 'zzz'" in hudtui("runs", "logs", endless, "-w", "zzz", code=6).stderr
+
+
+def test_leaving_a_followed_log_leaves_the_run(endless: str) -> None:
+    argv = [sys.executable, "-m", "hudtui", "runs", "logs", "-f", endless]
+    follower = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert follower.stdout is not None and follower.stderr is not None
+    assert [follower.stdout.readline() for _ in range(3)] == ["one\n", "two red\n", "100%\n"]
+    follower.send_signal(signal.SIGINT)
+    _, said = follower.communicate(timeout=30)
+    assert follower.returncode == 130 and "The run goes on" in said
+    (run,) = json.loads(hudtui("runs", "list", "--active", "--json").stdout)
+    assert (run["id"], run["state"]) == (endless, "running")
+
+
+def test_a_reader_that_goes_away_is_no_error(endless: str) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m hudtui runs logs {endless} | head -n 1", shell=True, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("one\n", "")
+
+
+def test_stopping_asks_unless_told_not_to(endless: str) -> None:
+    assert "--yes" in hudtui("runs", "stop", endless, code=2).stderr
+    assert json.loads(hudtui("runs", "show", endless, "--json").stdout)["state"] == "running"
+    done = hudtui("runs", "stop", endless, "--yes", "--json")
+    assert json.loads(done.stdout)["state"] == "stopped"
+    assert "nothing of it is left running" in done.stderr
+    assert "has ended already" in hudtui("runs", "stop", endless, "--yes").stderr
+
+
+def test_attach_names_the_session(endless: str) -> None:
+    assert hudtui("runs", "attach", endless).stdout.strip() == "tmux attach-session -t =hudtui-endless-1"
+    hudtui("runs", "stop", endless, "--yes")
+    assert "it has ended" in hudtui("runs", "attach", endless, code=6).stderr
+
+
+def test_killing_the_command_leaves_the_run(workspace: Path) -> None:
+    argv = [sys.executable, "-m", "hudtui", "runs", "start", "-f", "--max-turns", "30"]
+    starter = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert starter.stderr is not None
+    run = starter.stderr.readline().split()[1]
+    for line in starter.stderr:
+        if "supervisor" in line:
+            break
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.communicate()
+    hudtui("runs", "logs", "-f", run)
+    (listed,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (listed["id"], listed["state"]) == (run, "finished")
