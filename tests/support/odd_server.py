@@ -156,9 +156,6 @@ if mode == "junk":
 if mode == "only_junk":
     while True:
         print("y")
-if mode == "environment":
-    sys.stderr.write(json.dumps(dict(os.environ)))
-    sys.exit(9)
 if mode == "stays":  # serves, and then neither ends with its input nor when told to
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -31,8 +31,8 @@ GRACE = 2.0
 LARGEST_MESSAGE = 512 * 1024 * 1024
 """Bytes of one message; a child that sends a longer line is not speaking MCP."""
 
-MOST_JUNK = 100_000
-"""Lines on standard output that are no messages, after which the child is not listened to any longer."""
+MOST_JUNK = 20_000
+"""Lines in a row on standard output that are no messages, after which the child is not listened to any longer."""
 
 _TAIL = 64 * 1024
 _POLL = 0.01
@@ -65,7 +65,7 @@ class Child:
         self._errors: deque[bytes] = deque()
         self._errors_size = 0
         self._readers: list[asyncio.BaseTransport] = []
-        self._writer: asyncio.WriteTransport | None = None
+        self._writer: tuple[asyncio.WriteTransport, _Writer] | None = None
         self.hurry = False
         """Leave without the grace period: set when the work was cancelled."""
         self.junk = 0
@@ -111,8 +111,8 @@ class Child:
         reader = asyncio.StreamReader()
         incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
         self._readers.append(incoming)
-        self._writer, writer = await loop.connect_write_pipe(_Writer, process.stdin)
-        return Incoming(self, reader), Outgoing(self._writer, writer)
+        self._writer = await loop.connect_write_pipe(_Writer, process.stdin)
+        return Incoming(self, reader), Outgoing(*self._writer)
 
     async def exited(self, seconds: float) -> bool:
         """Wait for the process to end; tells whether it has."""
@@ -134,7 +134,7 @@ class Child:
         forced = False
         try:
             if self._writer is not None:
-                self._writer.close()
+                self._writer[0].close()
             if not await self.exited(0.05 if self.hurry else GRACE):
                 forced = True
                 self._signal(signal.SIGTERM)
@@ -158,8 +158,8 @@ class Child:
             self._signal(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
-        if self._writer is not None:
-            self._writer.abort()
+        if self._writer is not None and not self._writer[1].lost:
+            self._writer[0].abort()
         for transport in self._readers:
             transport.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -191,6 +191,7 @@ class Incoming:
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._size = 0
+        self._junk = 0
         self._closed = False
 
     async def receive(self) -> SessionMessage | Exception:
@@ -221,13 +222,17 @@ class Incoming:
             if not line.strip():
                 continue
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
                 self._child.junk += 1
+                self._junk += 1
                 self._child.first_junk = self._child.first_junk or line[:400].decode(errors="replace")
-                if self._child.junk >= MOST_JUNK:
-                    self._child.refused = f"{MOST_JUNK} lines that are no messages"
+                if self._junk >= MOST_JUNK:
+                    self._child.refused = f"{MOST_JUNK} lines in a row that are no messages"
                     break
+            else:
+                self._junk = 0
+                return message
         self._child.gone.set()
         raise StopAsyncIteration
 

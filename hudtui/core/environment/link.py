@@ -35,6 +35,7 @@ MOST_PAGES = 1000
 MOST_ENTRIES = 200_000
 """Entries of one listing that are kept."""
 
+_log = logging.getLogger("hudtui.environment")
 _LARGEST_EVENT = 512 * 1024 * 1024
 _ENDED = ("Server returned an error response", "Session terminated", "Not Found")
 _raw: ContextVar[bool] = ContextVar("hudtui_raw_results", default=False)
@@ -244,6 +245,8 @@ class Link:
             self._failure = self._failure or error
         except BaseException as error:
             self._failure = error
+            if self._stop.is_set():
+                _log.info("the connection to %s did not close cleanly", self.spec.name, exc_info=error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
         finally:

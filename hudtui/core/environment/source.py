@@ -136,7 +136,7 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
         raise SourceError("the source is empty", fix=FORMS)
     if "\x00" in name:
         raise SourceError("the source holds a zero byte", fix=FORMS)
-    if name[0] in "{[":
+    if name[0] in "{[" and not _IMAGE.match(name):
         return _config(parse_json(name, "the given JSON"), "the given JSON", mask_text(name))
     scheme = name.partition("://")[0].lower() if "://" in name else ""
     if scheme in ("http", "https"):
