@@ -64,6 +64,8 @@ SCREENS: dict[str, str] = {
     "settings": "hudtui.tui.screens.settings:SettingsScreen",
     "environment": "hudtui.tui.screens.environment:EnvironmentScreen",
     "compute": "hudtui.tui.screens.compute:ComputeScreen",
+    "run": "hudtui.tui.screens.run:RunScreen",
+    "launch": "hudtui.tui.screens.launch:LaunchScreen",
 }
 """Name -> "module:Class". Holds only screens that exist; a station without one is not offered."""
 

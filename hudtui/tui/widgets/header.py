@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts
-from hudtui.tui.widgets.fit import cut, cut_left
+from hudtui.tui.widgets.fit import cut, cut_left, home_short
 
 
 class HeaderBar(Widget):
@@ -59,12 +59,6 @@ class HeaderBar(Widget):
         head = Content.assemble(*left)
         room = width - head.cell_length - tail.cell_length - 4
         if self._folder is not None and room >= 8:
-            head += Content.styled(f"  {cut_left(_home_short(self._folder), room)}", "$foreground-muted")
+            head += Content.styled(f"  {cut_left(home_short(self._folder), room)}", "$foreground-muted")
         gap = max(width - head.cell_length - tail.cell_length, 1)
         return head + Content(" " * gap) + tail
-
-
-def _home_short(folder: Path) -> str:
-    text = clean_line(str(folder))
-    home = str(Path.home())
-    return "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text

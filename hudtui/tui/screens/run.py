@@ -1,0 +1,383 @@
+"""Run: how is it going?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static, TabbedContent, TabPane
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.text import clean_line
+from hudtui.tui.facts import Facts, RunFact
+from hudtui.tui.keymap import Action
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.widgets.empty import EmptyState
+from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.json_view import JsonView
+from hudtui.tui.widgets.log_view import LogView
+from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.words import ago, span
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.monitor import Monitor, Result, RunView
+    from hudtui.core.runs.store import RunStore
+
+OPENING_LINES = 2_000
+"""A log is opened so many lines before its end; `runs logs --all` prints the rest."""
+
+_STYLES = {
+    "running": "bold $success",
+    "finished": "$success",
+    "failed": "bold $error",
+    "lost": "bold $error",
+    "stopped": "$warning",
+    "stopping": "$warning",
+}
+
+
+class RunScreen(StationScreen):
+    """The runs of this project; of the selected one its log, its result and its events."""
+
+    NAME = "run"
+    TITLE = "run"
+    AUTO_FOCUS = "#run-list"
+    CSS_PATH = "run.tcss"
+    HELP = (
+        "The runs of this project, the newest first. Enter opens one: its log is followed while it grows, and closing hudtui "
+        "stops nothing. t shows the real tmux session; a starts another run."
+    )
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
+        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
+        Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v"),
+        Action("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
+        Action("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
+        Action("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
+        Action("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen: str | None = None
+        """Id of the run that is shown."""
+        self.view: RunView | None = None
+        self.window: str | None = None
+        """The stage whose log is shown; None for the one that runs, or ran last."""
+        self._monitor: Monitor | None = None
+        self._listed: tuple[RunFact, ...] | None = None
+
+    def content(self) -> Iterable[Widget]:
+        """List on the left, the run on the right."""
+        yield EmptyState("No run yet.", "a starts one", id="run-empty")
+        with Horizontal(id="run-panes"):
+            yield Grid(id="run-list")
+            with Vertical(id="run-detail"):
+                yield Static(id="run-head")
+                with TabbedContent(id="run-tabs"):
+                    with TabPane("Log", id="log"):
+                        yield LogView(id="run-log", empty="The log appears here.")
+                    with TabPane("Result", id="result"):
+                        yield Grid(id="run-result")
+                    with TabPane("Events", id="events"):
+                        yield JsonView(id="run-events", empty="Nothing has happened yet.")
+                    with TabPane("Plan", id="plan"):
+                        yield JsonView(id="run-plan")
+
+    def on_mount(self) -> None:
+        """Make the columns."""
+        grid = self.query_one("#run-list", Grid)
+        for title, width in (("state", 10), ("run", 24), ("time", 7)):
+            grid.add_column(title, width=width, key=title)
+        table = self.query_one("#run-result", Grid)
+        for title in ("task", "reward", "±", "episodes", "turns", "errors"):
+            table.add_column(title)
+        self.query_one("#run-panes").display = False
+        super().on_mount()
+
+    # -- the list ----------------------------------------------------------------------------------------------------
+
+    def opened(self, **given: Any) -> None:
+        """Show the run `run` when one is handed on."""
+        if run := given.get("run"):
+            self.chosen = str(run)
+            self._listed = None
+            self.shell.reload()
+            self._choose(self.chosen)
+
+    def facts_changed(self, facts: Facts) -> None:
+        """Bring the list up to date; the cursor stays on its run."""
+        self.query_one("#run-empty").display = not facts.runs
+        self.query_one("#run-panes").display = bool(facts.runs)
+        if facts.runs == self._listed:
+            return
+        self._listed = facts.runs
+        grid = self.query_one("#run-list", Grid)
+        with self.prevent(Grid.RowHighlighted):
+            grid.clear()
+            for run in facts.runs:
+                took = span(run.seconds) if run.seconds is not None else ""
+                grid.add_row(f"{run.glyph} {run.state}", run.title, took, key=run.id)
+        known = [run.id for run in facts.runs]
+        if self.chosen not in known:
+            self.chosen = known[0] if known else None
+        if self.chosen is not None:
+            row = known.index(self.chosen)
+            with self.prevent(Grid.RowHighlighted):
+                grid.move_cursor(row=row)
+            if self.view is None or self.view.summary.id != self.chosen:
+                self._choose(self.chosen)
+        self.refresh_bindings()
+
+    def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
+        """Show the run under the cursor."""
+        if event.data_table.id == "run-list" and event.row_key.value and event.row_key.value != self.chosen:
+            self._choose(event.row_key.value)
+
+    def on_data_table_row_selected(self, event: Grid.RowSelected) -> None:
+        """Enter goes to the log; on a narrow terminal that takes the place of the list."""
+        if event.data_table.id == "run-list":
+            self.query_one("#run-panes").add_class("-detail")
+            self._focus_log()
+
+    def _focus_log(self) -> None:
+        self.query_one(TabbedContent).active = "log"
+        self.call_after_refresh(self.query_one("#run-log").focus)
+
+    def action_back(self) -> None:
+        """Back to the list; from there, home."""
+        grid = self.query_one("#run-list", Grid)
+        if self.focused is grid or not self._listed:
+            self.shell.open_station("home")
+        else:
+            self.query_one("#run-panes").remove_class("-detail")
+            grid.focus()
+
+    def action_pane(self) -> None:
+        """From the list to the log and back."""
+        if self.focused is self.query_one("#run-list"):
+            self.query_one("#run-panes").add_class("-detail")
+            self._focus_log()
+        else:
+            self.query_one("#run-panes").remove_class("-detail")
+            self.query_one("#run-list").focus()
+
+    # -- one run -----------------------------------------------------------------------------------------------------
+
+    def _choose(self, run: str) -> None:
+        self.chosen, self.view, self.window = run, None, None
+        self.query_one("#run-log", LogView).clear()
+        self.query_one("#run-result", Grid).clear()
+        self.query_one("#run-events", JsonView).clear()
+        self.query_one("#run-plan", JsonView).clear()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follow the chosen run until another is chosen or the screen is left."""
+        if self.chosen is not None:
+            self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
+            self.run_worker(self._log(self.chosen), name="forever", group="log", exclusive=True, exit_on_error=False)
+
+    def on_screen_suspend(self) -> None:
+        """Nobody looks: nothing is read."""
+        self.workers.cancel_group(self, "watch")
+        self.workers.cancel_group(self, "log")
+
+    def on_screen_resume(self) -> None:
+        """Go on where it was left."""
+        super().on_screen_resume()
+        if self.chosen is not None:
+            self.query_one("#run-log", LogView).clear()
+            self._follow()
+
+    def _open_store(self) -> RunStore:
+        from hudtui.core.runs.monitor import Monitor
+        from hudtui.core.runs.store import RunStore
+
+        store = RunStore(self.shell.workspace.state_dir)
+        if self._monitor is None or self._monitor.store.folder != store.folder:
+            self._monitor = Monitor(store)
+        return self._monitor.store
+
+    async def _watch(self, run: str) -> None:
+        try:
+            store = await asyncio.to_thread(self._open_store)
+            assert self._monitor is not None
+            self.query_one("#run-plan", JsonView).show(store.record(run).plan.to_json())
+            async with aclosing(self._monitor.watch(run)) as views:
+                async for view in views:
+                    before, self.view = self.view, view
+                    self._show(view, before)
+        except HudtuiError as error:
+            self.fail(error)
+        except Exception as error:
+            self.fail(error)
+
+    async def _log(self, run: str) -> None:
+        from hudtui.core.remote.lines import LineFeed
+
+        pane = self.query_one("#run-log", LogView)
+        try:
+            await asyncio.to_thread(self._open_store)
+            monitor = self._monitor
+            assert monitor is not None
+            pane.save_name = f"{run}.log"
+            offset = await monitor.tail(run, self.window, lines=OPENING_LINES)
+            if offset:
+                pane.append([f"… {offset:,} bytes before this are in {monitor.log_path(run, self.window)}"])
+            feed, partial = LineFeed(offset=offset), ""
+            async with aclosing(monitor.follow(run, self.window, offset=offset)) as chunks:
+                async for chunk in chunks:
+                    found = feed.feed(chunk)
+                    if found.restarted:
+                        pane.append(["… the log was begun anew"])
+                    pane.append(found.done)
+                    partial = found.partial
+            if partial:
+                pane.append([partial])
+        except HudtuiError as error:
+            self.fail(error)
+        except Exception as error:
+            self.fail(error)
+
+    def _show(self, view: RunView, before: RunView | None) -> None:
+        run = view.summary
+        if before is None or before.summary.state != run.state:
+            self.shell.reload()
+            self.refresh_bindings()
+        self.query_one("#run-head", Static).update(self._head(view))
+        if before is None or before.result != view.result:
+            self._show_result(view.result)
+        if before is None or before.events != view.events:
+            self.query_one("#run-events", JsonView).show([event.to_json() for event in view.events])
+
+    def _head(self, view: RunView) -> Content:
+        from hudtui.core.runs.values import GLYPHS
+        from hudtui.tui.widgets.curve import curve
+
+        run, result = view.summary, view.result
+        width = max(self.query_one("#run-head").size.width - 2, 20)
+        parts: list[Any] = [(f"{GLYPHS[run.state]} {run.state}", _STYLES.get(run.state, "$foreground-muted"))]
+        parts.append(f"  {clean_line(run.name, 40)}")
+        if view.elapsed is not None:
+            parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
+        lines = [Content.assemble(*parts)]
+        if result.reward is not None:
+            played = f"{result.episodes} episode{'' if result.episodes == 1 else 's'}"
+            broken = f", {result.errors} broken off" if result.errors else ""
+            line = Content.assemble(
+                ("reward ", "bold $primary"), f"{result.reward:.3f}", (f"  {played}{broken}", "$foreground-muted")
+            )
+            room = width - line.cell_length - 2
+            if room >= 8:
+                line += Content.styled("  " + curve([point.y for point in view.metrics.series("reward")], room), "$accent")
+            lines.append(line)
+        if view.worrying and view.silent is not None:
+            lines.append(Content.styled(f"! no sign of life for {span(view.silent)}", "bold $warning"))
+        elif run.why:
+            lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
+        if run.mode == "processes":
+            lines.append(Content.styled("○ no tmux here: detached processes, closing hudtui stops nothing", "$foreground-muted"))
+        windows = view.windows
+        if len(windows) > 1:
+            shown = self.window or run.stage or windows[0]
+            names = Content("  ").join(
+                Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in windows
+            )
+            lines.append(names)
+        return Content("\n").join(lines)
+
+    def _show_result(self, result: Result) -> None:
+        table = self.query_one("#run-result", Grid)
+        table.clear()
+        for row in result.rows:
+            table.add_row(
+                row.task,
+                pad(f"{row.reward:.3f}", 6),
+                "" if row.reward_std is None else f"{row.reward_std:.3f}",
+                str(row.episodes),
+                "" if row.turns is None else f"{row.turns:g}",
+                str(row.errors or ""),
+            )
+
+    # -- what can be done --------------------------------------------------------------------------------------------
+
+    def why_not(self, action_id: str) -> str | None:
+        """What needs a run, one that goes on, or its session."""
+        name = action_id.partition(".")[2]
+        if name in ("stop", "terminal", "window", "reveal") and (self.chosen is None or self.view is None):
+            return "there is no run yet" if not self._listed else "the run is still being read"
+        if name == "stop" and self.view is not None and not self.view.summary.active:
+            return f"it has ended already: {self.view.summary.state}"
+        if name == "terminal" and self.view is not None and self.view.attach is None:
+            ended = not self.view.summary.active
+            return "it has ended, and its session with it" if ended else "it runs as detached processes, without tmux"
+        if name == "window" and self.view is not None and len(self.view.windows) < 2:
+            return "it has one log"
+        return None
+
+    def action_start(self) -> None:
+        """Go to the launch."""
+        self.shell.open_station("launch")
+
+    def action_stop(self) -> None:
+        """Stop the run, after a question."""
+        if self.view is not None:
+            self.start(self._stop(self.view.summary.id, self.view.summary.name), group="stop")
+
+    async def _stop(self, run: str, name: str) -> None:
+        from hudtui.core.runs import launcher
+
+        lines = ("Its processes are ended, politely first.", "The log and what it has written stay.")
+        if not await self.shell.confirm(f"Stop {name}?", lines, yes="Stop", no="Let it run", danger=True):
+            return
+        self.busy(f"Stopping {name}")
+        store = await asyncio.to_thread(self._open_store)
+        summary = store.summary(run)
+        host = launcher.find_host(summary.host)
+        if host is None:
+            from hudtui.core.errors import MachineError
+
+            raise MachineError(f"{summary.host} cannot be reached from here")
+        summary = await launcher.stop(run, host, store)
+        self.say(f"{name} is {summary.state}; nothing of it is left running.", "success")
+        self.shell.reload()
+
+    def action_terminal(self) -> None:
+        """Step aside for the run's tmux session."""
+        if self.view is None or self.view.attach is None:
+            return
+        environment = {key: value for key, value in os.environ.items() if key != "TMUX"}
+        with self.app.suspend():
+            subprocess.run(self.view.attach, env=environment, check=False)
+
+    def action_window(self) -> None:
+        """Show the next stage's log."""
+        if self.view is None:
+            return
+        windows = self.view.windows
+        shown = self.window or self.view.summary.stage or windows[0]
+        self.window = windows[(windows.index(shown) + 1) % len(windows)]
+        self.query_one("#run-log", LogView).clear()
+        if self.chosen is not None:
+            self.run_worker(self._log(self.chosen), name="forever", group="log", exclusive=True, exit_on_error=False)
+        self._show(self.view, self.view)
+
+    def action_reveal(self) -> None:
+        """Where everything is."""
+        if self.view is None:
+            return
+        run = self.view.summary
+        began = "not yet" if run.started is None else f"{ago(self.shell.services.now().timestamp() - run.started)}"
+        lines = [f"id        {run.id}", f"machine   {run.host}", f"folder    {run.folder}", f"started   {began}"]
+        lines += [f"logs      hudtui runs logs -f {run.id}", f"all       hudtui runs show {run.id} --json"]
+        if self.view.attach:
+            lines.append(f"terminal  {' '.join(self.view.attach)}")
+        self.shell.read(clean_line(run.name), "\n".join([*lines, *run.notes]))

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+from hudtui.tui.widgets.curve import curve
+from hudtui.tui.widgets.log_view import LogView
+from hudtui.tui.widgets.tables import Grid
+
+
+def _own_tmux() -> Any:
+    place = Path(__file__).parents[1] / "support" / "tmux_world.py"
+    spec = importlib.util.spec_from_file_location("support_tmux_world", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.own_tmux
+
+
+own_tmux = _own_tmux()
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOW = NOON.timestamp()
+SIZES = [(160, 48), (80, 24), (60, 20)]
+
+
+def make_run(project: Path, run: str, state: str, *, name: str = "2048 greedy", why: str | None = None, log: str = "") -> None:
+    """A run as the supervisor leaves it: events, status, log, metrics."""
+    store = RunStore(project / ".hudtui")
+    folder = store.folder / run
+    plan = Plan(
+        "rollouts",
+        (Stage("play", ("true",)),),
+        outputs=(Output("out/metrics.jsonl", "metrics"), Output("out/traces.jsonl", "traces")),
+    )
+    spec = RunSpec("rollouts", name, str(project))
+    store.add(RunRecord(run, NOW - 120, name, "rollouts", "local", this_machine(), str(folder), spec, plan))
+    (folder / "logs").mkdir(parents=True)
+    (folder / "out").mkdir()
+    (folder / "logs" / "play.log").write_text(log)
+    events: list[dict[str, Any]] = [
+        {"seq": 1, "at": NOW - 100, "type": "started", "data": {"mode": "tmux", "run": run}},
+        {"seq": 2, "at": NOW - 99, "type": "stage_started", "data": {"stage": "play", "attempt": 1}},
+    ]
+    if state in ("finished", "failed", "stopped"):
+        events.append({"seq": 3, "at": NOW - 40, "type": state, "data": {"why": why} if why else {}})
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    status = {"run": run, "state": state, "heartbeat": NOW - 40, "stages": {"play": {"state": "ended", "attempt": 1, "exit": 0}}}
+    (folder / "status.json").write_text(json.dumps(status))
+    rows = [
+        {
+            "step": n,
+            "task": f"board-{n}",
+            "episodes": 2,
+            "reward": n / 8,
+            "reward_std": 0.1,
+            "turns": 10.0 * n,
+            "errors": int(n == 3),
+        }
+        for n in range(1, 7)
+    ]
+    (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store.mirror(run, events)
+
+
+LOG = "".join(f"12:00:{n:02} episode {n}/40 task=board-{n} reward=0.{n:02} turns=20 stop=done\n" for n in range(1, 41))
+
+
+def _app(project: Path) -> HudtuiApp:
+    return HudtuiApp(project, services=Services(now=lambda: NOON))
+
+
+@pytest.fixture
+def runs(project: Path) -> Path:
+    make_run(project, "demo-aaaa", "finished", name="demo", log=LOG)
+    make_run(
+        project,
+        "2048-bbbb",
+        "failed",
+        why="the stage play ended with status 1",
+        log="12:00:00 start\nERROR: no \x1b[31mserver\x07\n",
+    )
+    return project
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    assert snap(_app(project), size=size, press=["5"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
+    async def wait(pilot: Any) -> None:
+        await _log_of(pilot.app)
+
+    assert snap(_app(runs), size=size, press=["5", "down"], run_before=wait)
+
+
+def test_picture_of_one_run_on_a_narrow_terminal(snap: Any, runs: Path) -> None:
+    async def wait(pilot: Any) -> None:
+        await pilot.press("enter")
+        await _log_of(pilot.app)
+
+    assert snap(_app(runs), size=(60, 20), press=["5"], run_before=wait)
+
+
+def test_picture_of_results(snap: Any, runs: Path) -> None:
+    async def wait(pilot: Any) -> None:
+        await _log_of(pilot.app)
+        pilot.app.screen.query_one("#run-tabs").active = "result"
+
+    assert snap(_app(runs), size=(120, 36), press=["5", "down"], run_before=wait)
+
+
+async def _log_of(app: Any, text: str = "") -> str:
+    """The log pane's text as soon as it holds `text` and the run was looked at."""
+    for _ in range(1_000):
+        shown: str = app.screen.query_one(LogView).buffer.everything()
+        if shown and text in shown and app.screen.view is not None:
+            return shown
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{text!r} did not appear in {shown!r}; {app.screen.view}; {app.screen.message}")
+
+
+async def test_remote_text_is_harmless(open_app: Any, runs: Path) -> None:
+    async with open_app(runs) as (app, pilot):
+        await pilot.press("5")
+        shown = await _log_of(app, "ERROR")
+        assert "ERROR: no server" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
+async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path, settle: Any) -> None:
+    async with open_app(runs) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "ERROR")
+        await pilot.press("down")
+        await _log_of(app, "episode 40/40")
+        assert app.screen.chosen == "demo-aaaa"
+        table = app.screen.query_one("#run-result", Grid)
+        assert table.row_count == 6 and str(table.get_row_at(2)[1]).strip() == "0.375"
+
+
+async def test_what_has_ended_cannot_be_stopped(open_app: Any, runs: Path) -> None:
+    async with open_app(runs) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "ERROR")
+        await pilot.press("x")
+        assert "ended already: failed" in app.screen.message
+        await pilot.press("v")
+        assert "its session with it" in app.screen.message
+
+
+@pytest.fixture
+def workspace(project: Path) -> Path:
+    """A demo workspace with one small task."""
+    (project / "configs").mkdir()
+    (project / "configs" / "2048.yaml").write_text(
+        "job: {name: test}\n"
+        "system_prompt: |\n  Play. <tool>move('left')</tool> <tool>done()</tool>\n"
+        "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: {from_arg: direction}}\n"
+        "rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance: 0.1}}\ndefaults: {max_turns: 5}\n"
+    )
+    task = {
+        "id": "small",
+        "prompt": "Play.",
+        "mcp_config": {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}},
+        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
+        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+    }
+    (project / "tasks.json").write_text(json.dumps([task]))
+    return project
+
+
+async def test_a_run_is_started_and_followed_to_its_end(open_app: Any, workspace: Path, settle: Any) -> None:
+    async with open_app(workspace) as (app, pilot):
+        await pilot.press("5", "a")
+        await settle(pilot)
+        await pilot.pause(0.4)
+        await settle(pilot)
+        assert app.screen.NAME == "launch" and app.screen.record is not None
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        for _ in range(300):
+            if app.screen.NAME == "run":
+                break
+            await pilot.pause(0.05)
+        shown = await _log_of(app, "end episodes=1/1")
+        assert "task=small" in shown
+        for _ in range(300):
+            if app.screen.view.summary.state == "finished":
+                break
+            await pilot.pause(0.05)
+        assert app.screen.view.summary.state == "finished"
+        assert app.screen.view.result.episodes == 1
+
+
+async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: Any, workspace: Path, settle: Any) -> None:
+    text = (workspace / "configs" / "2048.yaml").read_text().replace("max_turns: 5", "max_turns: 100000")
+    (workspace / "configs" / "2048.yaml").write_text(text)
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    (workspace / "tasks.json").write_text(json.dumps([{**tasks[0], "id": f"t{n}"} for n in range(200)]))
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", limit="", policy="random")
+        await pilot.pause(0.4)
+        await settle(pilot)
+        await pilot.press("ctrl+g")
+        for _ in range(400):
+            if app.screen.NAME == "run" and app.screen.chosen:
+                break
+            await pilot.pause(0.05)
+        await _log_of(app, "start episodes=200")
+        run = app.screen.chosen
+    async with open_app(workspace) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "start episodes=200")
+        assert app.screen.chosen == run and app.screen.view.summary.state == "running"
+        await pilot.press("x")
+        await pilot.pause()
+        await pilot.press("y")
+        for _ in range(600):
+            if app.screen.message.endswith("nothing of it is left running."):
+                break
+            await pilot.pause(0.05)
+        assert "is stopped; nothing of it is left running." in app.screen.message
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_the_launch(snap: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
+    monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-greedy-zzzz")
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+
+    async def wait(pilot: Any) -> None:
+        pilot.app.open_station("launch")
+        await pilot.pause(0.6)
+
+    assert snap(_app(workspace), size=size, run_before=wait)
+
+
+async def test_what_is_wrong_is_said_before_anything_starts(
+    open_app: Any, workspace: Path, settle: Any, screen_text: Any
+) -> None:
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", config="configs/none.yaml")
+        await pilot.pause(0.5)
+        await settle(pilot)
+        assert "there is no such file" in screen_text(app)
+        app.open_station("launch", config="configs/2048.yaml", group="many")
+        await pilot.pause(0.5)
+        await settle(pilot)
+        assert "'many' is no number above 0" in screen_text(app)
+        await pilot.press("ctrl+g")
+        assert "something is missing" in app.screen.message
+        (workspace / "configs" / "odd.yaml").write_text("action_mappings: {wait: {_tool: wait, _parser: {positional: []}}}\n")
+        app.open_station("launch", config="configs/odd.yaml", group="")
+        await pilot.pause(0.5)
+        await settle(pilot)
+        assert "the policy greedy cannot play with this configuration" in screen_text(app)
+
+
+def test_curve() -> None:
+    assert curve([], 10) == "" and curve([1.0], 0) == ""
+    assert curve([0, 1, 2, 3], 4) == "▁▃▆█"
+    assert curve([5, 5, 5], 2) == "▄▄"
+    assert curve(list(range(100)), 8) == "▁▂▃▄▅▆▇█"
