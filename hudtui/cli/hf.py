@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Problems that are shown in full; --json has more."""
 
+SAME = 3
+"""From more tasks with the very same problem, only the first is shown."""
+
 _FORMATS = ("parquet", "jsonl", "dataset", "json", "tasks-jsonl")
 
 
@@ -137,13 +140,21 @@ def hf(
         console.out_json(
             _answer(made.converted)
             | {
-                "output": str(made.output) if made.output is not None else None,
+                "output": shown_path(made.output) if made.output is not None else None,
                 "pushed": made.pushed.url if made.pushed is not None else None,
                 "lock": str(made.lock) if made.lock is not None else None,
             }
         )
         return
     _show(made)
+
+
+def shown_path(path: Path) -> str:
+    """A path as it is shown: relative to the current folder where it lies inside."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def use_hub_of(settings: Settings) -> None:
@@ -270,17 +281,29 @@ def _answer(converted: Converted) -> dict[str, Any]:
 
 
 def show_problems(converted: Converted) -> None:
-    """The first problems, and how many more there are."""
+    """The first problems, and how many more there are. What many tasks share is said once."""
     findings = converted.findings
     for problems, severity in ((findings.errors, "error"), (findings.warnings, "warning")):
         _list(problems, severity, findings.count(severity))
 
 
 def _list(problems: list[Problem], severity: str, count: int) -> None:
-    for problem in problems[:SHOWN]:
-        console.say(f"{severity}: {problem}")
-    if count > SHOWN:
-        console.say(f"... and {count - SHOWN:,} more {severity}s; --json lists them")
+    alike: dict[tuple[str | None, str], list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault((problem.field, problem.message), []).append(problem)
+    shown = told = 0
+    for group in alike.values():
+        if shown >= SHOWN:
+            break
+        same = len(group) > SAME
+        for problem in group[:1] if same else group[: SHOWN - shown]:
+            console.say(f"{severity}: {problem}")
+            shown += 1
+            told += len(group) if same else 1
+        if same:
+            console.say(f"    ... and the same for {len(group) - 1:,} other tasks")
+    if count > told:
+        console.say(f"... and {count - told:,} more {severity}s; --json lists them")
 
 
 def _show(made: Made) -> None:
@@ -297,7 +320,7 @@ def _show(made: Made) -> None:
     if made.lock is not None:
         console.say(f"{made.lock.name} names it as the primary dataset")
     if made.output is not None:
-        console.out(str(made.output))
+        console.out(shown_path(made.output))
     if made.pushed is not None:
         if made.pushed.commit is None:
             console.say("the Hub had all of it already; nothing was changed there")

@@ -200,8 +200,9 @@ class _Array:
         return self._take(spans[-1][1], place, spans=spans)
 
     def _check_end(self, place: int) -> None:
-        if self.buffer[place:].strip(_SPACE):
-            raise self._error("something stands after the end of the array", place)
+        rest = self.buffer[place:].lstrip(_SPACE)
+        if rest:
+            raise self._error("something stands after the end of the array", len(self.buffer) - len(rest))
 
     def _take(self, end: int, drop: int, *, compact: bytes | None = None, spans: list[tuple[int, int]] | None = None) -> Chunk:
         chunk = Chunk("array", self.buffer[:end], self.line, compact, spans)

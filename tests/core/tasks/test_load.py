@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.task import ToolCall
 
-
-def task(**changes: Any) -> dict[str, Any]:
-    base = {
-        "id": "task-001",
-        "prompt": "Reach 128.",
-        "mcp_config": {
-            "hud": {
-                "url": "https://mcp.hud.so/v3/mcp",
-                "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "my-org/my-env:latest"},
-            }
-        },
-        "setup_tool": {"name": "setup", "arguments": {"name": "board", "board_size": 4}},
-        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "target": 128}},
-        "metadata": {"difficulty": "easy"},
-    }
-    return {key: value for key, value in {**base, **changes}.items() if value is not ...}
+Make = Callable[..., dict[str, Any]]
+Write = Callable[..., Path]
 
 
-def write(path: Path, *tasks: Any) -> Path:
-    path.write_text("\n".join(map(json.dumps, tasks)) if path.suffix == ".jsonl" else json.dumps(list(tasks)))
-    return path
-
-
-def test_a_task_of_the_seeds(tmp_path: Path) -> None:
+def test_a_task_of_the_seeds(tmp_path: Path, task: Make) -> None:
     path = tmp_path / "tasks.json"
-    path.write_text(json.dumps(task()))
+    path.write_text(json.dumps(task(), indent=2))
     read = read_tasks(path)
     assert read.problems == () and read.total == 1
     (one,) = read.tasks
@@ -48,11 +31,11 @@ def test_a_task_of_the_seeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tasks.json", "tasks.jsonl"])
-def test_fields_as_json_text_and_lists_of_calls(tmp_path: Path, name: str) -> None:
+def test_fields_as_json_text_and_lists_of_calls(write: Write, task: Make, name: str) -> None:
     plain = task()
     text = {key: json.dumps(value) if isinstance(value, dict) else value for key, value in plain.items()}
     calls = [plain["setup_tool"], {"name": "setup", "arguments": {"name": "seed"}}]
-    path = write(tmp_path / name, plain, {**text, "id": "b"}, task(id="c", setup_tool=calls), task(id="d", setup_tool="{}"))
+    path = write(name, plain, {**text, "id": "b"}, task(id="c", setup_tool=calls), task(id="d", setup_tool="{}"))
     read = read_tasks(path)
     assert read.problems == ()
     first, second, third, fourth = read.tasks
@@ -61,8 +44,8 @@ def test_fields_as_json_text_and_lists_of_calls(tmp_path: Path, name: str) -> No
     assert fourth.setup == ()
 
 
-def test_what_is_missing_is_named_or_inferred(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.jsonl", task(id=...), task(prompt=...), task(evaluate_tool=...), task(mcp_config=...))
+def test_what_is_missing_is_named_or_inferred(write: Write, task: Make) -> None:
+    path = write("t.jsonl", task(id=...), task(prompt=...), task(evaluate_tool=...), task(mcp_config=...))
     read = read_tasks(path)
     assert [(problem.index, problem.line, problem.field, problem.code) for problem in read.problems] == [
         (1, 2, "prompt", "missing"),
@@ -70,7 +53,7 @@ def test_what_is_missing_is_named_or_inferred(tmp_path: Path) -> None:
         (3, 4, "mcp_config", "missing"),
     ]
     assert [one.id for one in read.tasks] == ["task-0000"]
-    inferred = read_tasks(write(tmp_path / "u.json", task(mcp_config=...)), lock_image="org/env:1").tasks[0]
+    inferred = read_tasks(write("u.json", task(mcp_config=...)), lock_image="org/env:1").tasks[0]
     assert inferred.mcp_config == {
         "hud": {
             "url": "https://mcp.hud.ai/v3/mcp",
@@ -79,7 +62,23 @@ def test_what_is_missing_is_named_or_inferred(tmp_path: Path) -> None:
     }
 
 
-def test_a_broken_task_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_unknown_fields_are_kept(write: Write, task: Make) -> None:
+    extra = {"system_prompt": "Be brief.", "agent_config": {"allowed_tools": ["move"], "n": 1.0}, "weight": 3, "tags": []}
+    path = write("t.json", task(**extra), task(id="b"))
+    first, second = read_tasks(path).tasks
+    assert first.extra == extra and second.extra == {}
+
+
+def test_ids(write: Write, task: Make) -> None:
+    path = write("t.jsonl", task(id=7), task(id="7"), task(id=...), task(id=None), task(id=True), task(id="task-0002"))
+    read = read_tasks(path)
+    assert [one.id for one in read.tasks] == ["7", "task-0002", "task-0003"]
+    found = [(problem.index, problem.code, problem.severity) for problem in read.problems]
+    assert found == [(0, "id", "warning"), (1, "duplicate-id", "error"), (4, "type", "error"), (5, "duplicate-id", "error")]
+    assert "task 2 has this id" in read.problems[-1].message
+
+
+def test_a_broken_task_does_not_hide_the_others(tmp_path: Path, task: Make) -> None:
     path = tmp_path / "t.json"
     good = json.dumps(task(), indent=2)
     path.write_text(f'[\n{good},\n{{"prompt":\n NaN}},\n{good.replace("001", "002")}\n]')
@@ -89,9 +88,109 @@ def test_a_broken_task_does_not_hide_the_others(tmp_path: Path) -> None:
     assert (problem.index, problem.line, problem.message) == (1, good.count("\n") + 3, "NaN is not a JSON value")
 
 
-def test_a_file_that_is_cut_off_is_refused_with_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text('[\n{"prompt": "a"},\n{"prompt": \n')
-    with pytest.raises(InputError, match="cut off") as caught:
+@pytest.mark.parametrize(
+    ("spoiled", "code", "words"),
+    [
+        ('{"id": "x", "prompt": "p", "prompt": "q"}', "duplicate-key", "twice"),
+        ('{"id": "x", "prompt": Infinity}', "json", "Infinity"),
+        ('{"metadata": {"a": {"b": 1, "b": 2}}, "prompt": "p", "mcp_config": {"a": {"url": "u"}}, '
+         '"evaluate_tool": {"name": "e"}}', "duplicate-key", "twice"),
+        ('{"mcp_config": "{not json", "prompt": "p", "evaluate_tool": {"name": "e"}}', "json", "text that is not JSON"),
+        ('{"prompt": "\\ud800", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}}', "json", "surrogate"),
+        ('{"id": "x", "n": ' + "[" * 100_000 + "]" * 100_000 + "}", "json", "nested too deeply"),
+        ("17", "type", "a number"),
+        ("[]", "type", "a list"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lines", [True, False])
+def test_spoiled_records(tmp_path: Path, task: Make, spoiled: str, code: str, words: str, lines: bool) -> None:
+    path = tmp_path / ("t.jsonl" if lines else "t.json")
+    parts = [json.dumps(task(id=str(number))) for number in range(5)]
+    parts.insert(2, spoiled)
+    path.write_text("\n".join(parts) + "\n" if lines else "[" + ",\n".join(parts) + "]")
+    read = read_tasks(path)
+    assert [one.id for one in read.tasks] == ["0", "1", "2", "3", "4"] and read.total == 6
+    (problem,) = read.problems
+    assert (problem.index, problem.line, problem.code) == (2, 3, code)
+    assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "line"),
+    [
+        ("t.json", '[\n{"prompt": "a"},\n{"prompt": \n', "cut off", 4),
+        ("t.json", '[\n{"prompt": "a"},\n{"prompt": "b" "c"}\n', "not valid JSON", 3),
+        ("t.json", '[{"prompt": "a"},\n]', "value is missing", 2),
+        ("t.json", '[{"prompt": "a"}\n{"prompt": "b"}]', "comma is missing", 2),
+        ("t.json", '[{"prompt": "a"}]\n\nmore', "after the end", 3),
+        ("t.json", '{"prompt": "a"', "not valid JSON", 1),
+        ("t.json", '{"prompt": \n NaN}', "NaN", None),
+        ("t.json", "", "empty", None),
+        ("t.json", "hello", "neither", 1),
+        ("t.jsonl", '{"prompt": "a"}\n{"prompt": "b"', "cut off", 2),
+    ],
+)
+def test_files_that_are_broken_as_a_whole(tmp_path: Path, name: str, text: str, words: str, line: int | None) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as caught:
         read_tasks(path)
-    assert caught.value.where is not None and caught.value.where.line == 4
+    assert caught.value.where is not None and caught.value.where.file == str(path)
+    if line is not None:
+        assert caught.value.where.line == line
+
+
+def test_calls_are_checked_against_the_environment(write: Write, task: Make) -> None:
+    schema = {"type": "object", "properties": {"target": {"type": "integer"}}, "required": ["target"]}
+    analysis = Analysis(
+        "env",
+        tools=(
+            Tool("setup"), Tool("evaluate"), Tool("max_number", input_schema=schema, hub="evaluate"),
+            Tool("judge", input_schema={"type": "object", "required": ["answer"]}),
+        ),
+        hubs={"setup": ("board",), "evaluate": ("max_number", "efficiency")},
+    )  # fmt: skip
+    good = task(evaluate_tool={"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 8}}})
+    spoiled = [
+        ({"name": "evalute", "arguments": {}}, "evaluate_tool.name", "did you mean 'evaluate'"),
+        ({"name": "evaluate", "arguments": {"name": "max_numbr"}}, "evaluate_tool.arguments.name", "did you mean 'max_number'"),
+        ({"name": "evaluate", "arguments": {}}, "evaluate_tool.arguments.name", "hub"),
+        (
+            {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": "x"}}},
+            "evaluate_tool.arguments.target",
+            "integer",
+        ),
+        ([{"name": "judge", "arguments": {}}], "evaluate_tool[0].arguments", "'answer' is a required property"),
+    ]
+    path = write("t.json", good, *(task(id=str(number), evaluate_tool=call) for number, (call, _, _) in enumerate(spoiled)))
+    read = read_tasks(path, analysis=analysis)
+    assert [one.id for one in read.tasks] == ["task-001"]
+    assert len(read.problems) == len(spoiled)
+    for problem, (_, field, words) in zip(read.problems, spoiled, strict=True):
+        assert problem.field == field and words in problem.message
+
+
+def test_variables(write: Write, task: Make) -> None:
+    server = {"url": "http://localhost:8765/mcp", "headers": {"Authorization": "Bearer $buckeye_API_KEY", "X": "${GONE} ${D:1}"}}
+    read = read_tasks(write("t.json", task(mcp_config={"buckeye": server})), lookup={"BUCKEYE_API_KEY": "k"}.get)
+    assert len(read.tasks) == 1
+    assert [(problem.code, problem.severity) for problem in read.problems] == [
+        ("variable-case", "warning"),
+        ("variable", "warning"),
+    ]
+    assert "BUCKEYE_API_KEY" in read.problems[0].message and "GONE" in read.problems[1].message
+    strict = read_tasks(write("t.json", task(mcp_config={"buckeye": server})), lookup={}.get, strict=True)
+    assert strict.tasks == () and all(problem.severity == "error" for problem in strict.problems)
+
+
+def test_a_written_out_secret_is_warned_of_and_not_repeated(write: Write, task: Make) -> None:
+    secret = "sk-hud-" + "ab12" * 8
+    config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+    (problem,) = read_tasks(write("t.json", task(mcp_config=config))).problems
+    assert problem.code == "secret" and "${HUD_API_KEY}" in problem.message and secret not in str(problem)
+
+
+def test_token_budget(write: Write, task: Make) -> None:
+    read = read_tasks(write("t.json", task(prompt="word " * 100)), token_budget=50)
+    assert [(problem.field, problem.code) for problem in read.problems] == [("prompt", "too-long")]
+    assert len(read.tasks) == 1
