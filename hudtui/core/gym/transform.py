@@ -95,7 +95,7 @@ class Transform:
                 check_text(value)
             else:
                 weigh(value)
-            if context:
+            if context and len(self.parameters) == 2:
                 weigh(context)
             return self.run(value, context)
         except TransformFailure:
@@ -146,7 +146,7 @@ def compile_transform(source: str) -> Transform:
         function = FUNCTIONS[name]
         return Transform(source, ("x",), (), lambda frame: function(frame, frame[1]), 2)
     if not isinstance(tree, ast.Lambda):
-        raise TransformError("a transform is a lambda: `lambda x: ...`", _column(source, tree))
+        raise TransformError("a transform is a lambda: `lambda x: ...`", len(source) - len(source.lstrip()) + 1)
     try:
         names, default = _signature(tree)
         compiler = Compiler(names)
@@ -167,10 +167,11 @@ def _parsed(source: str) -> ast.expr:
             warnings.simplefilter("ignore")
             tree = ast.parse(stripped.rstrip(), mode="eval").body
     except SyntaxError as error:
-        lines = stripped.split("\n")
-        line = min(max((error.lineno or 1) - 1, 0), len(lines) - 1)
-        before = offset + sum(len(text) + 1 for text in lines[:line])
-        column = before + min(max(error.offset or 1, 1), len(lines[line]) + 1)
+        column = len(source) + 1  # where the end came too early
+        if error.lineno and error.offset:
+            lines = stripped.split("\n")
+            line = min(error.lineno, len(lines))
+            column = offset + sum(len(text) + 1 for text in lines[: line - 1]) + min(error.offset, len(lines[line - 1]) + 1)
         raise TransformError(f"this is not Python: {error.msg}", column) from None
     except (RecursionError, MemoryError):
         raise TransformError("it is nested too deeply", offset + 1) from None
@@ -181,14 +182,20 @@ def _parsed(source: str) -> ast.expr:
 
 def _column(source: str, node: ast.AST) -> int:
     stripped = source.lstrip(" \t\n\r")
-    line, byte = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-    if isinstance(node, ast.Attribute) and node.end_col_offset is not None and node.end_lineno is not None:
-        line, byte = node.end_lineno, max(node.end_col_offset - len(node.attr.encode()), 0)
-    lines = stripped.split("\n")
-    before = sum(len(text) + 1 for text in lines[: line - 1])
-    byte = max(byte, 0)
-    inside = lines[line - 1].encode()[:byte].decode(errors="ignore") if line <= len(lines) else ""
-    return len(source) - len(stripped) + before + len(inside) + 1
+    if isinstance(node, ast.Attribute):  # the attribute itself rather than the value before the dot
+        end = _offset(stripped, node.end_lineno or 1, node.end_col_offset or 0)
+        start = stripped.rfind(".", 0, end) + 1
+    else:
+        start = _offset(stripped, getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+    return len(source) - len(stripped) + start + 1
+
+
+def _offset(text: str, line: int, byte: int) -> int:
+    """The place of a syntax tree, in characters from the beginning."""
+    lines = text.split("\n")
+    before = sum(len(part) + 1 for part in lines[: line - 1])
+    inside = lines[line - 1].encode()[: max(byte, 0)].decode(errors="ignore") if line <= len(lines) else ""
+    return before + len(inside)
 
 
 def _signature(tree: ast.Lambda) -> tuple[list[str], tuple[Any, ...]]:

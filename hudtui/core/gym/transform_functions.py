@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from hudtui.core.gym.transform_limits import (
@@ -30,6 +30,7 @@ Function = Callable[..., Any]
 """Takes the run's frame, then what the transform passes."""
 
 _CHUNK = 128
+_RUN = 2_048
 
 
 def _number_text(value: Any) -> None:
@@ -128,18 +129,20 @@ def _sorted(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
     if len(arguments) != 1:
         return sorted(*arguments, **keywords)
     values = list(taken(frame, arguments[0]))
-    step = 8_192
-    if len(values) > step:
-        # Runs first, with a look at the clock between them; the last sort only merges them. Sorting is stable: same result.
-        runs: list[Any] = []
-        for start in range(0, len(values), step):
-            runs += sorted(values[start : start + step], **keywords)
-            look_at_clock(frame)
-        values = runs
-    result = sorted(values, **keywords)
-    if len(result) > _CHUNK:
+    if len(values) <= _RUN:
+        return sorted(values, **keywords)
+    # In runs, merged two by two, with a look at the clock in between. Sorting is stable and quick on what is sorted already.
+    runs = []
+    for start in range(0, len(values), _RUN):
+        runs.append(sorted(values[start : start + _RUN], **keywords))
         look_at_clock(frame)
-    return result
+    while len(runs) > 1:
+        merged = []
+        for left, right in zip_longest(runs[::2], runs[1::2], fillvalue=[]):
+            merged.append(sorted(left + right, **keywords))
+            look_at_clock(frame)
+        runs = merged
+    return runs[0]
 
 
 def _list(frame: Frame, *arguments: Any) -> Any:
@@ -295,7 +298,7 @@ def _stripped(function: Callable[..., str]) -> Function:
     def run(frame: Frame, text: str, *arguments: Any) -> Any:
         if arguments and type(arguments[0]) is str and len(text) * len(arguments[0]) > 1_000_000:
             # Each character of the text is looked for among all of those.
-            characters = "".join(set(arguments[0])) if len(arguments[0]) <= LARGE else arguments[0]
+            characters = "".join(set(arguments[0])) if len(arguments[0]) <= MAX_ITEMS else arguments[0]
             if len(text) * len(characters) > 20_000_000:
                 raise BudgetExceededError("it strips too many different characters")
             arguments = (characters, *arguments[1:])

@@ -196,7 +196,7 @@ class Writer:
             lambda: f"({w(kind, d)} {self.pick('==', '!=', '<', '<=', '>', '>=')} {w(kind, d)})",
             lambda: f"({w('int', d)} {self.pick('<', '<=')} {w('int', d)} {self.pick('<', '==', '!=')} {w('int', d)})",
             lambda: f"({w('str', d)} {self.pick('in', 'not in')} {w(self.pick('str', 'list', 'dict', 'set'), d)})",
-            lambda: f"not {w('bool', d)}",
+            lambda: f"(not {w('bool', d)})",
             lambda: f"({w('bool', d)} {self.pick('and', 'or')} {w('bool', d)})",
             lambda: f"({w(kind, d)} {self.pick('is', 'is not')} {self.pick('None', 'True', 'False')})",
             lambda: f"bool({w(kind, d)})",

@@ -1,0 +1,325 @@
+"""Texts and lambdas that mean harm: answered in linear time, refused at load, or stopped within 100 ms and 50 MB."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.interpret import Interpreter
+from hudtui.core.gym.jsonvalues import dumps
+
+BIG = "'a' * 1_000_000"
+WORDS = "'abcdefghi ' * 99_000"
+COLLIDING = "[number * (2**61 - 1) for number in range(40_000)]"
+
+REFUSED = [
+    # Out of the value by its attributes
+    "lambda x: x.__class__.__mro__[1].__subclasses__()",
+    "lambda x: ().__class__.__bases__[0].__subclasses__()",
+    "lambda x: x.__init__.__globals__['os'].system('id')",
+    "lambda x: x.upper.__self__",
+    "lambda x: (x for y in x).gi_frame.f_back.f_builtins",
+    "lambda x: [x for y in x].__len__()",
+    "lambda x: x.gi_frame",
+    "lambda x: x.f_globals",
+    "lambda x: x.real.numerator.__class__",
+    "lambda x: ctx.__class__",
+    "lambda x, ctx: ctx.mro()",
+    "lambda x, ctx: ctx.pop('a')",
+    "lambda x, ctx: ctx.update({'a': 1})",
+    "lambda x, ctx: ctx.setdefault('a', 1)",
+    "lambda x, ctx: ctx.clear()",
+    "lambda x: x.sort()",
+    "lambda x: x.append(x)",
+    # Format tricks
+    "lambda x: '{0.__class__}'.format(x)",
+    "lambda x: '{x.__class__}'.format_map({'x': x})",
+    "lambda x: f'{x.__class__}'",
+    "lambda x: f'{x:999999999999}'",
+    "lambda x: f'{x:.999999999}'",
+    "lambda x: f'{(lambda: 1)()}'",
+    "lambda x: f'{[y := 1]}'",
+    # Names
+    "lambda x: __builtins__",
+    "lambda x: __import__('os').system('id')",
+    "lambda x: eval('1')",
+    "lambda x: exec('1')",
+    "lambda x: compile('1', '', 'eval')",
+    "lambda x: globals()",
+    "lambda x: vars(x)",
+    "lambda x: type('X', (), {})",
+    "lambda x: getattr(x, '__class__')",
+    "lambda x: super().__init__",
+    "lambda x: object()",
+    "lambda x: breakpoint()",
+    "lambda x: input()",
+    "lambda x: print(x)",
+    "lambda x: map(eval, x)",
+    "lambda x: isinstance(x, type)",
+    "lambda eval: eval('1')",
+    "lambda x: [eval('1') for eval in x]",
+    "lambda x: ｅｖａｌ('1')",
+    "lambda x: x.__ｃｌａｓｓ__",
+    "lambda x: ｘ.＿＿class＿＿",
+    "lambda x: x.ｆｏｒｍａｔ(1)",
+    "lambda __class__: __class__",
+    # Syntax that has effects
+    "lambda x: (lambda f: f(f))(lambda f: f(f))",
+    "lambda x, y=print(1): x",
+    "lambda x, y=[].append(1): x",
+    "lambda x, y=(lambda: 1)(): x",
+    "lambda *x: x",
+    "lambda x: (y := 1)",
+    "lambda x: [y := y for z in x]",
+    "lambda x: (yield)",
+    "lambda x: (await x)",
+    "lambda x: [*x, *x]",
+    "lambda x: max(*x)",
+    "lambda x: {**x}",
+    "lambda x: [a async for a in x]",
+    "lambda x: x @ x",
+    # Deep or huge
+    "lambda x: " + "(" * 4000 + "x" + ")" * 4000,
+    "lambda x: " + "[" * 4900 + "]" * 4900,
+    "lambda x: " + "-" * 9000 + "1",
+    "lambda x: " + "not " * 2400 + "x",
+    "lambda x: " + "x+" * 4900 + "x",
+    "lambda x: " + "x if x else " * 800 + "x",
+    "lambda x: " + "x.upper()" + ".upper()" * 1200,
+    "lambda x: " + "x" + "[0]" * 3000,
+    "lambda x: " + "f'{" * 30 + "x" + "}'" * 30,
+    "lambda x: " + "9" * 4000,
+    "lambda x: " + "9" * 9000,
+    "lambda x: 0x" + "f" * 9000,
+    "lambda x: '" + "a" * 10_000 + "'",
+    "lambda x: [" + "1," * 6000 + "]",
+    "lambda x: '\0'",
+    "lambda x: \ud800",
+    "(" * 9000,
+    "\\" * 9000,
+    "lambda x: '''" * 50,
+    "lambda " + ",".join(f"a{number}" for number in range(1500)) + ": 1",
+]
+
+STOPPED = [
+    # Repetition and power
+    ("lambda x: 'a' * 10**9", "1"),
+    ("lambda x: 10**9 * 'a'", "1"),
+    ("lambda x: [0] * 10**9", "1"),
+    ("lambda x: (0,) * 10**10", "1"),
+    ("lambda x: [[[[1] * 50] * 50] * 50] * 50", "1"),
+    ("lambda x: str([[[[[1] * 50] * 50] * 50] * 50])", "1"),
+    ("lambda x: 10**10**10", "1"),
+    ("lambda x: x**x**x", "9**9"),
+    ("lambda x: 2**4096", "1"),
+    ("lambda x: 1 << 10**9", "1"),
+    ("lambda x: x << x", "2**40"),
+    ("lambda x: x * x * x * x", "2**4000"),
+    ("lambda x: -x * x", "2**4000"),
+    ("lambda x: x", "2**5000"),
+    ("lambda x: [a * a for a in range(2**4000, 2**4000 + 5000)]", "1"),
+    ("lambda x: int(x)", "'9' * 1_000_000"),
+    ("lambda x: int(x, 16)", "'f' * 1_000_000"),
+    ("lambda x: int(x, 2)", "'1' * 1_000_000"),
+    ("lambda x: float(x)", "'9' * 1_000_000"),
+    ("lambda x: round(x, -10**9)", "5"),
+    # Text
+    ("lambda x: x + x", BIG),
+    ("lambda x: ' '.join(['a' * 1_000_000] * 1000)", "1"),
+    ("lambda x: x.join(['', ''] * 40000)", "'abc' * 1000"),
+    ("lambda x: x.replace('a', 'b' * 1000)", BIG),
+    ("lambda x: x.replace('', 'b' * 1000)", BIG),
+    ("lambda x: x.replace('a', 'aa').replace('a', 'aa')", BIG),
+    ("lambda x: x.zfill(10**12)", "'a'"),
+    ("lambda x: x.ljust(10**9)", "'a'"),
+    ("lambda x: x.center(10**9, 'b')", "'a'"),
+    ("lambda x: f'{x:>{10**9}}'", "'a'"),
+    ("lambda x: f'{x:{x}}'", "10**8"),
+    ("lambda x: f'{x!a}{x!r}'", "'\\U0001f600' * 900_000"),
+    ("lambda x: str([x, x])", BIG),
+    ("lambda x: x.upper()", "'\u0390' * 999_999"),
+    ("lambda x: x.lower()", "'\u0130' * 999_999"),
+    ("lambda x: x.strip(x)", "''.join(map(chr, range(0x4e00, 0x9e00))) * 40"),
+    ("lambda x: [x.count('b') for y in range(9000)]", BIG),
+    ("lambda x: [x.replace('a', 'b') for y in range(9000)]", BIG),
+    ("lambda x: [x[y:] for y in range(9000)]", BIG),
+    ("lambda x: [x == x[:999_998] + 'bb' for y in range(9000)]", BIG),
+    # Items
+    ("lambda x: list(range(10**12))", "1"),
+    ("lambda x: sum(range(10**12))", "1"),
+    ("lambda x: 10**12 in range(10**30)", "1"),
+    ("lambda x: sorted(range(10**7))", "1"),
+    ("lambda x: list(x)", BIG),
+    ("lambda x: ''.join(reversed(x))", BIG),
+    ("lambda x: x.split()", "'a ' * 500_000"),
+    ("lambda x: x.split('a')", BIG),
+    ("lambda x: x.rsplit('a')", BIG),
+    ("lambda x: x.splitlines()", "'\\n' * 1_000_000"),
+    ("lambda x: [y for y in range(99_999)]", "1"),
+    ("lambda x: [1 for a in range(999) for b in range(999)]", "1"),
+    ("lambda x: sum(1 for a in range(999) for b in range(999) if 0)", "1"),
+    ("lambda x: any(0 for a in range(999) for b in range(999))", "1"),
+    ("lambda x: {a: b for a in range(999) for b in range(999)}", "1"),
+    ("lambda x: sum([[1]] * 90_000, [])", "1"),
+    ("lambda x: sum(x, [])", "[[1] * 9] * 20_000"),
+    ("lambda x: list(zip(" + ",".join(["x"] * 900) + "))", "[1] * 99_999"),
+    ("lambda x: all(zip(" + ",".join(["x"] * 900) + "))", "[1] * 99_999"),
+    ("lambda x: set(x)", COLLIDING),
+    ("lambda x: {y for y in x}", COLLIDING),
+    ("lambda x: dict(zip(x, x))", COLLIDING),
+    ("lambda x: len({y: 1 for y in x})", COLLIDING),
+    ("lambda x: x", "[0] * 1_000_000"),
+    ("lambda x: [sorted(x) for y in range(1000)]", "list(range(90_000, 0, -1))"),
+    ("lambda x: [" + "x.upper(), [" * 40 + "1" + "]" * 41, BIG),
+    ("lambda x: " + "x.split() == (" * 45 + "1" + ")" * 45, WORDS),
+    ("lambda x: max(" + ",".join(["x.split()"] * 100) + ")", WORDS),
+    ("lambda x: [" + ",".join(["x.upper()"] * 500) + "]", "'a' * 9_999"),
+    ("lambda x: [[x] * 100 for y in range(100)]", "'a' * 200"),
+]
+
+HARMLESS = [
+    ("lambda x: x.rfind(x[:500_000] + 'b') + x.rfind('b' + x[:500_000]) * 9", "'a' * 999_999"),
+    ("lambda x: sorted(x)", "[str(number * 7919 % 100_000) for number in range(30_000)]"),
+    ("lambda x: x.rfind('b' + 'a' * 500)", BIG),
+    ("lambda x: x.rsplit('b' * 600)", BIG),
+    ("lambda x: x.rpartition('b' * 600)", BIG),
+    ("lambda x: x.strip('b' * 9000 + 'a')", BIG),
+    ("lambda x: x.find('a' * 500 + 'b')", BIG),
+    ("lambda x: x.title()", BIG),
+    ("lambda x: x.partition('b')", BIG),
+    ("lambda x: min([x] * 9)", "'a' * 90_000"),
+    ("lambda x: x == x[:]", "list(range(90_000))"),
+    ("lambda x: sum(x)", "list(range(90_000))"),
+    ("lambda x: 0 << 10**30", "1"),
+    ("lambda x: (-1) ** 10**9", "1"),
+]
+
+
+def costs(cases: list[tuple[str, str]]) -> list[dict[str, object]]:
+    script = Path(__file__).parents[2] / "support" / "hostile_lambdas.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], input=json.dumps(cases), capture_output=True, text=True, timeout=110, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("expected", "cases"),
+    [("refused", [(source, "1") for source in REFUSED]), ("stopped", STOPPED), ("harmless", HARMLESS)],
+    ids=["refused", "stopped", "harmless"],
+)
+def test_hostile_lambdas(expected: str, cases: list[tuple[str, str]]) -> None:
+    found = costs(cases)
+    assert len(found) == len(cases)
+    wrong = []
+    for (source, _), cost in zip(cases, found, strict=True):
+        good = str(cost["outcome"]).startswith(expected) and float(str(cost["ms"])) < 100 and float(str(cost["mb"])) < 50
+        if not good:
+            wrong.append((source[:80], cost))
+    assert not wrong, "\n".join(map(str, wrong))
+    worst = max(found, key=lambda cost: float(str(cost["ms"])))
+    largest = max(found, key=lambda cost: float(str(cost["mb"])))
+    print(f"\n{expected}: {len(found)} lambdas, at most {worst['ms']:.0f} ms and {largest['mb']:.0f} MB")
+
+
+CONFIG = """
+action_mappings:
+  type:
+    _parser: {positional: [text, more]}
+    _tool: computer
+    text: {from_arg: text}
+    more: {from_arg: more, transform: "lambda x: str(x)"}
+"""
+
+REPLIES = {
+    "think tags": "<think>",
+    "blanks": " ",
+    "tool tags": "<tool>",
+    "empty tools": "<tool></tool>",
+    "calls": "<tool>type(1)</tool>",
+    "think blocks": "<think></think>",
+    "quotes": "\"'",
+    "escapes": "\\",
+    "opening tags": "<",
+    "opening brackets": "[",
+    "nested objects": '{"a":',
+    "commas": ",",
+    "parentheses": "(",
+    "digits": "1",
+    "words": "a ",
+    "equals": "a=",
+    "arguments": "1,",
+    "keywords": "a=1,",
+    "names": "\\N{",
+    "mixed": "<tool><think>\"'</think>(",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REPLIES))
+def test_hostile_replies_take_linear_time(name: str) -> None:
+    config, _ = parse_config(CONFIG, name="c.yaml")
+    assert config is not None
+    interpreter = Interpreter(config)
+    unit = REPLIES[name]
+
+    def seconds(size: int) -> float:
+        times = []
+        for reply in shapes(unit, size):
+            best = 9.0
+            for _ in range(2):
+                began = time.process_time()
+                dumps(interpreter.interpret(reply).to_json())
+                interpreter.call_of(reply)
+                best = min(best, time.process_time() - began)
+            times.append(best)
+        return max(times)
+
+    small, large = seconds(5_000), seconds(80_000)
+    # 16 times the size. Quadratic work would take 256 times as long.
+    assert large < 80 * small + 0.02, (small, large)
+
+
+def shapes(unit: str, size: int) -> list[str]:
+    text = unit * (size // len(unit))
+    return [
+        text,
+        f"<tool>{text}</tool>",
+        f"<tool>type({text})</tool>",
+        f'<tool>type("{text}")</tool>',
+        f"<think>{text}<tool>type([{text}",
+    ]
+
+
+def test_a_megabyte_of_think_or_blanks_takes_milliseconds() -> None:
+    config, _ = parse_config(CONFIG, name="c.yaml")
+    assert config is not None
+    interpreter = Interpreter(config)
+    for reply in ("<think>" * 140_000, " " * 1_000_000, "<think>" + " " * 1_000_000, "<tool>" * 160_000):
+        best = 9.0
+        for _ in range(3):
+            began = time.process_time()
+            interpreter.interpret(reply)
+            best = min(best, time.process_time() - began)
+        assert best < 0.05
+
+
+def test_deep_arguments_reach_the_answer() -> None:
+    config, _ = parse_config(CONFIG, name="c.yaml")
+    assert config is not None
+    depth = 100_000
+    reply = f"<tool>type({'[' * depth}{']' * depth})</tool>"
+    meaning = Interpreter(config).interpret(reply)
+    assert meaning.error is None
+    assert meaning.call is not None
+    text = dumps(meaning.to_json())
+    assert text.count("[" * depth) == 3  # tool text, action, call
+    refused = Interpreter(config).interpret(f"<tool>type(1, {'[' * depth}{']' * depth})</tool>")
+    assert refused.error is not None
+    assert refused.error.stage == "transform"
+    assert "nested too deeply" in refused.error.message
