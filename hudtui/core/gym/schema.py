@@ -18,7 +18,7 @@ from typing import Any
 from hudtui.core.gym.schema_predicates import SILENT, Predicate, predicate_of
 from hudtui.core.text import clean_line
 
-MAX_CHECKS = 100_000
+MAX_CHECKS = 20_000
 """Keywords evaluated for one call."""
 
 _MAX_ERRORS = 16
@@ -97,7 +97,17 @@ class SchemaChecker:
             errors = list(islice(self._validator.iter_errors(arguments), _MAX_ERRORS))
             return _violation(errors, self) if errors else None
         except Exception:  # whatever a senseless schema or a value nested without end leads to
-            return None
+            return self._misfit(arguments) if self.fits is not None else None
+
+    def _misfit(self, arguments: Mapping[str, Any]) -> Violation:
+        """The first parameter that does not fit, in fewer words: the full validator could not cope with its value."""
+        parts = self.parameter_predicates()
+        for name, value in arguments.items():
+            fits = None if parts is None else parts(name)
+            if fits is not None and not fits(value):
+                expected = describe(self.parameters.get(name)) or "something else"
+                return Violation(name, clean_line(f"{name}: expected {expected}, got {shown(value)}", 400))
+        return Violation(None, "the arguments do not fit the tool's schema")
 
 
 class _TooMuchError(Exception):
