@@ -117,6 +117,8 @@ def _insertion(report: Report, section: str, key: str, value: str) -> Fix | None
         ):
             return None
         begin = "" if lines[-1] == "" else "\n"
+        if begin and _ends_in_block(report):
+            return None  # the line end that it takes would become part of the text
         end = (len(lines), len(lines[-1]) + 1)
         return Fix(title, (Edit(*end, *end, f"{begin}{section}:\n  {key}: {value}\n"),))
     entries = data[section]
@@ -128,6 +130,17 @@ def _insertion(report: Report, section: str, key: str, value: str) -> Fix | None
     if mark.line <= document.mark((section,)).line or line[: mark.column - 1].strip() or key in entries:
         return None
     return Fix(title, (Edit(mark.line, 1, mark.line, 1, f"{line[: mark.column - 1]}{key}: {value}\n"),))
+
+
+def _ends_in_block(report: Report) -> bool:
+    """Whether the last value of the document is a text over several lines."""
+    path: Path = ()
+    value = report.document.data
+    while value and isinstance(value, dict | list):
+        step = list(value)[-1] if isinstance(value, dict) else len(value) - 1
+        path, value = (*path, step), value[step]
+    mark = report.document.value_mark(path)
+    return isinstance(value, str) and mark.line < mark.end_line
 
 
 def _with_fix(report: Report, finding: Finding) -> Finding:

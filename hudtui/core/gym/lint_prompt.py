@@ -9,10 +9,11 @@ from typing import Any
 from hudtui.core.gym.findings import Edit, Fix, Severity
 from hudtui.core.gym.generate import DONE_LINES
 from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.lint_report import MAPPINGS, PROMPT, Report, shown
+from hudtui.core.gym.lint_report import MAPPINGS, PROMPT, Report
 from hudtui.core.gym.nearest import nearest, surely
 from hudtui.core.gym.parser import Call, Refusal, parse_call
 from hudtui.core.gym.prompt import PLACEHOLDERS, Usage, headings, mentioned, usages
+from hudtui.core.text import clean_line
 
 _DOTS = ("...", "…")
 _DONE = "done"
@@ -40,6 +41,7 @@ def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Map
     examples: dict[str, list[Mapping[str, Any]]] = {}
     told: set[str] = set()
     found = usages(prompt)
+    report.wrong = {finding.mapping for finding in report.findings if finding.severity == "error" and finding.mapping}
     for usage in found:
         _check_usage(report, interpreter, usage, examples, told)
     known = _known(report)
@@ -98,8 +100,7 @@ def _check_usage(
     if result.action is not None:
         examples.setdefault(call.name, []).append(result.action.arguments)
     # What is wrong with the mapping itself has been told at its own place.
-    wrong = any(finding.severity == "error" and finding.mapping == call.name for finding in report.findings)
-    if result.error is not None and result.error.stage in ("mapping", "schema") and not wrong:
+    if result.error is not None and result.error.stage in ("mapping", "schema") and call.name not in report.wrong:
         report.add_in_prompt(
             "usage-not-accepted",
             "error",
@@ -187,4 +188,4 @@ def _add_done(report: Report, found: tuple[Usage, ...]) -> Fix | None:
 
 def shown_call(usage: Usage) -> str:
     """An example as messages show it."""
-    return shown(usage.text, 80).strip('"')
+    return clean_line(usage.text, 80)

@@ -32,6 +32,8 @@ class Report:
         self.config = config
         self.tools = tools
         self.findings: list[Finding] = []
+        self.wrong: set[str] = set()
+        """Actions whose mappings have errors."""
         self._lines = document.text.split("\n")
         self._schemas: dict[str, Schema] = {}
 

@@ -198,9 +198,11 @@ def _run_guesses(report: Report, mapping: ActionMapping, name: str, parameter: F
 
 def _guesses(reading: Reading, wanted: Mapping[str, Any]) -> Iterator[Any]:
     seen: set[tuple[type, str]] = set()
-    choices = wanted.get("enum")
-    pool: list[Any] = [*(choices if isinstance(choices, list) else ()), *reading.constants]
+    listed = wanted.get("enum")
+    choices: list[Any] = listed if isinstance(listed, list) else []
+    pool: list[Any] = [*choices, *reading.constants]
     pool += [word for choice in pool if isinstance(choice, str) for word in (choice.upper(), choice.title(), choice.lower())]
+    pool += [word for choice in choices if isinstance(choice, str) for word in (f"a{choice}", f"{choice}a")]
     pool += [str(choice) for choice in pool if isinstance(choice, int | float)]
     pool += [f"a{text}b" for text in reading.constants if isinstance(text, str) and 0 < len(text) <= 3]
     pool += [f"1{text}2" for text in reading.constants if isinstance(text, str) and 0 < len(text) <= 3]
