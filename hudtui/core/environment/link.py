@@ -78,6 +78,7 @@ class Link:
         self._child: Child | None = None
         self._answers: list[HttpAnswer] = []
         self._failure: BaseException | None = None
+        self._wide = True
         self.server: tuple[str, str] = ("", "")
         """Name and version that the server gives itself."""
         self.protocol = ""
@@ -194,7 +195,15 @@ class Link:
             latest = self._answers[-1] if len(self._answers) > before else None
             if latest is not None and latest.status >= 300 and error.message in _ENDED:
                 raise self._http_error(latest, error.message) from None
-            if latest is not None and latest.status < 300 and error.message.startswith(("Unexpected content type", "SSE stream")):
+            if error.message.startswith("SSE stream"):
+                raise ConnectError(
+                    f"the server {self.spec.name!r} broke off its answer to {method}",
+                    why=error.message,
+                    fix=None
+                    if self._wide
+                    else "It may have been over 1 MiB, which this version of the MCP SDK does not take: use mcp 2.3.",
+                ) from None
+            if latest is not None and latest.status < 300 and error.message.startswith("Unexpected content type"):
                 raise explain(
                     error, self.spec, written=self._written, child=None, answers=[latest], secrets=self._secrets
                 ) from None
@@ -295,7 +304,8 @@ class Link:
 
         # The SDK's limit of 1 MiB an event, where it has one, is less than a screenshot.
         known = inspect.signature(streamable_http_client).parameters
-        options: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if "max_sse_event_size" in known else {}
+        self._wide = "max_sse_event_size" in known
+        options: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if self._wide else {}
         async with (
             httpx2.AsyncClient(headers=headers, follow_redirects=True, timeout=patience, event_hooks=hooks) as web,
             streamable_http_client(url, http_client=web, **options) as streams,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import time
 
 import pytest
+from mcp.client.streamable_http import streamable_http_client
 
 from hudtui.core.environment.connection import connect
 from hudtui.core.environment.source import parse_source
@@ -271,7 +273,21 @@ async def test_a_large_event_arrives(odd_http, http_reply):
         writer.write(http_reply("200 OK", f"data: {json.dumps(answer)}\n\n", "text/event-stream"))
 
     async with connect(parse_source(f"{await odd_http(speaking(http_reply, large))}/mcp")) as session:
-        assert len((await session.call_tool("good", {})).text) == 3_000_000
+        if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters:
+            assert len((await session.call_tool("good", {})).text) == 3_000_000
+        else:  # the oldest SDK that is supported
+            with pytest.raises(ConnectError, match="broke off its answer") as caught:
+                await session.call_tool("good", {})
+            assert "1 MiB" in caught.value.fix
+
+
+async def test_an_event_stream_that_ends_without_an_answer(odd_http, http_reply):
+    async def nothing(message, writer):
+        writer.write(http_reply("200 OK", ": bye\n\n", "text/event-stream"))
+
+    async with connect(parse_source(f"{await odd_http(speaking(http_reply, nothing))}/mcp")) as session:
+        with pytest.raises(ConnectError, match="broke off its answer"):
+            await session.call_tool("good", {})
 
 
 @pytest.mark.parametrize(
