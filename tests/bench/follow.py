@@ -26,10 +26,20 @@ from pathlib import Path
 LINE = 130
 
 
-def line(number: int) -> bytes:
-    stamp = f"{time.monotonic():.6f} {number} "
+STAMP = 17
+
+
+def body(number: int) -> bytes:
     colour = "\x1b[32mINFO\x1b[0m " if number % 10 == 0 else "INFO "
-    return (stamp + colour + "step loss reward").ljust(LINE - 1, ".").encode() + b"\n"
+    return f"{number:>9} {colour}step loss reward".ljust(LINE - 1 - STAMP, ".").encode() + b"\n"
+
+
+BODIES = [body(number) for number in range(1000)]
+
+
+def block(start: int, end: int) -> bytes:
+    stamp = f"{time.monotonic():<{STAMP}.6f}".encode()
+    return b"".join(stamp + BODIES[number % 1000] for number in range(start, end))
 
 
 def write(path: str, rate: int, seconds: float) -> None:
@@ -38,7 +48,7 @@ def write(path: str, rate: int, seconds: float) -> None:
         while number < total:
             due = min(int((time.monotonic() - began) * rate), total)
             if due > number:
-                stream.write(b"".join(line(place) for place in range(number, due)))
+                stream.write(block(number, due))
                 number = due
             time.sleep(0.005)
 
@@ -145,10 +155,10 @@ def main() -> None:
                 )
             print(f"{'':>8}  ratio of CPU {figures['hudtui']['cpu'] / max(figures['tail -F']['cpu'], 0.1):.1f}")
         path = str(Path(folder, "large.log"))
-        block = b"".join(line(number) for number in range(8192))
+        piece = block(0, 8192)
         with open(path, "wb") as stream:
             while stream.tell() < options.size_mib * 1024 * 1024:
-                stream.write(block)
+                stream.write(piece)
         row = json.loads(subprocess.run(me("--as", "page", path), capture_output=True, check=True).stdout)
         began = time.monotonic()
         subprocess.run(["tail", "-n", "1000", path], stdout=subprocess.DEVNULL, check=True)

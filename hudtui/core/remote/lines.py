@@ -10,6 +10,7 @@ from hudtui.core.text import clean
 
 _PLAIN = bytes([9, 10, *range(32, 127)])
 """Bytes that need no second look."""
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
 """Finds text that may need cleaning. Wider than what cleaning takes away: a hit only costs the slower way."""
 
@@ -97,8 +98,16 @@ class LineFeed:
     def _split(self, data: bytes) -> list[str]:
         """The lines of `data`, which ends where a line ends."""
         text = data.decode("utf-8", "replace")
+        odd = data.translate(None, _PLAIN)
+        if escapes := odd.count(b"\x1b"):
+            # Colours are what most logs have, and much quicker to take out at once than line by line. Only if there is nothing
+            # else behind any ESC, for then the result is the same.
+            bare, colours = _COLOUR.subn("", text)
+            if colours == escapes:
+                text = bare
+                odd = odd if colours < len(odd) else b""
         lines = text.split("\n")
-        if data.translate(None, _PLAIN) and _ODD.search(text):
+        if odd and _ODD.search(text):
             lines = [line if line.isprintable() else clean(line) for line in lines]
         if max(map(len, lines)) > self._limit:
             lines = [self._shorten(line) for line in lines]

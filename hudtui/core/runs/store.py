@@ -13,6 +13,7 @@ import re
 import secrets
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class RunRecord:
 
     def start(self) -> RunSummary:
         """The run before its first event."""
-        return RunSummary(self.id, self.name, self.engine, self.host, self.folder, created=self.created, updated=self.created)
+        return _start(self.id, self.name, self.engine, self.host, self.folder, self.created)
 
 
 class RunStore:
@@ -85,6 +86,9 @@ class RunStore:
         self.state_dir = state_dir
         self.path = state_dir / "runs.db"
         self._patience = patience
+        self._lock = threading.Lock()
+        self._folded: dict[str, RunSummary] = {}
+        self._seen = 0
 
     @property
     def folder(self) -> Path:
@@ -198,30 +202,43 @@ class RunStore:
         Raises:
             RunError: There is no such run.
         """
-        found = next((summary for summary in self._summaries("WHERE id = ?", (run,))), None)
+        found = next((summary for summary in self.runs() if summary.id == run), None)
         if found is None:
             raise RunError(f"there is no run {clean_line(run)!r}")
         return found
 
     def runs(self) -> tuple[RunSummary, ...]:
-        """All runs, the oldest first."""
-        return tuple(self._summaries("", ()))
+        """All runs, the oldest first. Asking again costs what is new since the last time."""
+        with self._lock:
+            self._catch_up()
+            return tuple(sorted(self._folded.values(), key=lambda run: (run.created, run.id)))
 
-    def _summaries(self, where: str, arguments: tuple[str, ...]) -> list[RunSummary]:
+    def _catch_up(self) -> None:
+        """Fold in what has been written since the last look."""
         with self._reading() as database:
-            if database is None:
-                return []
-            columns = "id, name, engine, host, folder, created"
-            runs = database.execute(f"SELECT {columns} FROM runs {where} ORDER BY created, id", arguments).fetchall()
-            picked = " WHERE run = ?" if where else ""
-            events = map(_event, database.execute(f"{_EVENTS}{picked} ORDER BY number", arguments).fetchall())
-        by_run: dict[str, list[RunEvent]] = {}
-        for event in events:
-            by_run.setdefault(event.run, []).append(event)
-        return [
-            fold(RunSummary(run, name, engine, host, folder, created=at, updated=at), by_run.get(run, ()))
-            for run, name, engine, host, folder, at in runs
-        ]
+            rows = []
+            if database is not None:
+                rows = database.execute(f"{_EVENTS} WHERE number > ? ORDER BY number", (self._seen,)).fetchall()
+            if database is None or (self._seen and not rows and not self._continues(database)):
+                self._folded, self._seen = {}, 0  # the file was removed, or replaced by another
+                if database is not None:
+                    rows = database.execute(f"{_EVENTS} ORDER BY number").fetchall()
+            if not rows or database is None:
+                return
+            fresh: dict[str, list[RunEvent]] = {}
+            for row in rows:
+                fresh.setdefault(row[0], []).append(_event(row))
+            starts = {}
+            if any(run not in self._folded for run in fresh):
+                found = database.execute("SELECT id, name, engine, host, folder, created FROM runs").fetchall()
+                starts = {row[0]: _start(*row) for row in found}
+        for run, events in fresh.items():
+            self._folded[run] = fold(self._folded.get(run) or starts[run], events)
+        self._seen = rows[-1][1]
+
+    def _continues(self, database: sqlite3.Connection) -> bool:
+        highest: int | None = database.execute("SELECT MAX(number) FROM events").fetchone()[0]
+        return highest == self._seen
 
     def _ids(self) -> list[str]:
         with self._reading() as database:
@@ -343,6 +360,10 @@ _EVENTS = "SELECT run, number, at, type, data, origin FROM events"
 
 def _event(row: tuple[Any, ...]) -> RunEvent:
     return RunEvent(row[0], row[1], row[2], row[3], json.loads(row[4]), row[5])
+
+
+def _start(run: str, name: str, engine: str, host: str, folder: str, created: float) -> RunSummary:
+    return RunSummary(run, name, engine, host, folder, created=created, updated=created)
 
 
 def _is_event(line: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -80,6 +80,8 @@ class RunSummary:
     """The stage that runs now, or ran last."""
     notes: tuple[str, ...] = ()
     """What the user should know beside it, such as a missing tmux."""
+    final: bool = False
+    """The machine has reported the end: nothing changes the state any more."""
 
     @property
     def active(self) -> bool:
@@ -128,33 +130,33 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
     What the machine says about the end is final. `lost` is what the app believes while the machine is silent: any later word of
     the machine overrules it.
     """
-    run = start
-    final = False
+    run: dict[str, Any] = dict(vars(start))
     for event in events:
-        data = event.data
-        run = replace(run, updated=max(run.updated, event.at))
-        if event.type == "note" and data.get("message"):
-            run = replace(run, notes=(*run.notes, str(data["message"])), mode=data.get("mode", run.mode))
-        if final:
-            continue
-        if event.type == "planned":
-            run = replace(run, state="planned", created=event.at)
-        elif event.type == "step":
-            if run.state == "planned":
-                run = replace(run, state="starting")
-        elif event.type == "stop_requested":
-            if run.state in ("planned", "starting", "running"):
-                run = replace(run, state="stopping")
-        elif event.type == "lost":
-            run = replace(run, state="lost", why=data.get("why"))
-        elif event.type in _ENDS:
-            final = event.origin == "machine"
-            run = replace(run, state=_ENDS[event.type], ended=event.at, why=data.get("why"))
-        elif event.origin == "machine":
-            stopping = event.type == "stopping" or run.state == "stopping"
-            run = replace(run, state="stopping" if stopping else "running", ended=None, why=None)
-            if event.type == "started":
-                run = replace(run, started=event.at, mode=data.get("mode"))
-            elif event.type == "stage_started":
-                run = replace(run, stage=data.get("stage"))
-    return run
+        _take(run, event)
+    return RunSummary(**run)
+
+
+def _take(run: dict[str, Any], event: RunEvent) -> None:
+    kind, data, machine = event.type, event.data, event.origin == "machine"
+    run["updated"] = max(run["updated"], event.at)
+    if machine and data.get("mode"):
+        run["mode"] = data["mode"]
+    if kind == "note" and data.get("message"):
+        run["notes"] = (*run["notes"], str(data["message"]))
+    if run["final"]:
+        return
+    if kind in _ENDS:
+        run.update(final=machine, state=_ENDS[kind], ended=event.at, why=data.get("why"))
+    elif machine:
+        stopping = kind == "stopping" or run["state"] == "stopping"
+        run.update(state="stopping" if stopping else "running", ended=None, why=None)
+        if kind == "started":
+            run["started"] = event.at
+        elif kind == "stage_started":
+            run["stage"] = data.get("stage")
+    elif kind == "lost":
+        run.update(state="lost", why=data.get("why"))
+    elif kind == "stop_requested" and run["state"] in ("planned", "starting", "running"):
+        run["state"] = "stopping"
+    elif kind == "step" and run["state"] == "planned":
+        run["state"] = "starting"

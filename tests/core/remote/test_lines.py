@@ -85,6 +85,32 @@ def test_where_the_chunks_end_makes_no_difference(pieces: list[bytes], limit: in
     assert feed(*pieces, limit=limit)[0] == feed(whole, limit=limit)[0]
 
 
+PIECES = [
+    "\x1b[31m",
+    "\x1b[0m",
+    "\x1b[1;38:5:3m",
+    "\x1b",
+    "\x1b]0;t",
+    "\x07",
+    "[",
+    "m",
+    "]",
+    "\x9b",
+    "\x9d",
+    "\x1b\\",
+    "a",
+    "é",
+    "✓",
+    "\t",
+    "\x08",
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), min_size=1, max_size=5))
+def test_quick_ways_give_what_cleaning_gives(texts: list[str]) -> None:
+    assert feed("".join(text + "\n" for text in texts).encode(), limit=1000)[0] == [clean(text) for text in texts]
+
+
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30), max_size=8))
 def test_every_line_is_what_cleaning_makes_of_it(texts: list[str]) -> None:
     data = "".join(text + "\n" for text in texts).encode()
