@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +25,7 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.widgets.fit import home_short
 from hudtui.tui.widgets.message import Severity
 
 if TYPE_CHECKING:
@@ -182,14 +184,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- the project -------------------------------------------------------------------------------------------------
 
-    def reload(self) -> Worker[Any]:
-        """Read the project again, behind the screen. Call it after anything in the folder changed."""
-        return self.run_worker(self._reload(), group="facts", exclusive=True, exit_on_error=False)
+    def reload(self, *, everything: bool = False) -> Worker[Any]:
+        """Read the project again, behind the screen. Call it after anything in the folder changed.
 
-    async def _reload(self) -> None:
+        Args:
+            everything: Tell the screens even when nothing that the shell shows has changed: they may read more than that.
+        """
+        return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True, exit_on_error=False)
+
+    async def _reload(self, everything: bool) -> None:
         first = self.facts is None
         try:
-            facts = await self._read()
+            facts = await self._read(everything)
             # What lies in the folder is shown before any machine is asked.
             if first or facts.running:
                 notices = await self.services.sync_runs(self.folder, first)
@@ -202,9 +208,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if facts.running:
             self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
 
-    async def _read(self) -> Facts:
+    async def _read(self, everything: bool = False) -> Facts:
         facts = await asyncio.to_thread(self.services.load_facts, self.folder)
-        if facts != self.facts:
+        if everything or facts != self.facts:
             self.facts = facts
             for screen in self._stations.values():
                 if screen.is_attached:
@@ -391,7 +397,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         from hudtui.tui.widgets.keybar import active_keys
 
         if not isinstance(self.screen, ModalScreen):
-            keymap_file = str(self.places.config / preferences.KEYMAP_FILE)
+            keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
             self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
 
     async def action_stop(self) -> None:
@@ -426,7 +432,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def action_refresh(self) -> None:
         """Read the project again."""
-        self.reload()
+        self.reload(everything=True)
 
     def action_theme(self) -> None:
         """Choose a theme."""

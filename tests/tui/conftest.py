@@ -12,6 +12,7 @@ def test_full(snap, project):
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -50,11 +51,11 @@ async def settle(pilot: Any) -> None:
 
 
 @pytest.fixture
-def project(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project folder, which the header shows as `~/project` wherever the test runs."""
-    folder = Path.home() / "project"
+def project(own_world: Path) -> Path:
+    """An empty project folder, the current one, that is shown as `~/demo` in every run."""
+    folder = Path.home() / "demo"
     folder.mkdir()
-    monkeypatch.chdir(folder)
+    os.chdir(folder)
     return folder
 
 
@@ -63,7 +64,7 @@ def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
     """Compare the app's picture with the kept one.
 
     `snap(app, size=(80, 24), press=["1"], run_before=async_function_of_pilot)`; `run_before` comes after the keys. All workers
-    are waited for before and after.
+    are waited for before and after, unless `wait` is False: for pictures of something that is still going on.
     """
 
     def compare(
@@ -72,15 +73,22 @@ def snap(snap_compare: Callable[..., bool]) -> Callable[..., bool]:
         size: tuple[int, int] = (120, 36),
         press: Iterable[str] = (),
         run_before: Callable[[Any], Awaitable[None]] | None = None,
+        wait: bool = True,
     ) -> bool:
+        async def calm(pilot: Any) -> None:
+            if wait:
+                await settle(pilot)
+            else:
+                await pilot.pause()
+
         async def before(pilot: Any) -> None:
-            await settle(pilot)
+            await calm(pilot)
             for key in press:
                 await pilot.press(key)
-                await settle(pilot)
+                await calm(pilot)
             if run_before is not None:
                 await run_before(pilot)
-                await settle(pilot)
+                await calm(pilot)
             app.clear_selection()
 
         return snap_compare(app, terminal_size=size, run_before=before)

@@ -157,7 +157,7 @@ class HomeScreen(StationScreen):
         if facts.account is not None:
             account = facts.account
             if account.origin is None:
-                rows.append(("key", f"○ {account.variable} is not set", "$warning"))
+                rows.append(("key", f"○ no {account.variable}; local work needs none", "$foreground-muted"))
             else:
                 rows.append(("key", f"✓ {account.variable} from {account.origin}", ""))
         relative = facts.workspace.relative if facts.workspace is not None else str
@@ -165,20 +165,21 @@ class HomeScreen(StationScreen):
         rows.append(("tasks", _names([relative(path) for path in facts.task_files]), ""))
         rows.append(("lock file", relative(facts.lock) if facts.lock else "none", ""))
         if facts.image:
-            rows.append(("image", facts.image, ""))
+            name, _, digest = facts.image.partition("@")
+            rows.append(("image", name + (f" @{digest.removeprefix('sha256:')[:12]}" if digest else ""), ""))
         if facts.dataset:
             rows.append(("dataset", facts.dataset, ""))
         lines = [Content.styled("Project", "bold $primary")]
         for name, value, style in rows:
             value = clean_line(value)
-            fitted = cut_left(value, width - 11) if name == "image" else cut(value, max(width - 11, 8))
+            fitted = cut_left(value, width - 11) if name == "image" else cut(value, max(width - 11, 8))  # a tag ends it
             lines.append(
                 Content.assemble(
                     (pad(name, 11), "$foreground-muted"), (fitted, style or ("$foreground-muted" if value == "none" else ""))
                 )
             )
         for warning in facts.warnings[:3]:
-            lines.append(Content.styled(f"! {clean_line(warning)}", "$warning"))
+            lines.append(Content.styled(cut(f"! {clean_line(warning)}", 2 * width - 12), "$warning"))
         if len(facts.warnings) > 3:
             lines.append(Content.styled(f"! and {len(facts.warnings) - 3} more", "$warning"))
         return Content("\n").join(lines)
@@ -190,7 +191,9 @@ class HomeScreen(StationScreen):
         for run in facts.runs[:RECENT]:
             lines.append(self._run(run, width))
         if len(facts.runs) > RECENT:
-            lines.append(Content.styled(f"and {len(facts.runs) - RECENT} more: {self._key('app.open-run')}", "$foreground-muted"))
+            lines.append(
+                Content.styled(f"and {len(facts.runs) - RECENT} more: press {self._key('app.open-run')}", "$foreground-muted")
+            )
         return Content("\n").join(lines)
 
     def _run(self, run: RunFact, width: int) -> Content:

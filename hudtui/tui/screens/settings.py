@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -18,7 +19,7 @@ from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import FilterField
-from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.fit import cut, home_short
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ class SettingsScreen(StationScreen):
         self._rows = [_row(settings, key, problems.get(name)) for name, key in settings.keys.items()]
         self._fill()
         if settings.notices:
-            self.say(
-                settings.notices[0] + (f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""), "warning"
-            )
+            more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
+            self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
 
     def on_resize(self) -> None:
         """Columns are cut to the width."""
@@ -250,7 +250,7 @@ class SettingsScreen(StationScreen):
             return
         path = user_file() if user else self.shell.folder / ".env"
         given = await self.shell.ask(
-            f"{row.name} in {_short(str(path))}",
+            f"{row.name} in {home_short(path)}",
             lines=(row.about,),
             value="" if row.secret or row.shown is None else row.shown,
             placeholder="paste the key; it is not shown" if row.secret else "",
@@ -264,7 +264,7 @@ class SettingsScreen(StationScreen):
             self.say("An empty value changes nothing; u removes a setting.", "warning")
             return
         shown = mask(value) if row.secret else value
-        lines = [f"{row.name} = {clean_line(shown, 60)}", f"into {path}"]
+        lines = [f"{row.name} = {clean_line(shown, 60)}", f"into {home_short(path)}"]
         lines.append("Only you will be able to read the file (mode 0600); everything else in it stays as it is.")
         if row.origin == "environment" or (user and row.origin == ".env"):
             lines.append(f"! The value from {row.origin} still comes first.")
@@ -275,7 +275,7 @@ class SettingsScreen(StationScreen):
         )
         self._tests.pop(row.name, None)
         await self._load()
-        self.say(f"{row.name} is set in {_short(str(path))}.", "success")
+        self.say(f"{row.name} is set in {home_short(path)}.", "success")
         self.shell.reload()
 
     def action_unset(self) -> None:
@@ -290,12 +290,12 @@ class SettingsScreen(StationScreen):
             return
         user = row.origin == "user file"
         path = user_file() if user else self.shell.folder / ".env"
-        if not await self.shell.confirm(f"Remove {row.name}?", (f"from {path}",), yes="Remove", danger=True):
+        if not await self.shell.confirm(f"Remove {row.name}?", (f"from {home_short(path)}",), yes="Remove", danger=True):
             return
         await asyncio.to_thread(unset, self.shell.folder, row.name, user=user)
         self._tests.pop(row.name, None)
         await self._load()
-        self.say(f"{row.name} is removed from {_short(str(path))}.", "success")
+        self.say(f"{row.name} is removed from {home_short(path)}.", "success")
         self.shell.reload()
 
     def action_test(self) -> None:
@@ -324,16 +324,9 @@ def _row(settings: Settings, key: Key, problem: str | None) -> _Row:
         about=key.about,
         shown=clean_line(shown, 200) if shown is not None else None,
         origin=settings.origin(key.name),
-        location=_short(str(place)) if place is not None else "",
+        location=home_short(Path(place.file)) + (f":{place.line}" if place.line else "") if place is not None else "",
         hidden=settings.hidden(key.name),
         problem=problem,
         secret=settings.is_secret(key.name),
         get_it=key.get_it,
     )
-
-
-def _short(path: str) -> str:
-    from pathlib import Path
-
-    home = str(Path.home())
-    return "~" + path[len(home) :] if path.startswith(home + "/") else path

@@ -1,0 +1,219 @@
+"""Home: its pictures in every state, the demo, and what its keys do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Progress
+from hudtui.tui import stations
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Account, Facts, RunFact, Services, StationFact
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
+
+ROAD = {
+    "environment": StationFact("done", "text-2048: 1 tool", "Look at its tools, or analyse another one."),
+    "mapping": StationFact("done", "1 config", "Edit and check it."),
+    "dataset": StationFact("next", "no task file", "Add a tasks file."),
+    "compute": StationFact("done", "this machine", "Runs start on this machine."),
+    "run": StationFact("missing", "no run yet", "Complete the stations before this one."),
+}
+RUNS = (
+    RunFact("a", "2048 greedy, all tasks", "running", True, "●", NOON.timestamp() - 75),
+    RunFact("b", "2048 random", "finished", False, "✓", NOON.timestamp() - 7300, 184.0),
+    RunFact(
+        "c",
+        "[bold]odd[/bold] 名前 " + "long " * 20,
+        "failed",
+        False,
+        "✗",
+        NOON.timestamp() - 90000,
+        3.4,
+        "the stage play ended with 1",
+    ),
+    *(RunFact(f"r{n}", f"run {n}", "stopped", False, "■", NOON.timestamp() - 200000, 61.0) for n in range(6)),
+)
+
+
+@pytest.fixture(autouse=True)
+def all_stations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of home do not depend on which stations there are."""
+    for station in stations.ROAD:
+        monkeypatch.setitem(
+            stations.SCREENS, station.name, stations.SCREENS.get(station.name, "hudtui.tui.screens.home:HomeScreen")
+        )
+
+
+def app(folder: Path, **changes: Any) -> HudtuiApp:
+    known = Facts(folder, "HUD", account=Account("HUD_API_KEY", None), stations=ROAD)
+    return HudtuiApp(
+        folder, services=Services(now=lambda: NOON, load_facts=lambda _: replace(known, **changes), sync_runs=_quiet)
+    )
+
+
+async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
+    return ()
+
+
+def full(folder: Path) -> dict[str, Any]:
+    return {
+        "account": Account("HUD_API_KEY", ".env"),
+        "stations": {**ROAD, "run": StationFact("running", "2048 greedy, all tasks running", "Watch it.")},
+        "configs": (Path("configs/2048.yaml"), Path("configs/other.yaml")),
+        "task_files": (Path("tasks.json"),),
+        "lock": Path("hud.lock.yaml"),
+        "image": "registry.example.com:5000/organisation/a-very-long-environment-name:1.2.3@sha256:" + "0a1b" * 16,
+        "dataset": "my-org/my-tasks",
+        "runs": RUNS,
+        "warnings": ("hud.lock.yaml and buckeye.lock.yaml are both here; HUD is taken.", "x" * 200),
+    }
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    empty = {name: StationFact("missing", "nothing yet") for name in ROAD} | {
+        "environment": StationFact("next", "none analysed yet")
+    }
+    assert snap(app(project, stations=empty), size=size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_full(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    assert snap(app(project, **full(project)), size=size)
+
+
+@pytest.mark.parametrize("theme", ["hudtui-light", "monochrome"])
+def test_picture_themes(snap: Callable[..., bool], project: Path, theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDTUI_THEME", theme)
+    assert snap(app(project, **full(project)), size=(120, 36))
+
+
+def test_picture_loading(snap: Callable[..., bool], project: Path) -> None:
+    release = threading.Event()
+
+    def slow(folder: Path) -> Facts:
+        release.wait(20)
+        return Facts(folder, "HUD")
+
+    class Slow(HudtuiApp):
+        def on_unmount(self) -> None:
+            release.set()
+
+    assert snap(Slow(project, services=Services(now=lambda: NOON, load_facts=slow)), size=(80, 24), wait=False)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_error(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    def fail(folder: Path) -> Facts:
+        raise InputError(
+            "this folder cannot be opened", why="Permission denied", fix="Start hudtui elsewhere.", where=Location("/srv/[red]x")
+        )
+
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON, load_facts=fail)), size=size)
+
+
+@pytest.mark.parametrize("size", [(59, 24), (80, 19)])
+def test_picture_too_small(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    assert snap(app(project), size=size)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 20)])
+def test_picture_help(snap: Callable[..., bool], project: Path, size: tuple[int, int]) -> None:
+    assert snap(app(project, **full(project)), size=size, press=["question_mark"])
+
+
+def test_picture_quit(snap: Callable[..., bool], project: Path) -> None:
+    assert snap(app(project, **full(project)), size=(80, 24), press=["q"])
+
+
+async def test_growing_and_shrinking_re_flows(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    one = app(project, **full(project))
+    async with open_app(project, size=(160, 48), services=one.services) as (running, pilot):
+        wide = screen_text(running)
+        assert any("Road" in line and "Project" in line for line in wide.splitlines())
+        await pilot.resize_terminal(59, 19)
+        await pilot.pause()
+        assert "at least 60x20" in screen_text(running) and "Road" not in screen_text(running)
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        text = screen_text(running)
+        assert "Road" in text and "1✓env done" in text
+        assert all(len(line) <= 60 for line in text.splitlines())
+        await pilot.resize_terminal(160, 48)
+        await pilot.pause()
+        assert screen_text(running) == wide
+
+
+async def test_enter_opens_the_next_station(open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(HudtuiApp, "open_station", lambda self, name, **given: opened.append(name))
+    async with open_app(project, services=app(project).services) as (_, pilot):
+        await pilot.press("enter")
+        assert opened == ["dataset"]
+
+
+async def test_demo_is_offered_for_an_empty_folder_only(
+    open_app: Callable[..., Any], settle: Any, screen_text: Callable[[Any], str], project: Path
+) -> None:
+    made: list[Path] = []
+
+    async def prepare(folder: Path) -> Any:
+        yield Progress("discover", "starting the game")
+        made.append(folder)
+
+    def load(folder: Path) -> Facts:
+        return Facts(folder, "HUD", stations=ROAD, configs=(Path("configs/2048.yaml"),) if made else ())
+
+    async with open_app(project, services=Services(load_facts=load, make_demo=prepare, sync_runs=_quiet)) as (running, pilot):
+        assert "d Demo workspace" in screen_text(running)
+        await pilot.press("d")
+        await settle(pilot)
+        assert made == [project]
+        text = screen_text(running)
+        assert "The demo workspace is ready." in text and "d Demo workspace" not in text
+        await pilot.press("d")
+        await settle(pilot)
+        assert made == [project]
+
+
+async def test_the_real_demo_workspace_is_read(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project) as (running, pilot):
+        assert "Welcome" in screen_text(running)
+        await pilot.press("d")
+        await settle(pilot)
+        text = screen_text(running)
+        assert "configs/2048.yaml" in text and "tasks.json" in text and "hud.lock.yaml" in text
+        assert running.facts.station("mapping").state == "done" and running.facts.next_station == "run"
+
+
+async def test_a_click_on_the_road_opens_a_station(
+    open_app: Callable[..., Any], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(HudtuiApp, "open_station", lambda self, name, **given: opened.append(name))
+    async with open_app(project, size=(120, 36), services=app(project).services) as (_, pilot):
+        await pilot.click("RoadBar", offset=(30, 0))
+        await pilot.click("RoadBar", offset=(50, 0))
+        assert opened == ["mapping", "dataset"]
+
+
+async def test_a_click_on_a_key_does_the_same(open_app: Callable[..., Any], project: Path) -> None:
+    async with open_app(project, size=(120, 36), services=app(project).services) as (running, pilot):
+        bar = running.screen.query_one("KeyBar")
+        start = next(start for start, _, key in bar._spans if key.action.id == "app.help")
+        await pilot.click("KeyBar", offset=(start + 2, 0))
+        await pilot.pause()
+        assert type(running.screen).__name__ == "HelpScreen"
