@@ -27,7 +27,7 @@ from hudtui.core.yamltext import load_yaml
 
 NOW = datetime(2026, 11, 20, 22, 59, 1, 999)
 
-SEED = """\
+SHORT = """\
 image: "my-org/my-env:latest"
 primary_dataset:
   name: "my-org/my-tasks"
@@ -121,7 +121,7 @@ def write(folder: Path, text: str | bytes, name: str = "hud.lock.yaml") -> Path:
 
 
 def test_the_short_form(tmp_path: Path) -> None:
-    lock = read_lock(write(tmp_path, SEED))
+    lock = read_lock(write(tmp_path, SHORT))
     assert lock.version == "1.0"
     assert lock.image == "my-org/my-env:latest"
     assert lock.digest is None
@@ -287,7 +287,7 @@ def test_lenient_time(text: str, time: datetime | None) -> None:
 
 def test_finding(tmp_path: Path) -> None:
     assert find_lock(tmp_path, HUD) is None
-    path = write(tmp_path, SEED, "buckeye.lock.yaml")
+    path = write(tmp_path, SHORT, "buckeye.lock.yaml")
     assert find_lock(tmp_path, BUCKEYE) == path
     assert find_lock(tmp_path, HUD) is None
     (tmp_path / "hud.lock.yaml").mkdir()
@@ -301,10 +301,10 @@ def test_finding(tmp_path: Path) -> None:
 def test_the_primary_dataset_is_written_as_in_the_short_form(tmp_path: Path) -> None:
     path = write(tmp_path, 'image: "my-org/my-env:latest"\n')
     set_primary_dataset(path, "my-org/my-tasks", 50, datetime(2024, 1, 1))
-    assert path.read_text() == SEED
+    assert path.read_text() == SHORT
 
 
-@pytest.mark.parametrize("text", [SEED, V1_0, V1_2, V1_3, V2_0], ids=["seed", "1.0", "1.2", "1.3", "2.0"])
+@pytest.mark.parametrize("text", [SHORT, V1_0, V1_2, V1_3, V2_0], ids=["short", "1.0", "1.2", "1.3", "2.0"])
 def test_the_primary_dataset_in_every_format(tmp_path: Path, text: str) -> None:
     commented = "# made by the build\n" + text.replace("build:", "# how it was made\nbuild:") + "# the end\n"
     path = write(tmp_path, commented)
@@ -401,7 +401,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
-@given(words, st.integers(0, 10**9), st.sampled_from([SEED, V1_0, V1_2, V1_3, V2_0]))
+@given(words, st.integers(0, 10**9), st.sampled_from([SHORT, V1_0, V1_2, V1_3, V2_0]))
 @settings(deadline=None, max_examples=100)
 def test_any_name_comes_back(tmp_path_factory: pytest.TempPathFactory, name: str, count: int, text: str) -> None:
     path = tmp_path_factory.mktemp("lock") / "l.yaml"

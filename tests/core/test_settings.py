@@ -29,7 +29,7 @@ from hudtui.core.settings import (
 )
 from hudtui.core.variables import substitute
 
-SEED_KEYS = [
+KEYS = [
     "HUD_API_KEY",
     "BUCKEYE_API_KEY",
     "WANDB_API_KEY",
@@ -64,7 +64,7 @@ def load(folder: Path, platform: Platform = HUD, **environ: str) -> Settings:
 def test_every_key_is_described() -> None:
     for platform in (HUD, BUCKEYE):
         keys = {key.name: key for key in known_keys(platform)}
-        assert set(SEED_KEYS) <= set(keys)
+        assert set(KEYS) <= set(keys)
         assert all(key.about and "\n" not in key.about for key in keys.values())
         assert {name for name, key in keys.items() if key.secret} == {
             "HUD_API_KEY",
