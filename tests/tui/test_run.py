@@ -102,7 +102,7 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
     async def wait(pilot: Any) -> None:
-        await _log_of(pilot.app)
+        await _log_of(pilot.app, "episode 40/40")
 
     assert snap(_app(runs), size=size, press=["5", "down"], run_before=wait)
 
@@ -110,14 +110,14 @@ def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
 def test_picture_of_one_run_on_a_narrow_terminal(snap: Any, runs: Path) -> None:
     async def wait(pilot: Any) -> None:
         await pilot.press("enter")
-        await _log_of(pilot.app)
+        await _log_of(pilot.app, "no server")
 
     assert snap(_app(runs), size=(60, 20), press=["5"], run_before=wait)
 
 
 def test_picture_of_results(snap: Any, runs: Path) -> None:
     async def wait(pilot: Any) -> None:
-        await _log_of(pilot.app)
+        await _log_of(pilot.app, "episode 40/40")
         pilot.app.screen.query_one("#run-tabs").active = "result"
 
     assert snap(_app(runs), size=(120, 36), press=["5", "down"], run_before=wait)

@@ -120,6 +120,8 @@ class RunScreen(StationScreen):
             return
         self._listed = facts.runs
         grid = self.query_one("#run-list", Grid)
+        if facts.runs and self.focused is None:
+            grid.focus()
         with self.prevent(Grid.RowHighlighted):
             grid.clear()
             for run in facts.runs:
