@@ -132,7 +132,7 @@ def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
             for action in plan.actions
         ],
         "left_out": [{"tool": item.tool, "reason": item.reason} for item in plan.left_out],
-        "per_value": list(plan.per_value),
+        "per_value": {tool: list(names) for tool, names in plan.per_value.items()},
     }
 
 
@@ -149,8 +149,9 @@ def _tell(plan: Draft, target: Path | None, *, per_value: bool) -> None:
         console.say(f"left out: {clean_line(item.tool, 80)} ({item.reason})")
     if not plan.actions:
         console.say("warning: the environment offers the agent no tool: map actions by hand")
-    if plan.per_value and not per_value:
-        names = ", ".join(plan.per_value[:4])
-        console.say(f"hint: {names} has one small enum parameter: --per-value writes one action a value, e.g. left() right()")
+    if not per_value:
+        for tool, names in list(plan.per_value.items())[:3]:
+            calls = " ".join(f"{each}()" for each in names)
+            console.say(f"hint: {clean_line(tool, 80)} has one parameter with few values: --per-value writes {calls}")
     if target is not None:
         console.say(f"next: hudtui lint {target}")

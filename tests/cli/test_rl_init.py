@@ -31,7 +31,7 @@ def test_the_bundled_environment(own_world: Path) -> None:
     assert result.stdout == "configs/text-2048.yaml\n"
     assert "1 action: move, and done" in result.stderr
     assert "left out: setup (it sets up tasks)" in result.stderr
-    assert "hint: move has one small enum parameter: --per-value" in result.stderr
+    assert "hint: move has one parameter with few values: --per-value writes left() right() up() down()" in result.stderr
     config = load_config(own_world / "configs" / "text-2048.yaml")
     assert list(config.mappings) == ["move"]
     assert config.job["metadata"] == {"environment": "text-2048"}
@@ -92,7 +92,7 @@ def test_json(own_world: Path) -> None:
     assert (data["name"], data["environment"]) == ("text-2048", "text-2048")
     assert data["actions"][0] == {"name": "left", "tool": "move", "usage": "left()", "notes": []}
     assert data["left_out"] == [{"tool": "setup", "reason": "it sets up tasks"}, {"tool": "evaluate", "reason": "it judges them"}]
-    assert data["per_value"] == ["move"] and data["findings"] == []
+    assert data["per_value"] == {"move": ["left", "right", "up", "down"]} and data["findings"] == []
     assert (own_world / "configs" / "text-2048.yaml").read_text() == data["yaml"]
     assert json.loads(run("init", "text-2048", "--stdout", "--json").stdout)["file"] is None
 

@@ -54,8 +54,10 @@ class Action:
     """Parameters that are always sent with the same value."""
     usage: str = ""
     """A correct call, e.g. `move("left")`."""
+    renamed: str = ""
+    """Why it does not have the name of its tool, where that needs a word."""
     notes: tuple[str, ...] = ()
-    """What the reader of the configuration should know."""
+    """What the reader of the configuration should know: what is missing, or could not be taken over."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Draft:
     instructions: str
     actions: tuple[Action, ...]
     left_out: tuple[LeftOut, ...]
-    per_value: tuple[str, ...]
-    """Tools that could be, or are, written as one action a value."""
+    per_value: Mapping[str, tuple[str, ...]]
+    """Tools that could be, or are, written as one action a value -> those actions."""
 
 
 def per_value_tools(analysis: Analysis) -> tuple[str, ...]:
@@ -95,19 +97,21 @@ def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Coll
         per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
     """
     tools = _unique(analysis)
-    split = {
-        tool.name for tool in tools if _values(tool) and (per_value if isinstance(per_value, bool) else tool.name in per_value)
-    }
+    values = {tool.name: found for tool in tools if (found := _values(tool))}
+    split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
     actions: list[Action] = []
+    offered: dict[str, tuple[str, ...]] = {}
     left_out = [LeftOut(tool.name, _whose(tool)) for tool in analysis.tools if tool.kind not in ("agent", "hidden")]
     names = dict(zip((tool.name for tool in tools), _action_names(tools), strict=True))
     taken = {*RESERVED, *(name for tool, name in names.items() if tool not in split)}
     for tool in tools:
-        if tool.name in split:
-            made = _one_a_value(tool, taken)
-            taken |= {action.name for action in made}
-            actions += made
-            continue
+        if tool.name in values:
+            made = _one_a_value(tool, values[tool.name], taken - {names[tool.name]})
+            offered[tool.name] = tuple(action.name for action in made)
+            if tool.name in split:
+                taken.update(offered[tool.name])
+                actions += made
+                continue
         action = _action(tool, names[tool.name])
         if isinstance(action, Action):
             actions.append(action)
@@ -119,7 +123,7 @@ def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Coll
         instructions=tidy(analysis.instructions, 1000),
         actions=tuple(actions),
         left_out=tuple(left_out),
-        per_value=tuple(tool.name for tool in tools if _values(tool)),
+        per_value=offered,
     )
 
 
@@ -145,7 +149,7 @@ def _whose(tool: Tool) -> str:
 def _environment(analysis: Analysis) -> str:
     if analysis.image:
         return tidy(analysis.image, 300)
-    source = analysis.source.strip()
+    source = analysis.source.strip().removeprefix("-- ")
     if source.startswith("{"):
         return environment_name(source)
     # An address may carry a password or a token that has no business in a file that is shared.
@@ -160,7 +164,11 @@ def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple
 
 
 def _why_renamed(name: str) -> str:
-    return "that word ends the episode" if name in RESERVED else "an agent cannot write that, or another action has the name"
+    if name in RESERVED:
+        return "that word ends the episode"
+    if not re.fullmatch(r"\w+", name):
+        return "an agent can write letters, digits and underscores only"
+    return "another action has that name" if len(name) <= _LONGEST_ACTION else "that is long"
 
 
 def _action(tool: Tool, name: str) -> Action | LeftOut:
@@ -169,10 +177,11 @@ def _action(tool: Tool, name: str) -> Action | LeftOut:
     if (reason := _unwritable(tool.name)) is not None:
         return LeftOut(tool.name, f"it cannot be written down: {reason}")
     description = tidy(tool.description, 1000)
-    notes = [] if name == tool.name else [f"The tool is called {literal(tool.name)}: {_why_renamed(tool.name)}."]
+    notes: list[str] = []
+    renamed = "" if name == tool.name else f"The tool is called {literal(tool.name)}, but {_why_renamed(tool.name)}."
     if tool.input_schema is None:
         notes.append("The server gave no schema for this tool: if it takes parameters, list them here and in the prompt.")
-        return Action(name, tool.name, description, usage=f"{name}()", notes=tuple(notes))
+        return Action(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=tuple(notes))
     schema = Schema(tool.input_schema)
     static: dict[str, Any] = {}
     offered: list[Property] = []
@@ -199,7 +208,8 @@ def _action(tool: Tool, name: str) -> Action | LeftOut:
     if call is None:
         call = next(schema.calls())
         remarks.append("No example that fits the schema was found: correct the usage line in the prompt.")
-    return Action(name, tool.name, description, arguments, static, _usage(name, arguments, call), tuple(notes + remarks))
+    usage = _usage(name, arguments, call)
+    return Action(name, tool.name, description, arguments, static, usage, renamed, tuple(notes + remarks))
 
 
 def _arguments(schema: Schema, offered: list[Property]) -> tuple[tuple[Argument, ...], list[str]]:
@@ -307,9 +317,8 @@ def _values(tool: Tool) -> tuple[str, ...]:
     return values if len(values) == len(choices) and mapped and omitted and all(len(value) <= 40 for value in values) else ()
 
 
-def _one_a_value(tool: Tool, taken: Collection[str]) -> list[Action]:
+def _one_a_value(tool: Tool, values: tuple[str, ...], taken: Collection[str]) -> list[Action]:
     prop = Schema(tool.input_schema or {}).properties()[0]
-    values = _values(tool)
     plain = [word(value, empty="") for value in values]
     if set(plain) & set(taken) or len(set(plain)) < len(plain):
         plain = [f"{word(tool.name, empty='tool')}_{value}" for value in plain]

@@ -86,7 +86,8 @@ def action_yaml(action: Action) -> list[str]:
     """The entry of one action under `action_mappings`, as lines without indentation."""
     positional = ", ".join(emit.quoted(argument.name) for argument in action.arguments)
     lines = [f"{emit.key(action.name)}:"]
-    lines += (f"  {line}" for note in action.notes for line in _comment(note))
+    notes = (action.renamed, *action.notes) if action.renamed else action.notes
+    lines += (f"  {line}" for note in notes for line in _comment(note))
     lines += [f"  _tool: {emit.quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
     for parameter, fixed in action.static.items():
         lines += [f"  {emit.key(parameter)}:", f"    static: {emit.value(fixed)}"]

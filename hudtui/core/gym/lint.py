@@ -71,7 +71,7 @@ def _check_sections(report: Report) -> None:
         report.add(
             "no-defaults",
             "warning",
-            f"`defaults.max_turns` is missing: {turns} is used here, and hud-vf-gym does not load the file at all",
+            f"`defaults.max_turns` is missing: {turns} is used here, and hud-vf-gym 0.1.1 does not load the file at all",
             ("defaults",) if "defaults" in data else (),
             fix=_insertion(report, "defaults", "max_turns", str(turns)),
         )
@@ -80,7 +80,7 @@ def _check_sections(report: Report) -> None:
         report.add(
             "no-thinking",
             "warning",
-            "`parser.use_thinking` is missing: true is used here, and hud-vf-gym does not load the file at all",
+            "`parser.use_thinking` is missing: true is used here, and hud-vf-gym 0.1.1 does not load the file at all",
             ("parser",) if "parser" in data else (),
             fix=_insertion(report, "parser", "use_thinking", "true"),
         )

@@ -32,7 +32,7 @@ def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Map
             report.add(
                 "no-prompt",
                 "warning",
-                "there is no `system_prompt`: the agent is told nothing, and hud-vf-gym does not load the file",
+                "there is no `system_prompt`: the agent is told nothing, and hud-vf-gym 0.1.1 does not load the file",
                 path,
             )
         else:

@@ -61,7 +61,7 @@ def environment_name(source: str) -> str:
     Returns:
         Letters, digits, `-`, `_` and `.` only, at most 64 of them, beginning with a letter or digit.
     """
-    text = source.strip()
+    text = source.strip().removeprefix("-- ")  # how a command is told from other sources
     return _slug(_telling_part(text)) or FALLBACK
 
 

@@ -429,6 +429,7 @@ class TestEnvironment:
         ("uvx mcp-server-time==1.0 --local-timezone UTC", "mcp-server-time"),
         ("python -m hudtui.envs.text_2048 --http", "text_2048"),
         ("python3 servers/my_server.py", "my_server"),
+        ("-- python3 servers/my_server.py", "my_server"),
         ("docker run --rm -i -e KEY=value -p 80:80 org/name:1", "name"),
         ("ssh user@host docker run -i org/name:1", "name"),
         ("ssh -p 22 user@host", "22"),
