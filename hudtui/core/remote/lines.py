@@ -11,6 +11,7 @@ from hudtui.core.text import clean
 _PLAIN = bytes([9, 10, *range(32, 127)])
 """Bytes that need no second look."""
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_C1 = re.compile("[\x80-\x9f]")
 _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
 """Finds text that may need cleaning. Wider than what cleaning takes away: a hit only costs the slower way."""
 
@@ -98,22 +99,31 @@ class LineFeed:
     def _split(self, data: bytes) -> list[str]:
         """The lines of `data`, which ends where a line ends."""
         text = data.decode("utf-8", "replace")
-        odd = data.translate(None, _PLAIN)
-        if escapes := odd.count(b"\x1b"):
-            # Colours are what most logs have, and much quicker to take out at once than line by line. Only if there is nothing
-            # else behind any ESC, for then the result is the same.
-            bare, colours = _COLOUR.subn("", text)
-            if colours == escapes:
-                text = bare
-                odd = odd if colours < len(odd) else b""
         lines = text.split("\n")
-        if odd and _ODD.search(text):
-            lines = [line if line.isprintable() else clean(line) for line in lines]
         if max(map(len, lines)) > self._limit:
-            lines = [self._shorten(line) for line in lines]
+            return [self._single(line) for line in data.split(b"\n")]
+        odd = data.translate(None, _PLAIN)
+        if not odd:
+            return lines
+        if escapes := odd.count(b"\x1b"):
+            # Colours are what most logs have, and much quicker to take out at once than line by line. Only where ESC stands for
+            # nothing else, and nothing else begins a sequence: for then the result is the same.
+            bare, colours = _COLOUR.subn("", text)
+            if colours == escapes and (colours == len(odd) or not _C1.search(text)):
+                lines = bare.split("\n")
+                if colours == len(odd):
+                    return lines
+                text = bare
+        if _ODD.search(text):
+            lines = [line if line.isprintable() else clean(line) for line in lines]
         return lines
 
-    def _shorten(self, line: str, already: int = 0) -> str:
+    def _single(self, line: bytes) -> str:
+        self._pending, self._cut = b"", 0
+        self._extend(line)
+        return self._finish()
+
+    def _shorten(self, line: str, already: int) -> str:
         if len(line) <= self._limit and not already:
             return line
         cut = already + len(line[self._limit :].encode())
