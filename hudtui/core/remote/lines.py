@@ -11,6 +11,8 @@ from hudtui.core.text import clean
 _PLAIN = bytes([9, 10, *range(32, 127)])
 """Bytes that need no second look."""
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_LONG = 4096
+"""Bytes of an unfinished line from which on returns are folded before its end is known."""
 _C1 = re.compile("[\x80-\x9f]")
 _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
 """Finds text that may need cleaning. Wider than what cleaning takes away: a hit only costs the slower way."""
@@ -42,7 +44,7 @@ class LineFeed:
 
     def __init__(self, *, offset: int = 0, limit: int = 10_000) -> None:
         self._limit = limit
-        self._keep = limit * 4
+        self._keep = max(limit * 4, _LONG)
         self._offset = offset
         self._pending = b""
         self._cut = 0
@@ -76,21 +78,17 @@ class LineFeed:
         return Lines(done, self._finish() if self._pending else "", restarted)
 
     def _extend(self, data: bytes) -> None:
-        """Add to the unfinished line, keeping only what can still be shown of it."""
-        if not data:
-            return
-        kept = data.rstrip(b"\r")
-        fold = kept.rfind(b"\r")
-        if fold >= 0:
-            self._pending, self._cut, data = b"", 0, data[fold + 1 :]
-        elif kept and self._pending.endswith(b"\r"):
-            self._pending, self._cut = b"", 0
-        room = max(self._keep - len(self._pending), 0)
-        self._cut += max(len(data) - room, 0)
-        tail = data[room:]
-        self._pending += data[:room]
-        if tail.endswith(b"\r"):
-            self._pending = self._pending[:-1] + b"\r"  # the fold to come must not be forgotten with the rest
+        """Add to the unfinished line; of a long one only what can still be shown is kept."""
+        whole = self._pending + data
+        if len(whole) > _LONG:
+            fold = whole.rstrip(b"\r").rfind(b"\r")
+            if fold >= 0:
+                whole, self._cut = whole[fold + 1 :], 0
+            if len(whole) > self._keep:
+                self._cut += len(whole) - self._keep
+                # A return at the end must not be forgotten with the rest: what comes next begins the line anew.
+                whole = whole[: self._keep - 1] + b"\r" if whole.endswith(b"\r") else whole[: self._keep]
+        self._pending = whole
 
     def _finish(self) -> str:
         line = clean(self._pending.decode("utf-8", "replace"))

@@ -60,9 +60,16 @@ def test_overlong_lines_are_cut_and_say_so() -> None:
     assert (done, partial) == ([], "ü" * 100 + " … [160 bytes more]")
 
 
-def test_a_progress_bar_after_an_overlong_line_starts_afresh() -> None:
-    assert feed(b"z" * 1000, b"\r50%") == ([], "50%")
-    assert feed(b"z" * 1000 + b"\r", b"60%", b"\n") == (["60%"], "")
+@pytest.mark.parametrize("size", [1000, 5000, 300_000])
+def test_a_progress_bar_after_an_overlong_line_starts_afresh(size: int) -> None:
+    assert feed(b"z" * size, b"\r50%") == ([], "50%")
+    assert feed(b"z" * size + b"\r", b"60%", b"\n") == (["60%"], "")
+    assert feed(b"z" * size + b"\r", b"\nnext") == (["z" * 100 + f" … [{size - 100} bytes more]"], "next")
+    assert feed(b"z" * size, b"z" * size + b"\n") == (["z" * 100 + f" … [{2 * size - 100} bytes more]"], "")
+
+
+def test_a_colour_behind_a_return_does_not_hide_the_bar() -> None:
+    assert feed(b"100%\r\x1b[0m\n") == feed(b"100%\r", b"\x1b[0m", b"\n") == (["100%"], "")
 
 
 def test_a_restart_is_told_and_keeps_the_unfinished_line() -> None:
