@@ -12,7 +12,20 @@ import typer
 from hudtui import __version__
 from hudtui.cli import console
 
-MODULES: tuple[str, ...] = ("demo", "env", "eval", "machine", "settings", "doctor", "runs", "parse", "hf", "tasks", "rl", "lint")
+MODULES: tuple[str, ...] = (
+    "demo",
+    "env",
+    "rl",
+    "lint",
+    "parse",
+    "tasks",
+    "hf",
+    "eval",
+    "runs",
+    "machine",
+    "settings",
+    "doctor",
+)
 """Modules of `hudtui.cli` that add commands, in the order of `--help`.
 
 Each has a `register(app)`; heavy imports stay inside its commands.
