@@ -183,6 +183,8 @@ class Checker:
             return None
         for name, extra in columns.items():
             if name not in TASK_FIELDS:
+                if b"null" in extra:  # says as little as an absent field, and would spoil a column of text
+                    extra = [None if text == b"null" else text for text in extra]
                 if not _sound([text for text in extra if text is not None], _ANY):
                     return None
                 part.columns[name] = extra
@@ -343,7 +345,7 @@ class Checker:
                 "evaluate_tool": [compact(checked.evaluate)],
                 "metadata": [compact(checked.metadata)],
                 "mcp_config": [compact(checked.mcp_config)],
-                **{name: [compact(value)] for name, value in checked.extra.items()},
+                **{name: [compact(value)] for name, value in checked.extra.items() if value is not None},
             }
             checked.prompt.encode()
             (checked.id or "").encode()

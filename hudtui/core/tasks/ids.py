@@ -58,6 +58,8 @@ class Ids:
     def _add_hashes(self, ids: Sequence[str], places: Sequence[int]) -> dict[int, int]:
         import numpy as np
 
+        if not ids:
+            return {}
         hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
         order = np.argsort(hashes, kind="stable")
         hashes, indexes = hashes[order], np.asarray(places, np.int64)[order]
@@ -75,7 +77,8 @@ class Ids:
         keep = np.ones(len(hashes), bool)
         if found:
             keep = ~np.isin(order, np.fromiter(found, np.int64, len(found)))
-        self._push(hashes[keep], indexes[keep], in_order=True)
+        if keep.any():
+            self._push(hashes[keep], indexes[keep], in_order=True)
         return found
 
     def _push(self, hashes: np.ndarray[Any, Any], firsts: np.ndarray[Any, Any], *, in_order: bool = False) -> None:

@@ -159,16 +159,22 @@ class Reading:
             else:
                 import pyarrow as pa
 
-                with pa.CompressedInputStream(pa.PythonFile(self._stream, "r"), packing) as unpacked:
+                # A second handle: the stream closes what it reads from.
+                raw = os.fdopen(os.dup(self._stream.fileno()), "rb")
+                raw.seek(0)
+                with pa.CompressedInputStream(pa.PythonFile(raw, "r"), packing) as unpacked:
                     while block := unpacked.read(BLOCK):
-                        self.done = self._stream.tell()
+                        self.done = raw.tell()
                         yield block
         except OSError as error:
-            if packing is not None and "Truncated" in str(error):
+            if packing is None or error.errno is not None:
                 raise InputError(
-                    "this compressed file is cut off", fix="Copy or download it again.", where=Location(self.name)
+                    "this file cannot be read", why=error.strerror or str(error), where=Location(self.name)
                 ) from None
-            raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(self.name)) from None
+            what = "cut off" if "Truncated" in str(error) else "damaged"
+            raise InputError(
+                f"this compressed file is {what}", fix="Copy or download it again.", where=Location(self.name)
+            ) from None
         self.check_unchanged()
 
 

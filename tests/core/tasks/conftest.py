@@ -46,3 +46,12 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return put
+
+
+@pytest.fixture
+def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`datasets` keeps its caches in this test's own folder and warns of nothing that is not ours."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()

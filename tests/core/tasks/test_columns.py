@@ -121,7 +121,7 @@ def meaning(part: Part) -> tuple[Any, ...]:
     st.sampled_from([None, None, None, None, None, None, "id", "prompt", "metadata", "evaluate_tool"]),
     st.sampled_from(RULES),
 )
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=600)
 @example(
     [{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e", "arguments": {":": ":"}}}], None, RULES[0]
 )
