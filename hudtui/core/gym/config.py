@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.findings import Edit, Finding, Fix, Severity, errors_of
+from hudtui.core.gym.jsonvalues import NotSendableError, plain
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
 from hudtui.core.gym.values import (
     DEFAULT_MAX_TURNS,
@@ -376,6 +377,7 @@ class _Reader:
 
     def _parameter(self, value: Any, path: Path_) -> Parameter | None:
         if not isinstance(value, dict):
+            self._sendable(value, path)
             return Static(value)
         form = next((form for form in ("static", "from_arg", "from_args") if form in value), None)
         if form is None:
@@ -389,9 +391,18 @@ class _Reader:
             self.report("form", "error", f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}", path)
             return None
         self._form_keys(form, value, path)
+        for key in ("static", "default", "defaults"):
+            if key in value:
+                self._sendable(value[key], (*path, key))
         if form == "static":
             return Static(value["static"])
         return self._from_arg(value, path) if form == "from_arg" else self._from_args(value, path)
+
+    def _sendable(self, value: Any, path: Path_) -> None:
+        try:
+            plain(value)
+        except NotSendableError as error:
+            self.report("value", "error", f"this cannot be sent: {error}", path, at_value=True)
 
     def _form_keys(self, form: str, value: Mapping[str, Any], path: Path_) -> None:
         for key in value:
