@@ -101,11 +101,11 @@ def no_answer(spec: ServerSpec, seconds: float, child: Child | None, secrets: Se
     """Nothing came within the time limit."""
     told = _told(child, secrets)
     what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
-    fix = (
-        "Give it more time with --timeout, or look at what it does."
-        if not asked
-        else "Give it more time, or look at what it does."
-    )
+    fix = f"Give it more time{'' if asked else ' with --timeout'}, or look at what it does."
+    if spec.contained and told and re.search(r"(?i)pulling|locally", told):
+        image = spec.args[-1]
+        fix = f"The image was still being fetched: run `{spec.command} pull {image}` first, or give it more time with --timeout."
+        return ConnectError(what, why=told, fix=fix)
     return ConnectError(what, why=told, fix=_fix_by(told) or fix)
 
 

@@ -130,8 +130,13 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
                 "there are two sources: one before `--` and a command after it", fix="Give one of them.", where=Location(text)
             )
         spec = ServerSpec("command", command=command[0], args=command[1:], cwd=str(folder), literal=True)
-        return Source("command", mask_text(shlex.join(command)), (spec,))
+        return Source("command", f"-- {mask_text(shlex.join(command))}", (spec,))
     name = "." if text is None else text.strip()
+    if name.startswith("-- "):  # a command source as it calls itself
+        try:
+            return _named(None, tuple(shlex.split(name[3:])), folder, sse)
+        except ValueError as error:
+            raise SourceError("the quotes of this command do not match", why=str(error), where=Location(name)) from None
     if not name:
         raise SourceError("the source is empty", fix=FORMS)
     if "\x00" in name:

@@ -136,6 +136,16 @@ async def test_a_container_that_must_be_killed_is_removed(tmp_path, monkeypatch,
     assert remove == ["rm", "-f", run[run.index("--name") + 1]]
 
 
+async def test_an_image_that_is_still_being_fetched(tmp_path, monkeypatch):
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\necho \"Unable to find image 'org/env:1' locally\" >&2\nexec sleep 60\n")
+    engine.chmod(0o755)
+    monkeypatch.setenv("HUDTUI_ENGINE", str(engine))
+    with pytest.raises(ConnectError) as caught:
+        await analyze(parse_source("org/env:1"), timeout=1.0)
+    assert f"{engine} pull org/env:1" in caught.value.fix
+
+
 async def test_no_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceError, match="neither docker nor podman") as caught:

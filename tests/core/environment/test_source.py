@@ -110,8 +110,11 @@ def test_a_command_is_taken_literally():
     source = parse_source(None, ["sh", "-c", "echo $HOME"])
     ready, warnings = resolve(source.servers[0], {"HOME": "/root"}.get, Secrets())
     assert (source.kind, ready.args, warnings) == ("command", ("-c", "echo $HOME"), ())
-    assert source.text == "sh -c 'echo $HOME'"
-    assert parse_source(None, ["serve", "--api-key=sk-1234567"]).text == "serve --api-key=***"
+    assert source.text == "-- sh -c 'echo $HOME'"
+    assert parse_source(source.text) == source, "what a source calls itself names it"
+    assert parse_source(None, ["serve", "--api-key=sk-1234567"]).text == "-- serve --api-key=***"
+    with pytest.raises(SourceError, match="quotes"):
+        parse_source("-- sh -c 'x")
 
 
 def test_v6():
