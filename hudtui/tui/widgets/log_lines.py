@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.cache import LRUCache
 from textual.events import Resize
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -81,6 +81,8 @@ class LogLines(ScrollView, can_focus=True):
         self._moving = False
         self._strips: LRUCache[int, list[Strip]] = LRUCache(512)
         self._styles: dict[str, Style] = {}
+        self._plain = Style.null()
+        self._selection: Selection | None = None
 
     # -- lines and rows ----------------------------------------------------------------------------------------------
 
@@ -284,11 +286,17 @@ class LogLines(ScrollView, can_focus=True):
                 parts.append(text[span[0] : None if span[1] == -1 else span[1]])
         return "\n".join(parts), "\n"
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows in sight. What is the same for all of them is looked up once: the style alone takes half the time else."""
+        self._plain = self.rich_style
+        self._selection = self.text_selection
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """One row of the terminal."""
         scroll_x, scroll_y = self.scroll_offset
         width = self.size.width
-        style = self.rich_style
+        style = self._plain
         row = scroll_y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
@@ -305,11 +313,9 @@ class LogLines(ScrollView, can_focus=True):
         piece = 0 if self._tops is None else row - self._row_of(number)
         strips = self._strips.get(number)
         if strips is None:
-            strips = self._draw(number)
-            if self.text_selection is None:
-                self._strips[number] = strips
+            strips = self._strips[number] = self._draw(number)
         strip = strips[min(piece, len(strips) - 1)]
-        selection = self.text_selection
+        selection = self._selection
         span = selection.get_span(row) if selection is not None else None
         return strip if span is None else self._select(strip, span)
 
@@ -326,7 +332,7 @@ class LogLines(ScrollView, can_focus=True):
     def _draw(self, number: int) -> list[Strip]:
         """A line as one strip, or as several when it is wrapped."""
         text = self.buffer.text(number)
-        base = self.rich_style
+        base = self._plain
         marks = [(first, last, self._style(name)) for first, last, name in self.highlight(text)]
         if self.pattern is not None and self.pattern.text:
             match = self._style("log--match")

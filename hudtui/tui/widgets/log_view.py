@@ -168,6 +168,12 @@ class LogView(Acting, Vertical):
             wait = self._drawn_at + PERIOD - monotonic()
             self._timer = self.set_timer(max(wait, 0.001), self._draw, name="log")
 
+    def flush(self) -> None:
+        """Show what came in at once instead of within a tenth of a second."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._draw()
+
     def replace(self, lines: Sequence[str]) -> None:
         """Show these lines instead of all before."""
         self.buffer.clear()
