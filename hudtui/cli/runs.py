@@ -111,19 +111,14 @@ def logs(
         sink = _Sink(as_json, prefix=len(windows) > 1)
         count = None if everything else lines
         if follow:
-            await asyncio.gather(*(_follow(monitor, chosen, name, count, sink) for name in windows))
+            await _follow_all(monitor, chosen, windows, count, sink)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
         else:
             for name in windows:
                 await _print_log(monitor, chosen, name, count, sink)
 
-    try:
-        console.run(work(), as_json=False)
-    except typer.Exit as end:
-        if end.exit_code == 130 and follow:
-            console.say("The run goes on; hudtui runs stop ends it.")
-        raise
+    console.run(work())
 
 
 def start(
@@ -156,6 +151,7 @@ def start(
         from contextlib import aclosing
 
         from hudtui.core.remote.local import LocalHost
+        from hudtui.core.runs import launcher
         from hudtui.core.runs.launcher import draft, launch, make_spec
 
         workspace = _workspace()
@@ -183,12 +179,18 @@ def start(
                 _print_plan(record.plan.to_json(), record.folder)
             return
         await _reconcile(store)
-        async with aclosing(launch(record, LocalHost(), store, lookup=_lookup(workspace), tmux=not no_tmux)) as events:
-            async for event in events:
-                _say_event(event)
+        try:
+            async with aclosing(launch(record, LocalHost(), store, lookup=_lookup(workspace), tmux=not no_tmux)) as events:
+                async for event in events:
+                    _say_event(event)
+        except asyncio.CancelledError:  # Ctrl-C before it runs: it is not wanted
+            if record.id in store.ids():
+                await launcher.stop(record.id, LocalHost(), store)
+                console.say(f"run {record.id} is not started")
+            raise
         if follow:
             sink = _Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
-            await asyncio.gather(*(_follow(monitor, record.id, stage.name, None, sink) for stage in record.plan.stages))
+            await _follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
         view = await monitor.view(record.id)
         if as_json:
             console.out_json(view.to_json())
@@ -323,6 +325,15 @@ class _Sink:
 
 async def _begin(monitor: Monitor, run: str, window: str, lines: int | None) -> int:
     return 0 if lines is None else await monitor.tail(run, window, lines=lines)
+
+
+async def _follow_all(monitor: Monitor, run: str, windows: list[str], lines: int | None, sink: _Sink) -> None:
+    try:
+        await asyncio.gather(*(_follow(monitor, run, window, lines, sink) for window in windows))
+    except asyncio.CancelledError:
+        if monitor.store.summary(run).active:
+            console.say("The run goes on; hudtui runs stop ends it.")
+        raise
 
 
 async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: _Sink) -> None:

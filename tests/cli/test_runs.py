@@ -185,6 +185,18 @@ def test_attach_names_the_session(endless: str) -> None:
     assert "it has ended" in hudtui("runs", "attach", endless, code=6).stderr
 
 
+def test_ctrl_c_while_it_starts_means_not_to_start(workspace: Path) -> None:
+    argv = [sys.executable, "-m", "hudtui", "runs", "start", "--no-tmux"]
+    starter = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert starter.stderr is not None
+    run = starter.stderr.readline().split()[1]
+    starter.send_signal(signal.SIGINT)
+    _, said = starter.communicate(timeout=60)
+    assert starter.returncode == 130 and f"run {run} is not started" in said
+    (listed,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (listed["id"], listed["state"]) == (run, "stopped")
+
+
 def test_killing_the_command_leaves_the_run(workspace: Path) -> None:
     argv = [sys.executable, "-m", "hudtui", "runs", "start", "-f", "--max-turns", "30"]
     starter = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
