@@ -339,32 +339,9 @@ def test_no_text_raises(text: str) -> None:
     assert config is not None or errors_of(findings)
 
 
-KEYS = st.sampled_from(
-    [
-        "job",
-        "system_prompt",
-        "parser",
-        "action_mappings",
-        "rubric",
-        "weights",
-        "defaults",
-        "max_turns",
-        "use_thinking",
-        "xml_weight",
-        "_tool",
-        "_parser",
-        "positional",
-        "from_arg",
-        "from_args",
-        "static",
-        "default",
-        "transform",
-        "use_context",
-        "click",
-        "done",
-        "x",
-    ]
-)
+SECTIONS = "job system_prompt parser action_mappings rubric weights defaults max_turns use_thinking xml_weight click done x"
+FORMS = "_tool _parser positional from_arg from_args static default transform use_context"
+KEYS = st.sampled_from([*SECTIONS.split(), *FORMS.split()])
 TREES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.sampled_from(["x", "lambda x: x", "lambda", "yes", ""]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
