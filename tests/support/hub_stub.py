@@ -142,12 +142,12 @@ class _Handler(BaseHTTPRequestHandler):
             if match and self.command in method.split():
                 open_to_all = call in (_Handler._put_object, _Handler._harnesses)
                 if not open_to_all and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                    return _refuse(401, "Invalid credentials in Authorization header")
+                    return refuse(401, "Invalid credentials in Authorization header")
                 return call(self, body, **match.groupdict())
-        return _refuse(404, f"no such page: {path}")
+        return refuse(404, f"no such page: {path}")
 
     def _harnesses(self, body: bytes) -> Answer:
-        return _refuse(404, "none")
+        return refuse(404, "none")
 
     def _whoami(self, body: bytes) -> Answer:
         return _json({"type": "user", "name": self.stub.user, "orgs": [], "auth": {"accessToken": {"role": "write"}}})
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _info(self, body: bytes, repo: str, revision: str | None = None) -> Answer:
         found = self.stub.repos.get(repo)
         if found is None:
-            return _refuse(404, "Repository not found", code="RepoNotFound")
+            return refuse(404, "Repository not found", code="RepoNotFound")
         siblings = []
         for name, data in found.files.items():
             entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": _git(data)}
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _preupload(self, body: bytes, repo: str) -> Answer:
         if repo not in self.stub.repos:
-            return _refuse(404, "Repository not found", code="RepoNotFound")
+            return refuse(404, "Repository not found", code="RepoNotFound")
         files = [
             {"path": file["path"], "uploadMode": "lfs" if file["path"].endswith(".parquet") else "regular", "shouldIgnore": False}
             for file in json.loads(body)["files"]
@@ -194,14 +194,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _put_object(self, body: bytes, oid: str) -> Answer:
         if hashlib.sha256(body).hexdigest() != oid:
-            return _refuse(400, "the content is not what its name says")
+            return refuse(400, "the content is not what its name says")
         self.stub.uploads.append(oid)
         self.stub.objects[oid] = body
         return Answer(200)
 
     def _verify(self, body: bytes) -> Answer:
         wanted = json.loads(body)
-        return _json({}) if len(self.stub.objects.get(wanted["oid"], b"")) == wanted["size"] else _refuse(404, "not there")
+        return _json({}) if len(self.stub.objects.get(wanted["oid"], b"")) == wanted["size"] else refuse(404, "not there")
 
     def _yaml(self, body: bytes) -> Answer:
         return _json({"errors": [], "warnings": []})
@@ -209,11 +209,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _commit(self, body: bytes, repo: str) -> Answer:
         found = self.stub.repos.get(repo)
         if found is None:
-            return _refuse(404, "Repository not found", code="RepoNotFound")
+            return refuse(404, "Repository not found", code="RepoNotFound")
         lines = [json.loads(line) for line in body.splitlines() if line.strip()]
         header = lines[0]["value"]
         if header.get("parentCommit") not in (None, found.head):
-            return _refuse(412, "A commit has happened since. Please refresh and try again.")
+            return refuse(412, "A commit has happened since. Please refresh and try again.")
         for line in lines[1:]:
             value = line["value"]
             if line["key"] == "file":
@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
                 found.large.discard(value["path"])
             elif line["key"] == "lfsFile":
                 if value["oid"] not in self.stub.objects:
-                    return _refuse(400, "the large file was never uploaded")
+                    return refuse(400, "the large file was never uploaded")
                 found.files[value["path"]] = self.stub.objects[value["oid"]]
                 found.large.add(value["path"])
             elif line["key"] == "deletedFile":
@@ -233,9 +233,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _resolve(self, body: bytes, repo: str, revision: str, name: str) -> Answer:
         found = self.stub.repos.get(repo)
         if found is None:
-            return _refuse(404, "Repository not found", code="RepoNotFound")
+            return refuse(404, "Repository not found", code="RepoNotFound")
         if name not in found.files:
-            return _refuse(404, "Entry not found", code="EntryNotFound")
+            return refuse(404, "Entry not found", code="EntryNotFound")
         data = found.files[name]
         headers = {
             "Content-Type": "application/octet-stream",
@@ -267,7 +267,8 @@ def _json(value: Any, status: int = 200) -> Answer:
     return Answer(status, json.dumps(value).encode())
 
 
-def _refuse(status: int, message: str, code: str | None = None) -> Answer:
+def refuse(status: int, message: str, code: str | None = None) -> Answer:
+    """A refusal in the Hub's manner."""
     headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {})}
     return Answer(status, json.dumps({"error": message}).encode(), headers)
 
