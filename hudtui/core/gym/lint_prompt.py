@@ -12,11 +12,12 @@ from hudtui.core.gym.interpret import Interpreter
 from hudtui.core.gym.lint_report import MAPPINGS, PROMPT, Report
 from hudtui.core.gym.nearest import nearest, surely
 from hudtui.core.gym.parser import Call, Refusal, parse_call
-from hudtui.core.gym.prompt import PLACEHOLDERS, Usage, headings, mentioned, usages
+from hudtui.core.gym.prompt import PLACEHOLDERS, Heading, Usage, headings, mentioned, usages
 from hudtui.core.text import clean_line
 
 _DOTS = ("...", "…")
 _DONE = "done"
+_USAGE_LINE = re.compile(r"(?:^|\n)[ \t]*Usage:[ \t]*<tool>\s*\Z")
 
 
 def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Mapping[str, Any]]]:
@@ -38,17 +39,12 @@ def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Map
         else:
             report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent is told nothing", PROMPT)
         return {}
-    examples: dict[str, list[Mapping[str, Any]]] = {}
-    told: set[str] = set()
+    reader = _Reader(report, interpreter)
     found = usages(prompt)
-    report.wrong = {finding.mapping for finding in report.findings if finding.severity == "error" and finding.mapping}
     for usage in found:
-        _check_usage(report, interpreter, usage, examples, told)
-    known = _known(report)
+        reader.usage(usage)
     for heading in headings(prompt):
-        if heading.call and heading.name not in known | told and heading.name not in PLACEHOLDERS:
-            told.add(heading.name)
-            _not_mapped(report, heading.name, heading.start, "warning")
+        reader.heading(heading)
     names = mentioned(prompt)
     if _DONE not in names:
         report.add(
@@ -67,70 +63,86 @@ def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Map
                 (MAPPINGS, mapping.name),
                 mapping=mapping,
             )
-    return examples
+    return reader.examples
 
 
-def _known(report: Report) -> set[str]:
-    """Names that an agent may call, or that are known to be meant."""
-    names = {_DONE, *report.config.mappings, *report.config.broken}
-    if report.config.allow_unmapped:
-        names.update(report.tools or ())
-    return names
+class _Reader:
+    """Holds what the prompt says about actions against the mappings."""
 
+    def __init__(self, report: Report, interpreter: Interpreter) -> None:
+        self.report = report
+        self.interpreter = interpreter
+        self.examples: dict[str, list[Mapping[str, Any]]] = {}
+        config = report.config
+        self.actions = [*config.mappings, *config.broken]
+        self.settled = {_DONE, *self.actions, *PLACEHOLDERS}
+        """Names that an agent may call, that stand for any name, or that were reported before."""
+        if config.allow_unmapped:
+            self.settled.update(report.tools or ())
+        self.anything = config.allow_unmapped and report.tools is None
+        self.wrong = {finding.mapping for finding in report.findings if finding.severity == "error"}
+        """Actions whose mappings have errors, which were reported at their own places."""
 
-def _check_usage(
-    report: Report, interpreter: Interpreter, usage: Usage, examples: dict[str, list[Mapping[str, Any]]], told: set[str]
-) -> None:
-    call = parse_call(usage.text)
-    if isinstance(call, Refusal):
-        _does_not_parse(report, usage, call)
-        return
-    mapping = report.config.mappings.get(call.name)
-    if mapping is None:
-        if call.name in _known(report) or call.name in PLACEHOLDERS or call.name in told:
+    def heading(self, heading: Heading) -> None:
+        if heading.call:
+            self._not_mapped(heading.name, heading.start, "warning")
+
+    def usage(self, usage: Usage) -> None:
+        call = parse_call(usage.text)
+        if isinstance(call, Refusal):
+            self._does_not_parse(usage, call)
             return
-        if report.config.allow_unmapped and report.tools is None:
+        mapping = self.report.config.mappings.get(call.name)
+        if mapping is None:
+            self._not_mapped(call.name, usage.start + usage.text.index(call.name), "error")
             return
-        told.add(call.name)
-        _not_mapped(report, call.name, usage.start + usage.text.index(call.name), "error")
-        return
-    if _explains(usage, call, mapping.positional):
-        return
-    result = interpreter.interpret(f"<think>-</think><tool>{usage.text}</tool>")
-    if result.action is not None:
-        examples.setdefault(call.name, []).append(result.action.arguments)
-    # What is wrong with the mapping itself has been told at its own place.
-    if result.error is not None and result.error.stage in ("mapping", "schema") and call.name not in report.wrong:
-        report.add_in_prompt(
-            "usage-not-accepted",
-            "error",
-            f"the example `{shown_call(usage)}` is refused: {result.error.message}",
-            usage.start,
-            len(usage.text),
-            mapping=call.name,
-        )
+        if _explains(usage, call, mapping.positional):
+            return
+        result = self.interpreter.interpret(f"<think>-</think><tool>{usage.text}</tool>")
+        if result.action is not None:
+            self.examples.setdefault(call.name, []).append(result.action.arguments)
+        if result.error is not None and result.error.stage in ("mapping", "schema") and call.name not in self.wrong:
+            self.report.add_in_prompt(
+                "usage-not-accepted",
+                "error",
+                f"the example `{_shown(usage)}` is refused: {result.error.message}",
+                usage.start,
+                len(usage.text),
+                mapping=call.name,
+            )
 
+    def _not_mapped(self, name: str, start: int, severity: Severity) -> None:
+        if self.anything or name in self.settled:
+            return
+        self.settled.add(name)
+        near, sure = nearest(name, self.actions), surely(name, self.actions)
+        hint = f"; did you mean `{sure or near}`?" if sure or near else "; an agent that calls it is refused"
+        fix = None
+        if sure is not None:
+            calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
+            fix = self.report.in_prompt(f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure)
+        message = f"the prompt describes `{name}`, but there is no such action{hint}"
+        self.report.add_in_prompt("described-not-mapped", severity, message, start, len(name), fix=fix)
 
-def _does_not_parse(report: Report, usage: Usage, refusal: Refusal) -> None:
-    text = usage.text
-    if "(" in text:
-        at = min(max(refusal.column - 1, 0), max(len(text) - 1, 0))
-        message = f"the example `{shown_call(usage)}` cannot be read: {refusal.message}"
-        report.add_in_prompt("usage-does-not-parse", "error", message, usage.start + at, len(text) - at)
-        return
-    if re.fullmatch(r"\w+", text) and text in _known(report):
-        mapping = report.config.mappings.get(text)
-        bare = text == _DONE or (mapping is not None and not mapping.positional)
-        report.add_in_prompt(
-            "usage-does-not-parse",
-            "error",
-            f"the example `{text}` cannot be read: a call has parentheses",
-            usage.start,
-            len(text),
-            mapping=text,
-            fix=report.in_prompt(f"write `{text}()`", (usage.start,), len(text), f"{text}()") if bare else None,
-        )
-    # Anything else without a parenthesis explains where the call goes: <tool>your call</tool>.
+    def _does_not_parse(self, usage: Usage, refusal: Refusal) -> None:
+        text = usage.text
+        if "(" in text:
+            at = min(max(refusal.column - 1, 0), len(text) - 1)
+            message = f"the example `{_shown(usage)}` cannot be read: {refusal.message}"
+            self.report.add_in_prompt("usage-does-not-parse", "error", message, usage.start + at, len(text) - at)
+        elif text == _DONE or text in self.actions:
+            mapping = self.report.config.mappings.get(text)
+            bare = text == _DONE or (mapping is not None and not mapping.positional)
+            self.report.add_in_prompt(
+                "usage-does-not-parse",
+                "error",
+                f"the example `{text}` cannot be read: a call has parentheses",
+                usage.start,
+                len(text),
+                mapping=text,
+                fix=self.report.in_prompt(f"write `{text}()`", (usage.start,), len(text), f"{text}()") if bare else None,
+            )
+        # Anything else without a parenthesis explains where the call goes: <tool>your call</tool>.
 
 
 def _explains(usage: Usage, call: Call, positional: tuple[str, ...]) -> bool:
@@ -144,32 +156,16 @@ def _explains(usage: Usage, call: Call, positional: tuple[str, ...]) -> bool:
     return bare and all(isinstance(value, str) and value == name for value, name in zip(call.args, positional, strict=False))
 
 
-def _not_mapped(report: Report, name: str, start: int, severity: Severity) -> None:
-    actions = [*report.config.mappings, *report.config.broken]
-    near, sure = nearest(name, actions), surely(name, actions)
-    hint = f"; did you mean `{sure or near}`?" if sure or near else "; an agent that calls it is refused"
-    calls = [match.start() for match in re.finditer(rf"(?<!\w){name}(?=[ \t]*\()", report.config.system_prompt)]
-    report.add_in_prompt(
-        "described-not-mapped",
-        severity,
-        f"the prompt describes `{name}`, but there is no such action{hint}",
-        start,
-        len(name),
-        fix=report.in_prompt(f"write `{sure}`", (start, *calls), len(name), sure) if sure is not None else None,
-    )
-
-
 def _add_done(report: Report, found: tuple[Usage, ...]) -> Fix | None:
     """The fix that describes `done()` below the last usage line, in the manner of the prompt."""
     prompt = report.config.system_prompt
-    lines = prompt.split("\n")
-    at = -1
-    starts = {prompt.count("\n", 0, usage.start) for usage in found}
-    for number, line in enumerate(lines):
-        if number in starts and re.match(r"[ \t]*Usage:[ \t]*<tool>", line):
-            at = number
-    if at < 0:
+    usage = next(
+        (usage for usage in reversed(found) if _USAGE_LINE.search(prompt[max(usage.start - 100, 0) : usage.start])), None
+    )
+    if usage is None:
         return None
+    at = prompt.count("\n", 0, usage.start)
+    lines = prompt.split("\n")
     offset = sum(len(line) + 1 for line in lines[:at])
     place, _ = report.document.inside(PROMPT, offset)
     source = report.document.text.split("\n")
@@ -186,6 +182,6 @@ def _add_done(report: Report, found: tuple[Usage, ...]) -> Fix | None:
     return Fix("describe `done()`", (Edit(place, end, place, end, new),))
 
 
-def shown_call(usage: Usage) -> str:
+def _shown(usage: Usage) -> str:
     """An example as messages show it."""
     return clean_line(usage.text, 80)

@@ -14,6 +14,8 @@ from hudtui.core.gym.values import ActionMapping, GymConfig, Parameter
 from hudtui.core.text import clean_line
 from hudtui.core.yamltext import Document, Path
 
+_MOST_IN_PROMPT = 100
+
 MAPPINGS = "action_mappings"
 PROMPT: Path = ("system_prompt",)
 
@@ -32,8 +34,7 @@ class Report:
         self.config = config
         self.tools = tools
         self.findings: list[Finding] = []
-        self.wrong: set[str] = set()
-        """Actions whose mappings have errors."""
+        self._in_prompt = 0
         self._lines = document.text.split("\n")
         self._schemas: dict[str, Schema] = {}
 
@@ -75,7 +76,10 @@ class Report:
         mapping: str | None = None,
         fix: Fix | None = None,
     ) -> None:
-        """Report something about a stretch of the prompt, given by its offset in the prompt's text."""
+        """Report something about a stretch of the prompt, given by its offset in the prompt's text; the first hundred times."""
+        self._in_prompt += 1
+        if self._in_prompt > _MOST_IN_PROMPT:
+            return
         line, column = self.document.inside(PROMPT, start)
         end = column + length if self._source(line, column, length) == self.config.system_prompt[start : start + length] else None
         self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, None, fix))

@@ -32,8 +32,8 @@ PLACEHOLDERS = frozenset(
 
 _OPEN, _CLOSE = "<tool>", "</tool>"
 _HEADING = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+[`*\"']{0,3}(\w+)([`*\"']{0,3}(?=[:\s]|$)|\()", re.MULTILINE)
-_CALLED = re.compile(r"(\w+)[ \t]*\(")
-_QUOTED = re.compile(r"[`\"'*<](\w+)(?=[`\"'*>])")
+_CALLED = re.compile(r"\b(\w++)[ \t]*+\(")
+_QUOTED = re.compile(r"[`\"'*<](\w++)(?=[`\"'*>])")
 _ITEM = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+(\w+)", re.MULTILINE)
 _DOTS = frozenset({"", "...", "…"})
 
