@@ -16,9 +16,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hudtui.core.text import clean
 
@@ -357,20 +358,15 @@ def _spawn(command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> s
     )
 
 
-_strays: list[subprocess.Popen[Any]] = []
-
-
 def _stray(command: Sequence[str]) -> None:
-    """Start a command that nobody waits for. Those that have ended are reaped when the next one starts."""
-    _strays[:] = [process for process in _strays if process.poll() is None]
+    """Start a command that nobody waits for but the thread that reaps it."""
     with contextlib.suppress(OSError):
-        _strays.append(
-            subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=child_environment({}),
-                start_new_session=True,
-            )
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=child_environment({}),
+            start_new_session=True,
         )
+        threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()
