@@ -408,6 +408,28 @@ def test_an_end_that_nobody_saw_is_found_later(run: Run) -> None:
     assert run.end("failed")["why"] == "s: it ended with status 4"
 
 
+@pytest.mark.parametrize("over", [True, False], ids=["over", "running"])
+def test_an_attempt_that_was_begun_is_never_begun_again(run: Run, over: bool) -> None:
+    pid = run.plan(sh("s", "echo x >> started; until test -e go; do sleep 0.05; done")).start()
+    run.running("s")
+    os.kill(pid, signal.SIGKILL)
+    run.until(lambda: not lives(pid))
+    # As if it had been killed before it could note down that the stage runs.
+    status = run.status
+    status["stages"]["s"].update(state="starting", started=None, pid=None)
+    (run.folder / "status.json").write_text(json.dumps(status))
+    if over:
+        (run.folder / "go").touch()
+        run.until(lambda: (run.folder / "stages" / "s.1.exit").exists())
+    # Another runner for the same attempt has nothing to do, and does not wait for a job either.
+    argv = [sys.executable, str(FILE), "stage", str(run.folder), "s", "1", str(run.folder / "no-pipe")]
+    assert subprocess.run(argv, capture_output=True, timeout=30).returncode == 0
+    run.start()
+    (run.folder / "go").touch()
+    run.end("finished")
+    assert (run.folder / "started").read_text() == "x\n"
+
+
 def test_stop_revives_a_killed_supervisor(run: Run) -> None:
     pid = run.plan(sh("s", RUNAWAYS + "sleep 60", grace=0.5)).start()
     run.running("s")
