@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from hudtui.core.gym.patterns import sample
 from hudtui.core.gym.schema import can_search
+from hudtui.core.gym.suggest import count_of, more_like, number_of, numbers, texts
 from hudtui.core.text import clean_line
 
 NOTHING: Final[Any] = object()
@@ -24,40 +24,11 @@ NOTHING: Final[Any] = object()
 _MOST_TRIED = 60
 _MOST_WORK = 2000
 """Parts looked at for one example: schemas that refer to themselves branch without end."""
-_MOST_CHECKS = 20_000
+_MOST_CHECKS = 5_000
 """Keywords of a schema looked at to judge one value."""
 _DEEPEST = 6
 _LONGEST_LIST = 24
-_LONGEST_TEXT = 200
 _HOPS = 20
-
-_FORMATS: Mapping[str, str] = {
-    "date": "2025-01-31",
-    "date-time": "2025-01-31T12:00:00Z",
-    "time": "12:00:00Z",
-    "duration": "PT1H",
-    "email": "name@example.com",
-    "hostname": "example.com",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "uri": "https://example.com",
-    "uri-reference": "/page",
-    "iri": "https://example.com",
-    "uuid": "123e4567-e89b-12d3-a456-426614174000",
-    "json-pointer": "/a",
-    "regex": "a+",
-}
-_TEXTS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("url", "uri", "href", "link"), "https://example.com"),
-    (("path", "file", "filename"), "notes.txt"),
-    (("query", "search", "question"), "weather tomorrow"),
-    (("email",), "name@example.com"),
-    (("date",), "2025-01-31"),
-    (("key",), "enter"),
-    (("command", "cmd"), "ls"),
-    (("timezone", "tz"), "Europe/Paris"),
-    (("name", "title"), "example"),
-)
 
 
 @dataclass(frozen=True)
@@ -88,6 +59,7 @@ class Schema:
         self.root = root
         self._validator: Any = None
         self._work = 0
+        self._budget = 0
 
     def properties(self) -> tuple[Property, ...]:
         """The parameters, required ones first, each group in the order of the schema.
@@ -99,11 +71,13 @@ class Schema:
         return tuple(self._property(name, shape) for name in dict.fromkeys(names))
 
     def accepts(self, arguments: Any) -> bool:
-        """Whether the arguments of a call fit. A schema that makes no sense accepts everything."""
-        return self._valid(self.root, arguments)
+        """Whether the arguments of a call fit. A schema that makes no sense accepts everything; one that never ends, nothing."""
+        self._budget = _MOST_CHECKS
+        return self._valid(self.root, arguments, unsure=False)
 
     def fits(self, schema: Any, value: Any) -> bool:
         """Whether a value fits a part of this schema."""
+        self._budget = _MOST_CHECKS
         return self._valid(schema, value)
 
     def resolved(self, schema: Any) -> Mapping[str, Any]:
@@ -151,7 +125,7 @@ class Schema:
             schema: The part.
             name: The parameter's name; a hint for what texts look natural.
         """
-        self._work = _MOST_WORK
+        self._work, self._budget = _MOST_WORK, _MOST_CHECKS * 3
         for candidate in itertools.islice(self._candidates(schema, name, 0), _MOST_TRIED):
             if self._valid(schema, candidate):
                 return candidate
@@ -223,16 +197,21 @@ class Schema:
                 return None
         return at
 
-    def _valid(self, schema: Any, instance: Any) -> bool:
+    def _valid(self, schema: Any, instance: Any, *, unsure: bool = True) -> bool:
+        allowed = min(self._budget, _MOST_CHECKS)
         try:
             if self._validator is None:
                 self._validator = _validator(self.root)
-            _left.checks = _MOST_CHECKS
             checker = self._validator if schema is self.root else self._validator.evolve(schema=schema)
+            _left.checks = allowed
             return bool(checker.is_valid(instance))
+        except _TooMuchError:
+            return unsure
         except Exception:
             # Whatever is wrong with the schema (circles, unknown types, broken patterns), it is not the example's fault.
             return True
+        finally:
+            self._budget -= max(allowed - getattr(_left, "checks", 0), 1)
 
     def _kind_words(self, kind: str, plain: Mapping[str, Any], depth: int) -> str:
         if kind in ("integer", "number"):
@@ -283,11 +262,11 @@ class Schema:
 
     def _of_kind(self, kind: str, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
         if kind == "string":
-            yield from _texts(plain, name)
+            yield from texts(plain, name)
         elif kind == "integer":
-            yield from (int(number) for number in _numbers(plain, whole=True))
+            yield from (int(number) for number in numbers(plain, whole=True))
         elif kind == "number":
-            yield from _numbers(plain, whole=False)
+            yield from numbers(plain, whole=False)
         elif kind == "boolean":
             yield from (True, False)
         elif kind == "null":
@@ -300,7 +279,7 @@ class Schema:
     def _lists(self, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
         front = [self._first(part, name, depth) for part in _parts(plain, "prefixItems")]
         items = plain.get("items", plain.get("contains", {}))
-        least = _count(plain, "minItems", _LONGEST_LIST)
+        least = count_of(plain, "minItems", _LONGEST_LIST)
         some = list(itertools.islice(self._candidates(items, name, depth + 1), _LONGEST_LIST + 8))
         fitting = [item for item in some if self._valid(items, item)] or some[:1]
         if fitting:
@@ -315,14 +294,14 @@ class Schema:
                 different.append(item)
         yield different
         if plain.get("uniqueItems") and len(different) < least:
-            yield [*different, *_more(fitting[:1], least - len(different))]
+            yield [*different, *more_like(fitting[:1], least - len(different))]
         yield []
 
     def _objects(self, plain: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
         shape = self._shape(plain, depth)
         yield {name: self._first(part, name, depth) for name, part in shape.schemas.items() if name in shape.required}
         yield {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
-        least = _count(plain, "minProperties", _LONGEST_LIST)
+        least = count_of(plain, "minProperties", _LONGEST_LIST)
         extra = plain.get("additionalProperties", {})
         if extra is not False:
             filled = {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
@@ -430,81 +409,14 @@ def _kind_of(data: Any) -> str:
     return next((kind for types, kind in kinds if isinstance(data, types)), "null")
 
 
-def _number(plain: Mapping[str, Any], word: str) -> int | float | None:
-    found = plain.get(word)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
-
-
-def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
-    found = _number(plain, word)
-    return min(max(int(found), 0), most) if found is not None and abs(found) < 1e9 else 0
-
-
-def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
-    low, high = _number(plain, "minimum"), _number(plain, "maximum")
-    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
-    step = _number(plain, "multipleOf")
-    yield from (1,) if whole else (1.5, 1)
-    if step and abs(step) < 1e15:
-        start = low if low is not None else above if above is not None else 0
-        first = start // step
-        for index in range(4):
-            yield _tidy((first + index) * step, whole)
-        end = high if high is not None else below
-        if end is not None:
-            yield from (_tidy((end // step - index) * step, whole) for index in range(2))
-    for bound in (low, high):
-        if bound is not None:
-            yield _tidy(bound, whole)
-            yield from (_tidy(bound, True), _tidy(bound, True) + 1) if whole else ()
-    for bound, away in ((above, 1), (below, -1)):
-        if bound is not None:
-            yield from (_tidy(bound, whole) + away, *(() if whole else (bound + away * 0.5, bound + away * 0.001)))
-    edges = [bound for bound in (low, above, high, below) if bound is not None]
-    if len(edges) > 1 and not whole:
-        yield sum(edges[:1] + edges[-1:]) / 2
-    yield from (0, -1, 2, 10, 100)
-
-
-def _tidy(number: int | float, whole: bool) -> int | float:
-    if isinstance(number, int) or abs(number) >= 1e300 or number != number:
-        return number if isinstance(number, int) else 0
-    return int(number) if whole or number == int(number) else number
-
-
-def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
-    form, pattern = plain.get("format"), plain.get("pattern")
-    natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
-    if not natural:
-        lowered = name.lower()
-        natural = next((text for words, text in _TEXTS if any(word in lowered for word in words)), "hello")
-    least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
-    if isinstance(pattern, str):
-        yield from sample(pattern, least)
-    texts = [natural, "hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", ""]
-    for text in texts:
-        fitted = text + "x" * (least - len(text)) if len(text) < least else text
-        yield fitted if most is None or len(fitted) <= most else fitted[: max(int(most), 0)]
-
-
 def _span(plain: Mapping[str, Any]) -> str:
-    low, high = _number(plain, "minimum"), _number(plain, "maximum")
-    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
+    low, high = number_of(plain, "minimum"), number_of(plain, "maximum")
+    above, below = number_of(plain, "exclusiveMinimum"), number_of(plain, "exclusiveMaximum")
     if low is not None and high is not None:
         text = f" from {low} to {high}"
     else:
         sides = (("at least", low), ("more than", above), ("at most", high), ("less than", below))
         found = [f"{words} {bound}" for words, bound in sides if bound is not None]
         text = f" {' and '.join(found)}" if found else ""
-    step = _number(plain, "multipleOf")
+    step = number_of(plain, "multipleOf")
     return f"{text}, a multiple of {step}" if step else text
-
-
-def _more(like: list[Any], count: int) -> list[Any]:
-    """Further values of the kind of the first one, none alike."""
-    first = like[0] if like else "x"
-    if isinstance(first, str):
-        return [f"{first}{number}" for number in range(2, count + 2)]
-    if isinstance(first, (int, float)) and not isinstance(first, bool):
-        return [first + number for number in range(1, count + 1)]
-    return []

@@ -155,6 +155,15 @@ class TestPerValue:
         assert actions["look_a_b_2"]["at"] == {"static": "a-b"}
 
 
+TREE = {
+    "anyOf": [
+        {"type": "object", "properties": {name: {"$ref": "#/$defs/tree"} for name in names}, "required": list(names)}
+        for names in ("abcdef", "ghijkl")
+    ]
+}
+"""Has no finite value at all."""
+
+
 class TestParameters:
     def test_required_ones_first_then_optional_ones_with_their_defaults(self, old_gym: ModuleType) -> None:
         tool = Tool(
@@ -275,6 +284,15 @@ class TestParameters:
                 "required": ["a"],
             },
             {"type": "object", "properties": {"a": {"minimum": "x", "multipleOf": 0, "enum": []}}, "required": ["a"]},
+            schema({"a": {"type": "number", "minimum": float("nan"), "multipleOf": float("nan")}}, "a"),
+            schema({"a": {"type": "integer", "minimum": float("inf")}}, "a"),
+            schema({"a": {"type": "integer", "minimum": 10**400}}, "a"),
+            schema({"a": {"type": "number", "minimum": 1e299, "multipleOf": 1e-300}}, "a"),
+            schema({"a": {"type": "string", "minLength": 10**9, "maxLength": float("nan")}}, "a"),
+            schema({"a": {"type": "array", "minItems": 10**9}}, "a"),
+            schema({"a": {"type": "string", "pattern": "^(x+x+)+y$", "minLength": 60}}, "a"),
+            schema({f"p{number}": {"type": "string", "minLength": 5, "maxLength": 2} for number in range(50)}, "p1", "p2"),
+            {"$defs": {"tree": TREE}, **schema({"t": {"$ref": "#/$defs/tree"}}, "t")},
             {},
         ],
     )
