@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def scan(source: Source, rules: Rules) -> Iterator[Batch]:
         start += part.count
 
 
-Lines = list[int] | None
+Lines = Callable[[], list[int]] | None
+"""Gives the line of each record; None where the source has no lines."""
 _Checked = tuple[Part, Lines, int, int]
 
 
@@ -134,14 +136,16 @@ def _table_parts(path: Path, name: str, checker: Checker, before: int, size: int
 def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Lines]]:
     for chunk in chunks_of(reading):
         with _without_collector():
-            made: tuple[Part, Lines]
             rows = chunk.rows()
             part = checker.quick(*rows) if rows is not None and rows[0] else None
+            lines: list[int] | None = None
             if part is None:
-                made = _closely(chunk, checker, reading.name)
-            else:
-                made = part, [line for line, _ in chunk.records()] if part.remarks else None
-        yield made
+                part, lines = _closely(chunk, checker, reading.name)
+        yield part, partial(_lines, chunk, lines)
+
+
+def _lines(chunk: Chunk, known: list[int] | None) -> list[int]:
+    return known if known is not None else [line for line, _ in chunk.records()]
 
 
 @contextlib.contextmanager
@@ -224,13 +228,14 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
             ],
             key=lambda item: item[0],
         )
+    where = lines() if lines is not None and remarks else None
     problems = tuple(
         Problem(
             start + place,
             given or f"task-{start + place:04d}",
             remark.field,
             remark.message,
-            lines[place] if lines is not None else None,
+            where[place] if where is not None else None,
             remark.severity,
             name,
             remark.code,

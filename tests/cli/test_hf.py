@@ -1,0 +1,289 @@
+"""`hudtui hf`: the flags of old, the answers in JSON, the questions on a terminal, the Hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hudtui.cli.app import build
+from hudtui.core.lockfile import read_lock
+from hudtui.core.tasks.load import read_tasks
+
+_SUPPORT = Path(__file__).parents[1] / "support"
+_spec = importlib.util.spec_from_file_location("support_hub_stub", _SUPPORT / "hub_stub.py")
+assert _spec is not None and _spec.loader is not None
+stub = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = stub  # dataclasses look themselves up
+_spec.loader.exec_module(stub)
+
+LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
+LOCAL = {"local": {"command": "docker", "args": ["run", "--rm", "-i", "env"]}}
+
+
+def task(number: int, **changes: Any) -> dict[str, Any]:
+    base = {
+        "id": f"t{number}",
+        "prompt": f"Reach {2**number}.",
+        "mcp_config": LOCAL,
+        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number"}},
+    }
+    return {key: value for key, value in {**base, **changes}.items() if value is not ...}
+
+
+@pytest.fixture(autouse=True)
+def project(own_world: Path) -> Path:
+    Path("tasks.json").write_text(json.dumps([task(n) for n in range(1, 6)], indent=2))
+    return own_world
+
+
+def hf(*arguments: str) -> Result:
+    return CliRunner().invoke(build(), ["hf", *arguments])
+
+
+def answer(*arguments: str) -> tuple[int, dict[str, Any]]:
+    result = hf(*arguments, "--json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def names(folder: Path = Path()) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_local_only_as_in_the_seeds() -> None:
+    result = hf("tasks.json", "--name", "local-dataset", "--no-push")
+    assert (result.exit_code, result.stdout) == (0, "local-dataset.parquet\n"), result.output
+    assert "5 tasks read, 5 usable" in result.stderr
+    assert names() == ["local-dataset.parquet", "tasks.json"]
+    assert len(read_tasks("local-dataset.parquet").tasks) == 5
+
+
+def test_the_json_answer() -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    rows = [task(1), task(2, mcp_config=...), task(3, prompt=...), task(4, mcp_config={"hud": {"url": 3}}), task(5, id="t1")]
+    Path("tasks.json").write_text(json.dumps(rows))
+    code, found = answer("tasks.json", "--no-push", "--min-tasks", "4")
+    assert code == 0
+    assert {key: found[key] for key in ("source", "tasks", "valid", "duplicated", "remote", "output", "pushed", "lock")} == {
+        "source": "tasks.json", "tasks": 5, "valid": 2, "duplicated": 2, "remote": False, "output": "tasks.parquet",
+        "pushed": None, "lock": str(Path.cwd() / "hud.lock.yaml"),
+    }  # fmt: skip
+    assert [(entry["index"], entry["id"], entry["field"]) for entry in found["skipped"]] == [
+        (2, "t3", "prompt"), (3, "t4", "mcp_config.hud.url"), (4, "t1", "id"),
+    ]  # fmt: skip
+    assert all(entry["message"] and entry["line"] == 1 for entry in found["skipped"])
+    assert [entry["code"] for entry in found["warnings"]] == ["variable"]
+    assert found["inferred"] == 1 and found["written"] == {"train": 4}
+
+
+def test_the_lock_file_learns_of_the_dataset_and_keeps_the_rest() -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    assert hf("tasks.json", "--name", "my-org/my-tasks", "--no-push").exit_code == 0
+    text = Path("hud.lock.yaml").read_text()
+    assert text.startswith(LOCK)
+    dataset = read_lock(Path("hud.lock.yaml")).primary_dataset
+    assert dataset is not None and (dataset.name, dataset.task_count) == ("my-tasks.parquet", 5)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", dataset.updated_at or "")
+
+
+def test_a_lock_file_that_is_broken_is_left_alone() -> None:
+    Path("hud.lock.yaml").write_text("image: [\n")
+    result = hf("tasks.json", "--no-push")
+    assert result.exit_code == 0 and "warning: the lock file is left out" in result.stderr
+    assert Path("hud.lock.yaml").read_text() == "image: [\n"
+
+
+def test_remote_by_the_lock_s_image() -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    before = Path("tasks.json").read_bytes()
+    code, found = answer("tasks.json", "--no-push", "--remote", "-o", "out.jsonl")
+    assert (code, found["remote"], found["output"]) == (0, True, "out.jsonl")
+    for one in read_tasks("out.jsonl").tasks:
+        assert one.mcp_config["hud"]["headers"]["Mcp-Image"] == "my-org/my-env:1.0"
+    assert Path("tasks.json").read_bytes() == before
+    code, found = answer("tasks.json", "--no-push", "--remote", "--image", "o/e:2", "--in-place")
+    assert code == 0
+    changed = json.loads(Path("tasks.json").read_text())
+    assert changed[0]["mcp_config"]["hud"]["headers"]["Mcp-Image"] == "o/e:2" and changed[0]["prompt"] == "Reach 2."
+
+
+def test_remote_without_an_image() -> None:
+    code, found = answer("tasks.json", "--no-push", "--remote")
+    assert code == 2 and "image is known" in found["error"]["what"]
+
+
+def test_in_place_never_loses_a_task() -> None:
+    Path("tasks.json").write_text(json.dumps([task(1), task(2, prompt=...)]))
+    before = Path("tasks.json").read_bytes()
+    for more in (("--image", "o/e:1", "--remote"), ("--min-tasks", "4"), ("--sample", "1")):
+        result = hf("tasks.json", "--no-push", "--in-place", *more)
+        assert result.exit_code == 2 and "lost" in result.stderr
+        assert Path("tasks.json").read_bytes() == before
+
+
+def test_strict() -> None:
+    Path("tasks.json").write_text(json.dumps([task(1), task(2, id=7)]))
+    code, found = answer("tasks.json", "--no-push", "--strict")
+    assert code == 2 and found["error"]["type"] == "TaskErrors" and found["output"] is None
+    assert [(entry["index"], entry["severity"]) for entry in found["skipped"]] == [(1, "error")]
+    assert names() == ["tasks.json"]
+    result = hf("tasks.json", "--no-push", "--strict")
+    assert result.exit_code == 2 and "tasks.json:1: task 1 (7): id:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tasks.json",), "Give --name, e.g. --name "),
+        (("tasks.json", "--name", "a--b/c"), "cannot be the name"),
+        (("gone.json", "--no-push"), "no such file"),
+        (("tasks.json", "--no-push", "--format", "xml"), "none of parquet"),
+        (("tasks.json", "--no-push", "-o", "tasks.json"), "stays as it is"),
+        (("tasks.json", "--no-push", "-o", "t.jsonl.gz"), "not written"),
+        (("tasks.json", "--no-push", "--filter", "x"), "no filter"),
+        (("tasks.json", "--no-push", "--local", "--image", "x"), "for --remote"),
+    ],
+)
+def test_what_cannot_be(arguments: tuple[str, ...], words: str) -> None:
+    result = hf(*arguments)
+    assert result.exit_code == 2 and words in " ".join(result.stderr.split())
+    assert names() == ["tasks.json"]
+
+
+def test_selection_and_forms() -> None:
+    code, found = answer("tasks.json", "--no-push", "--shuffle", "--test", "0.4", "--name", "o/split")
+    assert (code, found["written"], found["output"]) == (0, {"train": 3, "test": 2}, "split")
+    assert names(Path("split")) == ["test-00000-of-00001.parquet", "train-00000-of-00001.parquet"]
+    code, found = answer("tasks.json", "--no-push", "--filter", "id!=t1", "-o", "folder")
+    assert code == 0 and "dataset_info.json" in names(Path("folder"))
+    code, found = answer("folder", "--no-push", "-o", "again.json", "--sample", "2")
+    assert found["written"] == {"train": 2} and len(json.loads(Path("again.json").read_text())) == 2
+
+
+def test_yes_takes_every_offer() -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer sk-" + "a1" * 12}}}
+    Path("tasks.json").write_text(json.dumps([task(1), task(2, mcp_config=config)]))
+    code, found = answer("tasks.json", "--no-push", "--yes")
+    assert (code, found["duplicated"], found["remote"]) == (0, 2, True)
+    assert all("secret" not in entry["code"] for entry in found["warnings"])
+    assert "sk-a1" not in str(read_tasks("tasks.parquet").tasks)
+
+
+def on_terminal(arguments: list[str], answers: list[tuple[str, str]], **environment: str) -> tuple[int, str]:
+    """Run the command on a terminal; wait for each question and type its answer. Exit code and what was shown."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hudtui", *arguments],
+        stdin=follower, stdout=follower, stderr=follower, env={**os.environ, **environment}, start_new_session=True,
+    )  # fmt: skip
+    os.close(follower)
+    shown = b""
+    end = time.monotonic() + 90
+    try:
+        while time.monotonic() < end:
+            if select.select([leader], [], [], 0.2)[0]:
+                try:
+                    data = os.read(leader, 65536)
+                except OSError:  # the other side is closed
+                    data = b""
+                if not data:
+                    break
+                shown += data
+            if answers and answers[0][0].encode() in shown.replace(b"\r\n", b"\n"):
+                os.write(leader, answers.pop(0)[1].encode() + b"\n")
+        return process.wait(10), shown.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+
+
+def test_questions_on_a_terminal() -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer sk-" + "a1" * 12}}}
+    Path("tasks.json").write_text(json.dumps([task(1), task(2, mcp_config=config)]))
+    answers = [("instead? [y/N]", "y"), ("in its place? [Y/n]", ""), ("Repeat them? [Y/n]", "")]
+    code, shown = on_terminal(["hf", "tasks.json", "--no-push"], answers)
+    assert code == 0, shown
+    assert answers == [] and "1 tasks run on servers of this machine" in shown and "tasks.parquet" in shown
+    tasks = read_tasks("tasks.parquet").tasks
+    assert [one.id for one in tasks] == ["t1", "t2", "t1-2", "t2-2"]
+    assert all("hud" in one.mcp_config for one in tasks) and "sk-a1" not in str(tasks)
+
+
+class TestHub:
+    @pytest.fixture
+    def hub(self) -> Iterator[Any]:
+        with stub.HubStub() as hub:
+            yield hub
+
+    def run(self, hub: Any, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hudtui", *arguments],
+            env={**os.environ, **hub.environment(), **environment},
+            capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+
+    def test_push_and_read_again(self, hub: Any) -> None:
+        Path("hud.lock.yaml").write_text(LOCK)
+        Path(".env").write_text(f"HF_TOKEN={stub.TOKEN}\n")
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN="")
+        assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/my-org/my-tasks\n"), done.stderr
+        repo = hub.repos["my-org/my-tasks"]
+        assert repo.private and len(repo.commits) == 1
+        assert set(repo.files) == {"README.md", "data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"}
+        assert "4 in `train`, 1 in `test`" in repo.files["README.md"].decode()
+        dataset = read_lock(Path("hud.lock.yaml")).primary_dataset
+        assert dataset is not None and (dataset.name, dataset.task_count) == ("my-org/my-tasks", 5)
+        assert names() == [".env", "hud.lock.yaml", "tasks.json"]
+
+        done = self.run(hub, "tasks", "list", "my-org/my-tasks:test", "--json")
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)) == 1
+        done = self.run(hub, "tasks", "check", "my-org/my-tasks@0123abc", "--json")
+        assert json.loads(done.stdout)["tasks"] == 4, done.stderr
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json")
+        assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
+        assert len(repo.commits) == 1
+
+    def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
+        done = self.run(hub, "tasks", "check", "my-org/gone", "--json")
+        assert done.returncode == 2 and "no such dataset" in json.loads(done.stdout)["error"]["what"]
+        rows = [json.dumps(task(n)).encode() for n in range(3)]
+        hub.repos["my-org/lines"] = stub.Repo(False, {"notes.txt": b"", "train.jsonl": b"\n".join(rows), "test.jsonl": rows[0]})
+        hub.repos["my-org/empty"] = stub.Repo(False, {"README.md": b"# Nothing"})
+        done = self.run(hub, "tasks", "check", "my-org/lines", "--json")
+        assert json.loads(done.stdout)["tasks"] == 3, done.stderr
+        done = self.run(hub, "tasks", "check", "my-org/lines", "--split", "dev")
+        assert done.returncode == 2 and "no split 'dev'" in done.stderr
+        done = self.run(hub, "tasks", "check", "my-org/empty")
+        assert done.returncode == 2 and "no Parquet, JSONL or JSON files" in done.stderr
+
+    def test_secrets_are_not_given_away(self, hub: Any) -> None:
+        secret = "sk-" + "a1" * 12
+        config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
+        Path("tasks.json").write_text(json.dumps([task(n, mcp_config=config) for n in range(5)]))
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x")
+        assert done.returncode == 2 and "--replace-secrets" in done.stderr and hub.repos == {}
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", "--replace-secrets")
+        assert done.returncode == 0, done.stderr
+        assert secret not in done.stderr + done.stdout
+        assert secret.encode() not in b"".join(hub.objects.values())
+
+    def test_without_a_token(self, hub: Any) -> None:
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
+        assert done.returncode == 7 and "there is none" in done.stderr and "Traceback" not in done.stderr
