@@ -10,7 +10,6 @@ from hudtui.cli import console
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.events import Progress
 
 
 async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
@@ -30,13 +29,11 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
     from hudtui.core.errors import InputError
 
     if not live and (known := cache.cached(source)) is not None:
-        console.say(f"environment as seen {cache.age_text(cache.age(known))}; --live looks again")
+        console.say(f"as seen {cache.age_text(cache.age(known))}; --live looks again")
         return known
     if not live and source.kind == "lock":
-        console.say("environment as written in the lock file; --live starts it and looks")
-    found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=_tell)
-    for warning in found.warnings:
-        console.say(f"warning: {warning}")
+        console.say("as written in the lock file; --live starts the environment and looks")
+    found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=console.tell)
     if found.analyzed_at is not None:
         try:
             cache.store(source, found)
@@ -65,6 +62,7 @@ def read_analysis(path: Path) -> Analysis:
         raise InputError("this is no analysis of an environment", why=str(error), fix=fix, where=Location(str(path))) from None
 
 
-def _tell(event: Progress) -> None:
-    if console.interactive() and event.message:
-        console.say(event.message)
+def say_warnings(found: Analysis) -> None:
+    """What an environment did that a user should know, on standard error."""
+    for warning in found.warnings:
+        console.say(f"warning: {warning}")

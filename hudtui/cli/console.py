@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import typer
 
 from hudtui.core.errors import HudtuiError
+from hudtui.core.events import Progress
 from hudtui.core.text import clean
 
 T = TypeVar("T")
@@ -64,11 +66,56 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(141) from None
 
 
-def run(work: Coroutine[Any, Any, T], *, as_json: bool = False) -> T:
-    """Carry out async work of the core inside `failures`. Ctrl-C cancels the work and lets it clean up."""
+class _Ended(Exception):
+    """A signal asked for the end."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number.name)
+        self.number = number
+
+
+def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, when_ended: str = "") -> T:
+    """Carry out async work of the core inside `failures`.
+
+    Ctrl-C, SIGTERM and SIGHUP cancel the work and let it clean up.
+
+    Args:
+        work: What to do.
+        as_json: See `failures`.
+        when_ended: What a person should know when a signal ended the work.
+    """
     with failures(as_json=as_json):
-        return asyncio.run(work)
+        try:
+            return asyncio.run(_until_ended(work))
+        except _Ended as end:
+            how = "stopped" if end.number is signal.SIGINT else f"stopped by {end.number.name}"
+            say(f"{how}; {when_ended}" if when_ended else how)
+            raise typer.Exit(128 + end.number) from None
     raise AssertionError("unreachable")  # pragma: no cover
+
+
+async def _until_ended(work: Coroutine[Any, Any, T]) -> T:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    received: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            raise _Ended(received[0]) from None
+        raise
+
+
+def tell(event: Progress) -> None:
+    """Show how work goes on, where a person looks on."""
+    if interactive() and event.message:
+        say(event.message)
 
 
 def interactive() -> bool:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.analyses import look, say_warnings
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
     from hudtui.core.environment.values import Analysis, Tool, ToolResult
-    from hudtui.core.events import Progress
 
 _SOURCE = "Bundled name, image, folder, lock file, URL, mcp_config or tcp:// address; the current folder by default."
 
@@ -54,7 +54,7 @@ def analyze(
     """
     with console.failures(as_json=as_json):
         place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
-    found = console.run(_analysis(place, live=live, timeout=timeout), as_json=as_json)
+    found = console.run(look(place, live=live, timeout=timeout), as_json=as_json)
     if as_json:
         console.out_json(found.to_json())
         return
@@ -120,33 +120,12 @@ def list_bundled(as_json: _Json = False) -> None:
         console.out(f"{entry.name:<12} {entry.description}")
 
 
-async def _analysis(source: Source, *, live: bool, timeout: float) -> Analysis:
-    from hudtui.core.environment import cache
-    from hudtui.core.environment.analyze import analyze as look
-    from hudtui.core.errors import InputError
-
-    if not live:
-        known = cache.cached(source)
-        if known is not None:
-            console.say(f"as seen {cache.age_text(cache.age(known))}; --live looks again")
-            return known
-        if source.kind == "lock":
-            console.say("as written in the lock file; --live starts the environment and looks")
-    found = await look(source, timeout=timeout, live=live or source.kind != "lock", on_event=_tell)
-    if found.analyzed_at is not None:
-        try:
-            cache.store(source, found)
-        except InputError as error:
-            console.say(f"note: this is not remembered: {error.lines()[0]}")
-    return found
-
-
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
     import difflib
 
     from hudtui.core.environment.connection import connect
 
-    async with connect(source, timeout=timeout, on_event=_tell) as session:
+    async with connect(source, timeout=timeout, on_event=console.tell) as session:
         for warning in session.warnings:
             console.say(f"warning: {warning}")
         if tool not in session.tools:
@@ -163,11 +142,6 @@ def _arguments(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError("a tool's arguments are a JSON object", fix="""For example '{"direction": "left"}'.""")
     return data
-
-
-def _tell(event: Progress) -> None:
-    if console.interactive() and event.message:
-        console.say(event.message)
 
 
 def _show(found: Analysis) -> None:
@@ -203,8 +177,7 @@ def _show(found: Analysis) -> None:
             console.out(f"{title} ({len(lines)})")
         for line in lines:
             console.out(f"  {line}")
-    for warning in found.warnings:
-        console.say(f"warning: {warning}")
+    say_warnings(found)
 
 
 def _signature(tool: Tool) -> str:

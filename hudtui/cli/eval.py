@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,17 +97,16 @@ def evaluate(
         key_variable=key_variable,
         endpoint=EndpointOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
     )
-    ended = console.run(_play(request, as_json=as_json), as_json=as_json)
-    if isinstance(ended, signal.Signals):
-        console.say(f"stopped by {ended.name}; what is recorded can be gone on with by --resume")
-        raise typer.Exit(128 + ended)
+    ended = console.run(
+        _play(request, as_json=as_json), as_json=as_json, when_ended="what is recorded can be gone on with by --resume"
+    )
     if ended.failed == ended.expected:
         console.say("error: every episode failed")
         raise typer.Exit(1)
 
 
-async def _play(request: EvalRequest, *, as_json: bool) -> Summary | signal.Signals:
-    """Carry the evaluation out, and print it. The signal, where one ended it."""
+async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
+    """Carry the evaluation out, and print it."""
     from hudtui.core.events import Notice
     from hudtui.core.platform import choose_platform
     from hudtui.core.rollouts.evaluate import EpisodeDone
@@ -122,47 +119,20 @@ async def _play(request: EvalRequest, *, as_json: bool) -> Summary | signal.Sign
         console.say(f"warning: {notice}")
     prepared: Prepared | None = None
     finished: Finished | None = None
-    with _ended_by_signals() as received:
-        try:
-            async with contextlib.aclosing(run_request(request, settings)) as events:
-                async for event in events:
-                    if isinstance(event, Prepared):
-                        prepared = event
-                        _announce(event)
-                    elif isinstance(event, EpisodeDone):
-                        _log(event.line())
-                    elif isinstance(event, Notice):
-                        console.say(f"{event.severity}: {event.message}")
-                    elif isinstance(event, Finished):
-                        finished = event
-        except asyncio.CancelledError:
-            if not received:
-                raise
-            return received[0]
+    async with contextlib.aclosing(run_request(request, settings)) as events:
+        async for event in events:
+            if isinstance(event, Prepared):
+                prepared = event
+                _announce(event)
+            elif isinstance(event, EpisodeDone):
+                _log(event.line())
+            elif isinstance(event, Notice):
+                console.say(f"{event.severity}: {event.message}")
+            elif isinstance(event, Finished):
+                finished = event
     assert prepared is not None and finished is not None
     _report(request, prepared, finished.summary, as_json=as_json)
     return finished.summary
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[list[signal.Signals]]:
-    """Have SIGTERM and SIGHUP cancel the current task, so that environments are closed as on Ctrl-C. Gives what was received."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    received: list[signal.Signals] = []
-
-    def end(number: signal.Signals) -> None:
-        received.append(number)
-        task.cancel()
-
-    wanted = (signal.SIGTERM, signal.SIGHUP)
-    for number in wanted:
-        loop.add_signal_handler(number, end, number)
-    try:
-        yield received
-    finally:
-        for number in wanted:
-            loop.remove_signal_handler(number)
 
 
 def _log(line: str) -> None:

@@ -45,11 +45,12 @@ def lint(
         raise typer.BadParameter("give one environment", param_hint="--env, --analysis, -- COMMAND")
     tools: dict[str, Tool] | None = None
     if env is not None or command:
-        from hudtui.cli.analyses import look
+        from hudtui.cli.analyses import look, say_warnings
 
         with console.failures(as_json=as_json):
             place = read_source(env, command)
         found = console.run(look(place, live=live, timeout=timeout), as_json=as_json)
+        say_warnings(found)
         tools = {tool.name: tool for tool in found.tools}
     with console.failures(as_json=as_json):
         from hudtui.core.files import read_text

@@ -76,9 +76,10 @@ def init(
         target = None if to_stdout else _target(output, name or place.image or place.text)
         if target is not None:
             _refuse_overwriting(target, force)  # before the environment is started for nothing
-    from hudtui.cli.analyses import look
+    from hudtui.cli.analyses import look, say_warnings
 
     analysis = console.run(look(place, live=live or place.kind != "lock", timeout=timeout), as_json=as_json)
+    say_warnings(analysis)
     from hudtui.core.files import write_atomic
     from hudtui.core.gym.generate import draft, render
     from hudtui.core.gym.lint import lint

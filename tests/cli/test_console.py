@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from hudtui.cli import console
+from hudtui.core.errors import InputError, Location
+
+WAITS = """
+import asyncio, sys
+from hudtui.cli import console
+async def work():
+    print("ready", flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.05)
+        print("cleaned up", flush=True)
+import typer
+app = typer.Typer()
+@app.command()
+def main():
+    console.run(work())
+app()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_let_the_work_clean_up(number: int, status: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=30)
+    assert (output, process.returncode) == ("cleaned up\n", status)
+    assert errors == ("stopped\n" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}\n")
+
+
+def test_a_failure_is_told_to_people_and_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        raise InputError("it is \x1b[31mbroken", why="because", fix="mend it", where=Location("a.yaml", 3, 4, "x.y"))
+
+    with pytest.raises(typer.Exit) as ended:
+        console.run(work(), as_json=True)
+    said = capsys.readouterr()
+    assert ended.value.exit_code == 2
+    assert said.err == "error: a.yaml:3:4 (x.y): it is broken\n  because\n  mend it\n"
+    assert json.loads(said.out)["error"]["where"] == {"file": "a.yaml", "line": 3, "column": 4, "field": "x.y"}
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_ours() -> None:
+    command = f"{sys.executable} -m hudtui settings list --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split("\n")[0][1:] in ("0", "141") or done.stdout[-4:].strip() in ("0", "141")
+
+
+def test_version_and_help_and_a_bad_folder(tmp_path: Path) -> None:
+    def hudtui(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "hudtui", *words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert hudtui("--version").stdout.startswith("hudtui 0.")
+    shown = hudtui("--help").stdout
+    assert all(
+        word in shown for word in ("demo", "env", "rl", "lint", "parse", "tasks", "hf", "eval", "runs", "settings", "doctor")
+    )
+    bad = hudtui("-C", str(tmp_path / "none"), "doctor")
+    assert bad.returncode == 2 and "No such file" in bad.stderr
+    assert hudtui("nonsense").returncode == 2
