@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +38,17 @@ os.environ.update(
     LC_ALL="C.UTF-8",
     HF_HUB_OFFLINE="1",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_terminals() -> Iterator[None]:
+    """A tmux server that is not the user's. Tests of runs have one each (tests/support/tmux_world.py)."""
+    # Short, because the path of a socket may have little more than a hundred characters.
+    folder = tempfile.mkdtemp(prefix="ht-", dir="/tmp")
+    os.environ["TMUX_TMPDIR"] = folder
+    yield
+    subprocess.run(["tmux", "kill-server"], env={**os.environ, "TMUX_TMPDIR": folder}, capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
