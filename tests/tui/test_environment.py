@@ -220,9 +220,14 @@ async def test_the_filter_narrows_ten_thousand_tools(open_app: Any, project: Pat
 
 
 async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
-    open_app: Any, project: Path, settle: Any, finds: Any
+    open_app: Any, project: Path, settle: Any, finds: Any, screen_text: Any
 ) -> None:
-    finds(FOUND)
+    schema = {
+        "type": "object",
+        "properties": {"direction": {"type": "string", "enum": ["left", "right"]}},
+        "required": ["direction"],
+    }
+    finds(replace(FOUND, tools=(Tool("move", "Push.", schema),)))
     async with open_app(project) as (app, pilot):
         await pilot.press("1")
         await settle(pilot)
@@ -231,10 +236,24 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         await pilot.press("w")
         await pilot.pause()
         await pilot.press("enter")
+        await pilot.pause()
+        assert "left()  right()" in screen_text(app)
+        await pilot.press("n")
         await settle(pilot)
         files = list((project / "configs").glob("*.yaml"))
         assert len(files) == 1
         assert "move" in yaml.safe_load(files[0].read_text())["action_mappings"]
+        app.open_station("environment")
+        await settle(pilot)
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("y")
+        await pilot.pause()
+        await pilot.press("y")
+        await settle(pilot)
+        assert {"left", "right"} <= set(yaml.safe_load(files[0].read_text())["action_mappings"])
         files[0].write_text("mine: 1\n")
         app.open_station("environment")
         await settle(pilot)

@@ -111,6 +111,7 @@ async def inspect(host: Host, *, python: str = "python3") -> Machine:
     if programs.get("nvidia-smi"):
         gpus, complaint = await _gpus(host, programs["nvidia-smi"])
         warnings += [complaint] if complaint else []
+
     def number(key: str) -> int | None:
         value = found.get(key)
         return value if isinstance(value, int) else None

@@ -518,6 +518,7 @@ class EnvironmentScreen(StationScreen):
         import asyncio
 
         from hudtui.core.files import write_atomic
+        from hudtui.core.gym.draft import draft
         from hudtui.core.gym.generate import config_file_name, generate
 
         analysis = self.analysis
@@ -533,7 +534,18 @@ class EnvironmentScreen(StationScreen):
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):
             return
-        text = await asyncio.to_thread(generate, analysis)
+        offered = await asyncio.to_thread(lambda: draft(analysis).per_value)
+        each = [action for actions in offered.values() for action in actions]
+        per_value = bool(each) and await self.shell.confirm(
+            "One action for each value?",
+            (
+                f"{'  '.join(f'{action}()' for action in each[:12])}",
+                "Otherwise one action a tool, with the value as its argument.",
+            ),
+            yes="One a value",
+            no="One a tool",
+        )
+        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value))
         await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
         self.say(f"Wrote {given}.", "success")
