@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -277,11 +278,26 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.switch_screen(screen)
         screen.call_after_refresh(screen.opened, **given)
 
-    async def open_and_act(self, name: str, action_id: str) -> None:
-        """Open a screen, then carry out one of its actions."""
+    def open_and_act(self, name: str, action_id: str) -> Worker[Any]:
+        """Open a screen, let it read what it reads first, then carry out one of its actions."""
+        return self.run_worker(self._open_and_act(name, action_id), group="open and act", exclusive=True, exit_on_error=False)
+
+    async def _open_and_act(self, name: str, action_id: str) -> None:
+        from textual.worker import WorkerCancelled, WorkerFailed
+
         self.open_station(name)
         screen = self._stations[name]
-        screen.call_after_refresh(screen.action_act, action_id)
+        ready = asyncio.Event()
+        screen.call_after_refresh(ready.set)
+        await ready.wait()
+        begun = [
+            worker for worker in self.workers if worker.node is screen and worker.name != "forever" and not worker.is_finished
+        ]
+        for worker in begun:
+            with contextlib.suppress(WorkerCancelled, WorkerFailed, TimeoutError):
+                await asyncio.wait_for(worker.wait(), timeout=5)
+        if self.screen is screen:
+            await screen.action_act(action_id)
 
     # -- words -------------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,8 @@ class SettingsScreen(StationScreen):
         problems = (await asyncio.to_thread(check, settings)).problems
         self._settings = settings
         self._rows = [_row(settings, key, problems.get(name)) for name, key in settings.keys.items()]
+        if self._row is None and self._rows:
+            self._chosen = self._rows[0].name
         self._fill()
         if settings.notices:
             more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
@@ -125,7 +127,7 @@ class SettingsScreen(StationScreen):
             return
         wanted = self.query_one("#settings-filter", FilterField).value.lower().split()
         rows = [row for row in self._rows if all(word in f"{row.name} {row.about}".lower() for word in wanted)]
-        width = table.scrollable_content_region.width
+        width = table.outer_size.width - 1  # with room for the scroll bar, whether it is there by now or not
         name_width = min(max((len(row.name) for row in rows), default=10), max(width // 2 - 6, 16))
         origin_width = 14 if width >= 72 else 0
         value_width = max(min(width - name_width - origin_width - 17, 60), 8)
@@ -148,7 +150,9 @@ class SettingsScreen(StationScreen):
             table.add_row(*cells, key=row.name)
         if rows:
             names = [row.name for row in rows]
-            table.move_cursor(row=names.index(self._chosen) if self._chosen in names else 0)
+            if self._chosen not in names:
+                self._chosen = names[0]
+            table.move_cursor(row=names.index(self._chosen))
         self._describe(rows[table.cursor_row] if rows else None)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:

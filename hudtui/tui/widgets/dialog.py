@@ -26,6 +26,11 @@ class Dialog(Acting, ModalScreen[T]):
     cancelled: Any = None
     """What the dialog gives when it is given up."""
 
+    def on_resize(self) -> None:
+        """A long text scrolls inside the box, so that the box never ends below the terminal."""
+        for body in self.query(".-tall"):
+            body.styles.max_height = max(int(self.app.size.height * 0.92) - 6, 3)
+
     def action_cancel(self) -> None:
         """Give up."""
         self.dismiss(self.cancelled)
