@@ -63,6 +63,8 @@ SCREENS: dict[str, str] = {
     "home": "hudtui.tui.screens.home:HomeScreen",
     "settings": "hudtui.tui.screens.settings:SettingsScreen",
     "environment": "hudtui.tui.screens.environment:EnvironmentScreen",
+    "mapping": "hudtui.tui.screens.mapping:MappingScreen",
+    "dataset": "hudtui.tui.screens.dataset:DatasetScreen",
     "compute": "hudtui.tui.screens.compute:ComputeScreen",
     "run": "hudtui.tui.screens.run:RunScreen",
     "launch": "hudtui.tui.screens.launch:LaunchScreen",

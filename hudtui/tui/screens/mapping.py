@@ -1,0 +1,488 @@
+"""Mapping: what may the agent say, and what does it become?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from textual.content import Content
+from textual.widgets import DataTable, OptionList
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.completion import complete, new_action
+from hudtui.core.gym.findings import Finding
+from hudtui.core.gym.live import outline
+from hudtui.core.gym.preview import reply_of
+from hudtui.core.gym.samples import Sample, save_samples
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Action
+from hudtui.tui.screens.mapping_play import MappingPlay
+from hudtui.tui.widgets.find_bar import FindBar
+from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.popup import Popup
+from hudtui.tui.widgets.reply_editor import ReplyEditor
+from hudtui.tui.widgets.yaml_editor import YamlEditor
+
+
+class MappingScreen(MappingPlay):
+    """An editor for gym configurations that shows what replies become."""
+
+    NAME = "mapping"
+    TITLE = "mapping"
+    AUTO_FOCUS = ""
+    CSS_PATH = "mapping.tcss"
+    HELP = (
+        "Write the configuration on the left; on the right stands, at every key, what a reply of the agent becomes: tags, "
+        "action, each parameter and where its value comes from, the call, the schema's verdict, the score. F6 goes to the other "
+        "pane (on a narrow terminal they take turns), Esc leaves the text. F8 sends the call to the environment that was looked "
+        "at last. Lines cannot be folded; ^o jumps to an action instead."
+    )
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s"),
+        Action("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
+        Action("mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8"),
+        Action("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
+        Action("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
+        Action("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
+        Action("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
+        Action("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
+        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p"),
+        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False),
+        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False),
+        Action("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
+        Action("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
+        Action("mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"),
+        Action("mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False),
+        Action("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
+        Action("mapping.find-previous", "Find previous", "Go to the match before.", "shift+f3", show=False),
+        Action("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
+        Action("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
+        Action("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
+        Action("mapping.keep", "Keep sample", "Keep this reply for this configuration, or forget a kept one.", "K", show=False),
+        Action("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
+        Action("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
+        Action("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
+        Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
+        Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
+        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
+        Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
+        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False),
+    )
+
+    def offers(self, action_id: str) -> bool:
+        """The difference only when there is one."""
+        return action_id != "mapping.outside" or self._outside is not None
+
+    def why_not(self, action_id: str) -> str | None:
+        """What needs a file, a call, a finding or a scenario."""
+        name = action_id.partition(".")[2]
+        if self.path is None:
+            return None if name in ("config", "cancel") else "no configuration is open"
+        if name == "send":
+            return self._why_not_send()
+        if name in ("problem", "problem-before", "findings") and not self.findings:
+            return "there is no finding" if name != "findings" else None
+        if name in ("fix-all",) and not any(finding.fix for finding in self.findings):
+            return "there is no certain fix"
+        if name == "new" and not self._snippet_tools():
+            return "look at the environment first (1): actions are made from its tools"
+        if name == "raise" and self.config is None:
+            return "the configuration does not parse"
+        if name in ("judge", "end") and self.player is None:
+            return "there is no scenario"
+        if name == "disconnect" and self._session is None and self.player is None:
+            return "there is no connection"
+        return None
+
+    def _why_not_send(self) -> str | None:
+        if self.player is not None and self.player.stop is None:
+            return None
+        if self.meaning is None or self.meaning.call is None:
+            return "this reply becomes no call"
+        if self.analysis is None:
+            return "look at an environment first (1)"
+        return None
+
+    # -- panes -------------------------------------------------------------------------------------------------------
+
+    def _in_text(self) -> bool:
+        return isinstance(self.focused, YamlEditor) or (
+            self.focused is not None and self.focused.parent is self.query_one(FindBar)
+        )
+
+    def action_pane(self) -> None:
+        """From the text to the tabs and back."""
+        if self._in_text():
+            self.tab(self.tabs.active)
+        else:
+            self.query_one("#map-panes").remove_class("-detail")
+            self.editor.focus()
+
+    def on_yaml_editor_left(self, event: YamlEditor.Left) -> None:
+        """Esc in the text."""
+        event.stop()
+        self.action_pane()
+
+    def on_reply_editor_left(self, event: ReplyEditor.Left) -> None:
+        """Esc in the reply."""
+        event.stop()
+        self.query_one("#map-meaning").focus()
+
+    def action_preview(self) -> None:
+        """Show a tab."""
+        self.tab("preview")
+
+    def action_actions(self) -> None:
+        """Show a tab."""
+        self.tab("actions")
+
+    def action_findings(self) -> None:
+        """Show a tab."""
+        self.tab("findings")
+
+    def action_scenario(self) -> None:
+        """Show a tab."""
+        self.show_episode()
+        self.tab("scenario")
+
+    def action_write(self) -> None:
+        """Write into the reply."""
+        self.tab("preview")
+        self.reply.focus()
+
+    def _jump(self, row: int, column: int = 0) -> None:
+        self.query_one("#map-panes").remove_class("-detail")
+        self.editor.focus()
+        self.editor.go(row, column)
+
+    # -- findings ----------------------------------------------------------------------------------------------------
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter on a finding goes to its place."""
+        event.stop()
+        if event.option_list.id == "map-findings" and event.option_index < len(self.findings):
+            finding = self.findings[event.option_index]
+            self._jump(finding.line - 1, finding.column - 1)
+
+    def action_problem(self) -> None:
+        """Go to the next finding."""
+        self._problem(1)
+
+    def action_problem_before(self) -> None:
+        """Go to the finding before."""
+        self._problem(-1)
+
+    def _problem(self, step: int) -> None:
+        places = sorted({(finding.line - 1, finding.column - 1) for finding in self.findings})
+        here = self.editor.cursor_location
+        if step > 0:
+            place = next((place for place in places if place > here), places[0])
+        else:
+            place = next((place for place in reversed(places) if place < here), places[-1])
+        self._jump(*place)
+
+    def _chosen_finding(self) -> Finding | None:
+        rows = self.query_one("#map-findings", Rows)
+        if self.focused is rows and rows.highlighted is not None and rows.highlighted < len(self.findings):
+            return self.findings[rows.highlighted]
+        row = self.editor.cursor_location[0] + 1
+        found = self.finding_at_cursor()
+        if found is not None and found.fix is not None:
+            return found
+        return next((finding for finding in self.findings if finding.line == row and finding.fix is not None), found)
+
+    def action_fix(self) -> None:
+        """Carry one fix out."""
+        from hudtui.core.gym.fixes import apply_fixes
+
+        finding = self._chosen_finding()
+        if finding is None or finding.fix is None:
+            self.say("Fix: there is no certain fix for this.", "warning")
+            return
+        if self._checked != self._version:
+            self.say("Fix: the text has changed; it is being checked again.", "warning")
+            return
+        self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
+        self.say(f"Done: {finding.fix.title}. ^z takes it back.", "success")
+
+    def action_fix_all(self) -> None:
+        """Carry all fixes out."""
+        self.start(self._fix_all(), group="fix", busy="Fixing")
+
+    async def _fix_all(self) -> None:
+        from hudtui.core.gym.fixes import fix_text
+
+        assert self.path is not None
+        text = self.editor.text
+        fixed = await asyncio.to_thread(fix_text, text, name=self.path.name, tools=self.all_tools)
+        if self.editor.text != text:
+            self.say("The text has changed meanwhile: nothing was fixed.", "warning")
+            return
+        self.editor.replace_all(fixed.text)
+        count = len(fixed.applied)
+        self.say(f"{count} {'finding' if count == 1 else 'findings'} fixed. ^z in the text takes that back.", "success")
+
+    # -- moving about ------------------------------------------------------------------------------------------------
+
+    def action_outline(self) -> None:
+        """Jump to an action."""
+        self.start(self._outline(), group="outline")
+
+    async def _outline(self) -> None:
+        entries = outline(self.editor.lines)
+        if not entries:
+            self.say("There is nothing to jump to.", "warning")
+            return
+        row = self.editor.cursor_location[0]
+        at = max((index for index, entry in enumerate(entries) if entry.line <= row), default=0)
+        verdicts = {entry.action: entry.verdict for entry in self.rows}
+        bad = Content.styled("  ✗", "bold $error")
+        lines = [
+            Content.assemble(
+                ("    " if entry.action else "", ""),
+                (clean_line(entry.name, 60), "" if entry.action else "bold $primary"),
+                (f"  {entry.line + 1}", "$foreground-muted"),
+            )
+            + (bad if entry.action and verdicts.get(entry.name) in ("error", "broken") else Content(""))
+            for entry in entries
+        ]
+        index = await self.shell.push_screen_wait(Pick("Outline", lines, at=at))
+        if index is not None:
+            self._jump(entries[index].line)
+
+    def action_line(self) -> None:
+        """Go to a line."""
+        self.start(self._line(), group="line")
+
+    async def _line(self) -> None:
+        given = await self.shell.ask("Go to line", placeholder=f"1 to {len(self.editor.lines)}")
+        if given is None:
+            return
+        try:
+            self._jump(int(given.strip()) - 1)
+        except ValueError:
+            self.say(f"Go to line: {clean_line(given, 40)!r} is no number.", "warning")
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Enter on an action tries its example and goes to its entry."""
+        event.stop()
+        if not 0 <= event.cursor_row < len(self.rows):
+            return
+        row = self.rows[event.cursor_row]
+        thinking = self.config.parser.use_thinking if self.config is not None else True
+        self.try_sample(Sample(f"example of {row.action}", reply_of(row.example, thinking)))
+        entry = next((entry for entry in outline(self.editor.lines) if entry.action and entry.name == row.action), None)
+        self.tabs.active = "preview"
+        if entry is not None:
+            self._jump(entry.line)
+
+    # -- search ------------------------------------------------------------------------------------------------------
+
+    def action_find(self) -> None:
+        """Search; what is selected is searched for."""
+        word = self.editor.selected_text
+        self.query_one("#map-panes").remove_class("-detail")
+        self.query_one(FindBar).open(word if "\n" not in word else "")
+
+    def on_find_bar_closed(self, event: FindBar.Closed) -> None:
+        """The search is over."""
+        event.stop()
+        self.editor.show_pattern(None)
+        self.editor.focus()
+
+    def on_find_bar_sought(self, event: FindBar.Sought) -> None:
+        """Search while it is typed, or go on."""
+        event.stop()
+        self._seek(event.step)
+
+    def action_find_next(self) -> None:
+        """The next match."""
+        self._seek(1)
+
+    def action_find_previous(self) -> None:
+        """The match before."""
+        self._seek(-1)
+
+    def _seek(self, step: int) -> None:
+        bar, editor = self.query_one(FindBar), self.editor
+        pattern = bar.pattern
+        editor.show_pattern(pattern if bar.display else None)
+        if pattern is None:
+            bar.count(0, 0)
+            return
+        found = editor.matches(pattern)
+        if not found:
+            bar.count(0, 0)
+            return
+        start, end = sorted(editor.selection)
+        if step == 0:
+            index = next((number for number, (first, _) in enumerate(found) if first >= start), 0)
+        elif step > 0:
+            index = next((number for number, (first, _) in enumerate(found) if first >= end and (first, _) != (start, end)), 0)
+        else:
+            index = next((number for number in range(len(found) - 1, -1, -1) if found[number][0] < start), len(found) - 1)
+        first, last = found[index]
+        editor.go(*first)
+        editor.selection = type(editor.selection)(first, last)
+        bar.count(index + 1, len(found))
+
+    def on_find_bar_replace(self, event: FindBar.Replace) -> None:
+        """Replace one match, or all."""
+        event.stop()
+        bar, editor = self.query_one(FindBar), self.editor
+        pattern = bar.pattern
+        if pattern is None:
+            return
+        if event.everything:
+            text, count = pattern.subn(lambda _: bar.replacement, editor.text)
+            editor.replace_all(text)
+            self.say(f"{count} {'match' if count == 1 else 'matches'} replaced. ^z in the text takes that back.", "success")
+            self._seek(0)
+            return
+        if pattern.fullmatch(editor.selected_text):
+            start, end = sorted(editor.selection)
+            result = editor.replace(bar.replacement, start, end)
+            editor.move_cursor(result.end_location)
+        self._seek(0)
+
+    # -- completion --------------------------------------------------------------------------------------------------
+
+    def on_yaml_editor_wants(self, event: YamlEditor.Wants) -> None:
+        """Offer what can stand at the cursor."""
+        event.stop()
+        popup, editor = self.query_one(Popup), self.editor
+        row, column = editor.cursor_location
+        found = complete(editor.lines, row, column, self.all_tools) if editor.selection.is_empty else None
+        typed = "" if found is None else editor.document.get_line(row)[found.start : column]
+        wanted = event.asked or popup.display or bool(typed.strip("\"'"))
+        if found is None or not wanted or not editor.has_focus:
+            self._hide_popup()
+            if event.asked:
+                self.say("Nothing is known that could stand here.")
+            return
+        at = editor.cursor_screen_offset
+        popup.offer(found, at, self.size)
+        editor.popup = True
+
+    def _hide_popup(self) -> None:
+        self.query_one(Popup).hide()
+        self.editor.popup = False
+
+    def on_yaml_editor_popup_key(self, event: YamlEditor.PopupKey) -> None:
+        """A key for the list of completions."""
+        event.stop()
+        popup = self.query_one(Popup)
+        if event.key in ("enter", "tab"):
+            self._insert_completion()
+        elif event.key == "escape":
+            self._hide_popup()
+        else:
+            popup.move(event.key)
+
+    def _insert_completion(self) -> None:
+        popup, editor = self.query_one(Popup), self.editor
+        chosen, completion = popup.chosen, popup.completion
+        self._hide_popup()
+        if chosen is None or completion is None:
+            return
+        row, column = editor.cursor_location
+        line = editor.document.get_line(row)
+        end = column
+        insert = chosen.insert
+        if (
+            insert[-1:] in ("'", '"')
+            and line[column : column + 1] in ("'", '"')
+            and line[completion.start : completion.start + 1] in ("'", '"')
+        ):
+            end += 1
+        elif insert.rstrip().endswith(":") and line[column:].lstrip().startswith(":"):
+            insert = insert.rstrip().removesuffix(":")
+        result = editor.replace(insert, (row, completion.start), (row, end), maintain_selection_offset=False)
+        editor.move_cursor(result.end_location)
+
+    def cursor_moved(self) -> None:
+        """A list of completions belongs to the line it was made for."""
+        popup = self.query_one(Popup)
+        if popup.display and popup.completion is not None:
+            row, column = self.editor.cursor_location
+            if column < popup.completion.start or row != getattr(self, "_popup_row", row):
+                self._hide_popup()
+        self._popup_row = self.editor.cursor_location[0]
+
+    # -- new actions -------------------------------------------------------------------------------------------------
+
+    def _snippet_tools(self) -> list[Any]:
+        return [tool for tool in (self.all_tools or {}).values() if tool.kind == "agent" and tool.hub is None]
+
+    def action_new(self) -> None:
+        """Put an action in."""
+        self.start(self._new(), group="new")
+
+    async def _new(self) -> None:
+        from hudtui.core.gym.fixes import apply_fixes
+
+        tools = self._snippet_tools()
+        lines = [
+            Content.assemble((clean_line(tool.name, 60), "bold"), (f"  {clean_line(tool.description, 120)}", "$foreground-muted"))
+            for tool in tools
+        ]
+        index = await self.shell.push_screen_wait(Pick("A new action for which tool?", lines))
+        if index is None:
+            return
+        made = await asyncio.to_thread(new_action, list(self.editor.lines), tools[index])
+        if isinstance(made, str):
+            self.say(f"New action: {made}", "warning")
+            return
+        from hudtui.core.gym.findings import Fix
+
+        fix = Fix("put the action in", made.edits)
+        text = apply_fixes(self.editor.text, (Finding("new", "info", "", fix=fix),))
+        self.editor.replace_all(text)
+        self._jump(made.line)
+        note = "" if made.described else " The prompt does not say so yet."
+        self.say(f"An action for {clean_line(tools[index].name, 60)} is put in.{note}", "success")
+
+    # -- samples -----------------------------------------------------------------------------------------------------
+
+    def action_sample(self) -> None:
+        """Choose a reply."""
+        self.start(self._sample(), group="sample")
+
+    async def _sample(self) -> None:
+        offered = await asyncio.to_thread(self.samples.all, self.config, self.tools)
+        lines = [Content.assemble((f"{clean_line(one.label, 40)}  ", "$primary"), clean_line(one.text, 300)) for one in offered]
+        at = next((number for number, one in enumerate(offered) if one.text == self.reply.text), 0)
+        index = await self.shell.push_screen_wait(Pick("Which reply?", lines, at=at))
+        if index is not None:
+            self.try_sample(offered[index])
+
+    def action_sample_next(self) -> None:
+        """The next reply."""
+        self._turn(1)
+
+    def action_sample_previous(self) -> None:
+        """The reply before."""
+        self._turn(-1)
+
+    def _turn(self, step: int) -> None:
+        offered = self.samples.all(self.config, self.tools)
+        at = next((number for number, one in enumerate(offered) if one.text == self.reply.text), -1 if step > 0 else 0)
+        if offered:
+            self.try_sample(offered[(at + step) % len(offered)])
+
+    async def action_keep(self) -> None:
+        """Keep this reply, or forget it."""
+        assert self.path is not None
+        text = self.reply.text
+        known = text in self.samples.kept
+        if known:
+            self.samples.kept.remove(text)
+        else:
+            self.samples.kept.insert(0, text)
+        try:
+            await asyncio.to_thread(save_samples, self.shell.folder, self.path, self.samples)
+        except HudtuiError as error:
+            self.fail(error)
+            return
+        self.say("Forgotten." if known else "Kept for this configuration.", "success")

@@ -1,0 +1,437 @@
+"""The mapping screen's heart: the text, what it means, and what is shown of that while it is being written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.css.query import NoMatches
+from textual.widget import Widget
+from textual.widgets import Static, TabbedContent, TabPane, TextArea
+
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.checker import Checker
+from hudtui.core.gym.findings import Finding
+from hudtui.core.gym.interpret import Interpretation
+from hudtui.core.gym.live import Live
+from hudtui.core.gym.preview import Row, Table, agent_tools, interpret
+from hudtui.core.gym.samples import Sample, Samples
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.text import clean_line
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screens.mapping_view import brief, preview_lines, row_cells
+from hudtui.tui.widgets.empty import EmptyState
+from hudtui.tui.widgets.find_bar import FindBar
+from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.popup import Popup
+from hudtui.tui.widgets.reply_editor import ReplyEditor
+from hudtui.tui.widgets.sheet import Sheet
+from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
+
+QUIET = 0.15
+"""Seconds without a key after which the whole text is checked."""
+AT_ONCE = 30_000
+"""Characters that are read between two keystrokes; more than that waits for the check."""
+_STYLES = {"error": "$error", "warning": "$warning", "info": "$primary"}
+
+
+class MappingCore(StationScreen):
+    """Text on the left, meaning on the right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path: Path | None = None
+        self.saved = ""
+        """What the file holds, as far as is known."""
+        self.config: GymConfig | None = None
+        """The last good meaning."""
+        self.stale: str | None = None
+        """Why `config` is not that of the text as it stands."""
+        self.findings: tuple[Finding, ...] = ()
+        self.analysis: Analysis | None = None
+        self.tools: Mapping[str, Tool] | None = None
+        """What an agent's call can reach."""
+        self.all_tools: Mapping[str, Tool] | None = None
+        self.samples = Samples()
+        self.sample = Sample("", "")
+        self.meaning: Interpretation | None = None
+        self.rows: tuple[Row, ...] = ()
+        self.answer: list[Content] = []
+        """What the environment said to the call that was sent last."""
+        self.checker = Checker()
+        self.quiet = QUIET
+        self._live = Live("")
+        self._table = Table()
+        self._version = 0
+        self._checked = -1
+        self._lines: list[str] = []
+        self._file_line: Content | None = None
+        self._typed_at = 0.0
+
+    # -- what is on it -----------------------------------------------------------------------------------------------
+
+    def content(self) -> Iterable[Widget]:
+        """Editor on the left, tabs on the right."""
+        from hudtui.tui.widgets.tables import Grid
+
+        yield EmptyState("Reading the project …", id="map-empty")
+        with Horizontal(id="map-panes"):
+            with Vertical(id="map-left"):
+                yield Static(id="map-file")
+                yield FindBar()
+                yield YamlEditor(id="map-text")
+                yield Static(id="map-cursor")
+                yield Static(id="map-brief")
+            with Vertical(id="map-right"):  # noqa: SIM117
+                with TabbedContent(id="map-tabs"):
+                    with TabPane("Preview", id="preview"):
+                        yield Static(id="map-sample-name")
+                        yield ReplyEditor(id="map-reply")
+                        yield Static(id="map-state")
+                        yield Sheet(id="map-meaning")
+                    with TabPane("Actions", id="actions"):
+                        yield Grid(id="map-table")
+                    with TabPane("Findings", id="findings"):
+                        yield Rows(id="map-findings")
+                    with TabPane("Scenario", id="scenario"):
+                        yield Sheet(id="map-scores")
+                        yield Sheet(id="map-episode")
+        yield Popup()
+
+    def on_mount(self) -> None:
+        """Begin with nothing open."""
+        self.editor.show_line_numbers = True
+        self.grid.add_column("", key="mark", width=1)
+        self.grid.add_column("action", key="action")
+        self.grid.add_column("example", key="example")
+        self.grid.add_column("becomes", key="becomes")
+        self.show_panes(False)
+
+    @property
+    def editor(self) -> YamlEditor:
+        """The text."""
+        return self.query_one("#map-text", YamlEditor)
+
+    @property
+    def reply(self) -> ReplyEditor:
+        """The sample reply."""
+        return self.query_one(ReplyEditor)
+
+    @property
+    def grid(self) -> Any:
+        """The table of actions."""
+        return self.query_one("#map-table")
+
+    @property
+    def tabs(self) -> TabbedContent:
+        """The pane on the right."""
+        return self.query_one("#map-tabs", TabbedContent)
+
+    @property
+    def modified(self) -> bool:
+        """The text is not what the file holds."""
+        return self.path is not None and self.editor.text != self.saved
+
+    def show_panes(self, shown: bool) -> None:
+        """Either the panes, or the words that say why there are none."""
+        self.query_one("#map-panes").display = shown
+        self.query_one(EmptyState).display = not shown
+
+    # -- keystrokes --------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """A key was pressed in one of the texts."""
+        event.stop()
+        if event.text_area is self.reply:
+            self.sample = Sample("your own", self.reply.text) if self.reply.text != self.sample.text else self.sample
+            self.answer = []
+            self.show_sample_name()
+            self.show_meaning()
+            self._later()
+        elif self.path is not None:
+            self.text_changed()
+
+    def text_changed(self) -> None:
+        """Everything that a keystroke in the text changes at once."""
+        lines = list(self.editor.lines)
+        self._shift(self._lines, lines)
+        self._lines = lines
+        self._version += 1
+        reading = self._live.read(lines, most=AT_ONCE)
+        if reading.config is not None:
+            self.config, self.stale = reading.config, None
+        elif self.stale is None:
+            self.stale = "checking what this means"
+        self.show_meaning()
+        self.show_file()
+        self._later()
+
+    def _shift(self, before: list[str], after: list[str]) -> None:
+        by = len(after) - len(before)
+        if by:
+            same = next(
+                (row for row, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+            )
+            self.editor.shift_notes(same + 1, by)
+
+    def _later(self) -> None:
+        """Check the whole text when the typing pauses; one wait at a time, and only the newest text counts."""
+        self._typed_at = time.monotonic()
+        if not any(worker.group == "check" and not worker.is_finished for worker in self.workers):
+            self.start(self._checking(), group="check")
+
+    async def _checking(self) -> None:
+        while True:
+            wait = self._typed_at + self.quiet - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+                await self.while_typing()
+                continue
+            version = self._version
+            if version != self._checked and self.path is not None:
+                await self._check(version)
+            await self.at_rest()
+            if version == self._version and time.monotonic() >= self._typed_at + self.quiet:
+                return
+
+    async def while_typing(self) -> None:
+        """Something for later parts of the screen to do now and then while keys come in."""
+
+    async def at_rest(self) -> None:
+        """Something for later parts of the screen to do when the typing pauses."""
+
+    async def _check(self, version: int) -> None:
+        assert self.path is not None
+        text, name = self.editor.text, self.path.name
+        try:
+            findings = await self.checker.check(text, name, self.all_tools)
+        except HudtuiError:
+            from hudtui.core.gym.lint import lint
+
+            findings = await asyncio.to_thread(lint, text, name=name, tools=self.all_tools)
+        if version != self._version:
+            return
+        self._checked = version
+        await self._read_whole(text, name, findings)
+        if version != self._version:
+            return
+        self.show_findings(findings)
+        if self.config is not None:
+            self.rows = await asyncio.to_thread(self._table.rows, self.config, self.tools)
+            self.show_table()
+
+    async def _read_whole(self, text: str, name: str, findings: tuple[Finding, ...]) -> None:
+        """What could not be told of the parts alone."""
+        reading = self._live.read(self._lines, most=0)
+        if reading.config is not None and self.stale is None:
+            return
+        wrong = next((finding for finding in findings if finding.code in ("yaml", "shape") and finding.mapping is None), None)
+        if wrong is not None and wrong.code == "yaml":
+            self.stale = f"line {wrong.line} does not parse: {wrong.message}"
+        else:
+            from hudtui.core.gym.config import parse_config
+
+            version = self._version
+            reading = await asyncio.to_thread(self._live.read, self._lines)
+            config = reading.config
+            if config is None:
+                config, _ = await asyncio.to_thread(parse_config, text, name=name)
+            if version != self._version:
+                return
+            if config is None:
+                self.stale = "this is no configuration" if wrong is None else wrong.message
+            else:
+                self.config, self.stale = config, None
+        self.show_meaning()
+
+    # -- showing -----------------------------------------------------------------------------------------------------
+
+    def show_meaning(self) -> None:
+        """What the sample means under the configuration."""
+        sheet = self.query_one("#map-meaning", Sheet)
+        note = self.query_one("#map-state", Static)
+        if self.config is None:
+            self.meaning = None
+            sheet.show([Content.styled(clean_line(self.stale or "There is no configuration yet.", 400), "$foreground-muted")])
+            self.query_one("#map-brief", Static).update(Content(""))
+            note.display = False
+            return
+        meaning = self.meaning = interpret(self.config, self.tools, self.reply.text)
+        lines = preview_lines(meaning, self.config)
+        if self.answer:
+            lines += [Content(""), *self.answer]
+        sheet.show(lines)
+        note.display = self.stale is not None
+        if self.stale is not None:
+            words = Content.assemble(("! last good meaning: ", "bold $warning"), clean_line(self.stale, 200))
+            self._update("#map-state", words)
+        self._update("#map-brief", Content.assemble(("! " if self.stale else "", "bold $warning"), brief(meaning)))
+
+    def _update(self, where: str, words: Content) -> None:
+        """Change one row without a new layout, and only where it says something else."""
+        line = self.query_one(where, Static)
+        if line.content != words:
+            line.update(words, layout=False)
+
+    def show_file(self) -> None:
+        """The row above the text."""
+        if self.path is None:
+            return
+        state = ("● not saved", "bold $warning") if self.modified else ("✓ saved", "$success")
+        counts = [
+            (f"  {GLYPHS[word]} {number}", _STYLES[word])
+            for word in GLYPHS
+            if (number := sum(finding.severity == word for finding in self.findings))
+        ]
+        outside = self.outside_words()
+        parts: list[Any] = [
+            (clean_line(self.shell.workspace.relative(self.path)), "bold"),
+            "  ",
+            state,
+            *counts,
+            (f"  {outside}", "bold $error") if outside else "",
+        ]
+        line = Content.assemble(*parts)
+        if line != self._file_line:
+            self._file_line = line
+            self.query_one("#map-file", Static).update(line, layout=False)
+            self.refresh_bindings()
+
+    def outside_words(self) -> str:
+        """What to say of the file on disk."""
+        return ""
+
+    def show_sample_name(self) -> None:
+        """Which reply is tried."""
+        self._update(
+            "#map-sample-name",
+            Content.assemble(("sample reply ", "bold $primary"), (clean_line(self.sample.label, 60), "$foreground-muted")),
+        )
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Marks in the text, and the list."""
+        lines = self.editor.lines
+        self.editor.show_notes(Note.of(finding, lines) for finding in findings)
+        if findings != self.findings:
+            self.findings = findings
+            rows = self.query_one("#map-findings", Rows)
+            at = rows.highlighted
+            rows.clear_options()
+            rows.add_options(Rows.option(_finding_line(finding)) for finding in findings)
+            if not findings:
+                rows.add_option(
+                    Rows.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
+                )
+            elif at is not None:
+                rows.highlighted = min(at, len(findings) - 1)
+            count = len(findings)
+            self.tabs.get_tab("findings").label = Content(f"Findings {count}" if count else "Findings")
+            self.refresh_bindings()
+        elif not self.query_one("#map-findings", Rows).option_count:
+            self.query_one("#map-findings", Rows).add_option(
+                Rows.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
+            )
+        self.show_file()
+        self.show_cursor_line()
+
+    def show_table(self) -> None:
+        """The table of actions: only cells that say something else are drawn anew."""
+        from rich.text import Text
+
+        grid = self.grid
+        cells = [row_cells(row) for row in self.rows]
+        while grid.row_count > len(cells):
+            grid.remove_row(f"r{grid.row_count - 1}")
+        known = getattr(self, "_cells", [])
+        styles = {"✓": "green", "✗": "bold red", "■": "cyan"}
+        for number, row in enumerate(cells):
+            marked = (Text(row[0], style=styles.get(row[0], "")), *row[1:])
+            if number >= grid.row_count:
+                grid.add_row(*marked, key=f"r{number}")
+            elif number >= len(known) or known[number] != row:
+                for column, cell in zip(("mark", "action", "example", "becomes"), marked, strict=True):
+                    grid.update_cell(f"r{number}", column, cell, update_width=True)
+        self._cells = cells
+        bad = sum(row.verdict in ("error", "broken") for row in self.rows)
+        label = Content.assemble("Actions", (f" ✗{bad}" if bad else "", "bold $error"))
+        if self.tabs.get_tab("actions").label != label:
+            self.tabs.get_tab("actions").label = label
+
+    def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
+        """The cursor moved."""
+        event.stop()
+        if event.text_area is self.editor:
+            self.show_cursor_line()
+            self.cursor_moved()
+
+    def cursor_moved(self) -> None:
+        """The cursor of the text moved."""
+
+    def finding_at_cursor(self) -> Finding | None:
+        """The worst finding on the line of the cursor, that under the cursor first."""
+        row, column = self.editor.cursor_location
+        here = [finding for finding in self.findings if finding.line == row + 1]
+        rank = list(GLYPHS)
+
+        def order(finding: Finding) -> tuple[bool, int]:
+            end = finding.end_column if finding.end_column is not None else 1_000_000
+            return not finding.column <= column + 1 <= end, rank.index(finding.severity)
+
+        return min(here, key=order, default=None)
+
+    def show_cursor_line(self) -> None:
+        """The row below the text: the finding at the cursor, else where it is."""
+        row, column = self.editor.cursor_location
+        finding = self.finding_at_cursor()
+        if finding is not None:
+            fix = f"  ^l: {finding.fix.title}" if finding.fix is not None else ""
+            words = Content.assemble(
+                (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
+                clean_line(finding.message, 300),
+                (clean_line(fix, 100), "bold $accent"),
+            )
+        else:
+            words = Content.styled(f"{row + 1}:{column + 1}", "$foreground-muted")
+        self._update("#map-cursor", words)
+
+    # -- the environment that is known -------------------------------------------------------------------------------
+
+    def take_analysis(self, analysis: Analysis | None) -> None:
+        """The tools that calls are checked against."""
+        if analysis != self.analysis or (analysis is None and self.tools is not None):
+            self.analysis = analysis
+            self.tools = None if analysis is None else agent_tools(analysis)
+            self.all_tools = None if analysis is None else {tool.name: tool for tool in analysis.tools}
+            self._version += 1
+
+    async def on_unmount(self) -> None:
+        """End the helper."""
+        await self.checker.close()
+
+    def tab(self, name: str) -> None:
+        """Show one of the tabs on the right."""
+        self.tabs.active = name
+        self.query_one("#map-panes").add_class("-detail")
+        try:
+            target = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings", "scenario": "#map-episode"}
+            self.query_one(target[name]).focus()
+        except NoMatches:  # pragma: no cover - the tabs are made with the screen
+            return
+
+
+def _finding_line(finding: Finding) -> Content:
+    where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
+    fix = f"  (f: {finding.fix.title})" if finding.fix is not None else ""
+    return Content.assemble(
+        (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
+        (f"{finding.line:>4} ", "$foreground-muted"),
+        (f"{clean_line(where, 40)}: " if where else "", "bold"),
+        clean_line(finding.message, 300),
+        (clean_line(fix, 80), "$accent"),
+    )

@@ -1,0 +1,336 @@
+"""The mapping screen and its file: opening, saving, changes from outside, and the copy of unsaved work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from textual.css.query import NoMatches
+from textual.timer import Timer
+
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.files import read_text, write_atomic
+from hudtui.core.gym.live import Live
+from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
+from hudtui.core.gym.samples import Sample, from_replies, load_samples, save_samples
+from hudtui.tui.facts import Facts
+from hudtui.tui.screens.mapping_core import MappingCore
+from hudtui.tui.widgets.empty import EmptyState
+from hudtui.tui.widgets.pick import Pick
+
+LOOK_EVERY = 3.0
+"""Seconds between two looks at the file on disk."""
+COPY_EVERY = 1.0
+"""Seconds of typing after which unsaved work is copied at the latest."""
+_MOST_TRACES = 5
+
+
+class MappingFiles(MappingCore):
+    """Opening and saving."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stamp = Stamp()
+        self._outside: str | None = None
+        """What the file holds since somebody else changed it."""
+        self._copied: str | None = None
+        self._copied_at = 0.0
+        self._kept_last: str | None = None
+        self._watch_timer: Timer | None = None
+
+    def on_mount(self) -> None:
+        """Look at the file now and then."""
+        self._watch_timer = self.set_interval(LOOK_EVERY, self.look_outside, name="watch file")
+
+    # -- which file --------------------------------------------------------------------------------------------------
+
+    def opened(self, **given: Any) -> None:
+        """Open what is handed on; else go on with what is open; else the project's only config, or a choice."""
+        path = given.get("path")
+        if path is not None:
+            self.start(self.open_file(Path(path)), group="open")
+        elif self.path is None:
+            self.start(self._choose(), group="open")
+        else:
+            self.start(self._look_at_environment(), group="look")
+            self.look_outside()
+            if self.focused is None:
+                self.editor.focus()
+
+    def facts_changed(self, facts: Facts) -> None:
+        """A configuration may have appeared; the environment may have been looked at anew."""
+        workspace = facts.workspace
+        if self.path is None and workspace is not None and not workspace.configs:
+            self.query_one(EmptyState).tell(
+                "There is no configuration here yet.",
+                "1 goes to the environment; w writes a configuration for it there (Generate config)",
+            )
+        if self.path is not None:
+            self.start(self._look_at_environment(), group="look")
+
+    async def _choose(self) -> None:
+        workspace = await asyncio.to_thread(lambda: self.shell.workspace)
+        configs = workspace.configs
+        if not configs:
+            self.query_one(EmptyState).tell(
+                "There is no configuration here yet.",
+                "1 goes to the environment; w writes a configuration for it there (Generate config)",
+            )
+            return
+        if len(configs) == 1:
+            await self.open_file(configs[0])
+            return
+        self.query_one(EmptyState).tell("Which configuration?", "c chooses one")
+        await self._pick_config()
+
+    def action_config(self) -> None:
+        """Choose another configuration."""
+        self.start(self._pick_config(), group="open")
+
+    async def _pick_config(self) -> None:
+        workspace = await asyncio.to_thread(lambda: self.shell.workspace)
+        configs = list(workspace.configs)
+        if not configs:
+            self.say("There is no configuration in this folder.", "warning")
+            return
+        at = configs.index(self.path) if self.path in configs else 0
+        index = await self.shell.push_screen_wait(Pick("Configuration", [workspace.relative(path) for path in configs], at=at))
+        if index is not None:
+            await self.open_file(configs[index])
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    async def open_file(self, path: Path) -> None:
+        """Show a file. Unsaved work in the one before is asked about.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        path = path if path.is_absolute() else self.shell.folder / path
+        if path == self.path:
+            self.look_outside()
+            self.editor.focus()
+            return
+        if self.modified:
+            assert self.path is not None
+            if not await self.shell.confirm(
+                f"Leave {self.path.name} unsaved?", ("What is not saved is lost.",), yes="Leave it", danger=True
+            ):
+                return
+            await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+        stamp = stamp_of(path)
+        text = await asyncio.to_thread(read_text, path)
+        live, lines = Live(path.name), text.split("\n")
+        reading = await asyncio.to_thread(live.read, lines)
+        samples = await asyncio.to_thread(load_samples, self.shell.folder, path)
+        samples.rollouts = await asyncio.to_thread(self._from_rollouts)
+        await self._look_at_environment()
+        # From here to the end of the block nothing else runs: the text and what is known of it change together.
+        self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
+        self.config, self.stale, self.findings, self.rows, self.answer = reading.config, None, (), (), []
+        self._live, self._lines, self._copied = live, lines, None
+        self.samples, self._kept_last = samples, samples.last
+        self.show_panes(True)
+        self.editor.notes = {}
+        self.editor.load_text(text)
+        offered = samples.all(self.config, self.tools)
+        self.try_sample(offered[0] if offered else Sample("", ""))
+        self.show_file()
+        self.editor.focus()
+        self.call_after_refresh(self._scroll_top)
+        await self._offer_copy()
+
+    def _scroll_top(self) -> None:
+        self.editor.scroll_to(0, 0, animate=False)
+
+    def try_sample(self, sample: Sample) -> None:
+        """Show another reply."""
+        self.sample = sample
+        self.answer = []
+        if self.reply.text != sample.text:
+            self.reply.load_text(sample.text)
+        self.show_sample_name()
+        self.show_meaning()
+
+    async def _look_at_environment(self) -> None:
+        from hudtui.core.environment.cache import latest
+
+        before = self.tools
+        self.take_analysis(await asyncio.to_thread(latest, self.shell.folder))
+        if self.tools is not before and self.path is not None:
+            self.show_meaning()
+            self._later()
+
+    def _from_rollouts(self) -> tuple[Sample, ...]:
+        """Replies of the newest traces of this project."""
+        from hudtui.core.rollouts.trace import read_trace
+
+        folder = self.shell.folder
+        files = [*folder.glob("outputs/*/traces.jsonl"), *folder.glob(".hudtui/runs/**/traces.jsonl")]
+        files.sort(key=lambda file: stamp_of(file).modified, reverse=True)
+        replies: list[tuple[str, str]] = []
+        for file in files[:_MOST_TRACES]:
+            try:
+                for episode in read_trace(file):
+                    label = f"rollout of {episode.task_id}, {file.parent.name}"
+                    replies += ((label, turn.reply) for turn in episode.turns[:20])
+                    if len(replies) > 200:
+                        break
+            except InputError:
+                continue
+        return from_replies(replies)
+
+    # -- the copy of unsaved work ------------------------------------------------------------------------------------
+
+    async def _offer_copy(self) -> None:
+        assert self.path is not None
+        found = await asyncio.to_thread(find_copy, self.shell.folder, self.path, self.saved)
+        if found is None:
+            return
+        name = self.path.name
+        while True:
+            options = ("Take the unsaved work up again", "Show what it changes", "Forget it, and keep the file as it is")
+            index = await self.shell.push_screen_wait(
+                Pick(f"Unsaved work on {name} from {found.saved_at[:16].replace('T', ' ')}", options)
+            )
+            if index == 1:
+                await self._read_difference(self.saved, found.text, name, "unsaved work")
+                continue
+            if index == 0:
+                self.editor.replace_all(found.text)
+                self.say("The unsaved work is back; F9 saves it.", "success")
+            elif index == 2:
+                await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+            return
+
+    async def _read_difference(self, before: str, after: str, before_name: str, after_name: str) -> None:
+        from hudtui.tui.widgets.dialog import TextDialog
+
+        text = difference(before, after, before_name, after_name) or "They say the same."
+        await self.shell.push_screen_wait(TextDialog(f"{before_name} → {after_name}", text))
+
+    async def while_typing(self) -> None:
+        """Copy unsaved work now and then."""
+        if time.monotonic() - self._copied_at >= COPY_EVERY:
+            await self._copy()
+
+    async def at_rest(self) -> None:
+        """Copy unsaved work, and keep the reply."""
+        await self._copy()
+        if self.path is not None and self.sample.label == "your own" and self.reply.text != self._kept_last:
+            self._kept_last = self.samples.last = self.reply.text
+            try:
+                await asyncio.to_thread(save_samples, self.shell.folder, self.path, self.samples)
+            except HudtuiError as error:
+                self.say(f"The reply is not kept: {error.what}", "warning")
+
+    async def _copy(self) -> None:
+        if self.path is None:
+            return
+        self._copied_at = time.monotonic()
+        text = self.editor.text
+        if text == self.saved:
+            if self._copied is not None:
+                self._copied = None
+                await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+        elif text != self._copied:
+            self._copied = text
+            now = self.shell.services.now().isoformat(timespec="seconds")
+            try:
+                await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
+            except HudtuiError as error:
+                self.say(f"Unsaved work is not copied: {error.what}", "warning")
+
+    # -- saving ------------------------------------------------------------------------------------------------------
+
+    def action_save(self) -> None:
+        """Write the file."""
+        self.start(self._save(), group="save")
+
+    async def _save(self) -> None:
+        assert self.path is not None
+        self.look_outside()
+        if self._outside is not None and not await self._settle_outside(saving=True):
+            return
+        text = self.editor.text
+        await asyncio.to_thread(write_atomic, self.path, text)
+        self.saved, self._stamp, self._outside = text, stamp_of(self.path), None
+        self._copied = None
+        await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+        self.show_file()
+        errors = sum(finding.severity == "error" for finding in self.findings)
+        note = f" It has {errors} error{'s' if errors > 1 else ''}." if errors else ""
+        self.say(f"Saved {self.shell.workspace.relative(self.path)}.{note}", "warning" if errors else "success")
+        self.shell.reload()
+
+    # -- changes from outside ----------------------------------------------------------------------------------------
+
+    def outside_words(self) -> str:
+        """What to say of the file on disk."""
+        return "✗ changed on disk" if self._outside is not None else ""
+
+    def look_outside(self) -> None:
+        """Notice that somebody else changed the file. Untouched text follows it; unsaved work is never overwritten."""
+        if self.path is None:
+            return
+        stamp = stamp_of(self.path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            text = read_text(self.path)
+        except InputError:
+            if self._outside != "":
+                self._outside = ""
+                self.say(f"{self.path.name} is gone or cannot be read. F9 writes it anew.", "warning")
+                self._say_outside()
+            return
+        if text == self.saved:
+            self._outside = None
+        elif text == self.editor.text:
+            self.saved, self._outside = text, None
+        elif not self.modified:
+            self.saved, self._outside = text, None
+            self.editor.replace_all(text)
+            self.say(f"{self.path.name} was changed by another program and read again.", "information")
+        else:
+            self._outside = text
+            self.say(
+                f"{self.path.name} was changed by another program. d: see the difference, read it, or keep yours.", "warning"
+            )
+        self._say_outside()
+
+    def _say_outside(self) -> None:
+        try:
+            self.show_file()
+        except NoMatches:
+            return
+        self.refresh_bindings()
+
+    def action_outside(self) -> None:
+        """Decide what becomes of a change from outside."""
+        self.start(self._settle_outside(saving=False), group="outside")
+
+    async def _settle_outside(self, *, saving: bool) -> bool:
+        """Ask. True when the text here may be written over the file."""
+        assert self.path is not None
+        while True:
+            keep = "Write mine over it" if saving else "Keep mine; the next save writes over it"
+            options = ("Show the difference", "Read the file again; what is not saved here can be undone back", keep)
+            index = await self.shell.push_screen_wait(Pick(f"{self.path.name} was changed by another program", options))
+            if index == 0:
+                await self._read_difference(self._outside or "", self.editor.text, "on disk", "here")
+                continue
+            if index == 1:
+                text = self._outside or ""
+                self.saved, self._outside = text, None
+                self.editor.replace_all(text)
+                self._say_outside()
+                self.say("Read again. ^z in the text brings yours back.")
+            elif index == 2:
+                self.saved, self._outside = self._outside or "", None
+                self._say_outside()
+                return True
+            return False

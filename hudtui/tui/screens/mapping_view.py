@@ -1,0 +1,250 @@
+"""What the mapping screen shows of a reply, an episode and a table of actions, as lines of text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from hudtui.core.environment.images import describe_image
+from hudtui.core.environment.values import ToolResult
+from hudtui.core.gym.examples import literal
+from hudtui.core.gym.interpret import Interpretation
+from hudtui.core.gym.jsonvalues import dumps
+from hudtui.core.gym.mapping import ParameterTrace
+from hudtui.core.gym.preview import Row, call_words, meaning_findings
+from hudtui.core.gym.scores import format_score
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.values import Scores
+from hudtui.core.text import clean, clean_line
+from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.words import span
+
+_MOST_LINES = 400
+_LONGEST = 2_000
+_ONE_LINE = 56
+_MUTED = "$foreground-muted"
+VERDICTS = {"ok": ("✓", "$success"), "error": ("✗", "$error"), "broken": ("✗", "$error"), "done": ("■", "$accent")}
+
+
+def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
+    """Everything that a reply means."""
+    lines: list[Content] = []
+    error = meaning.error
+    think = clean_line(meaning.think or "", 300)
+    lines.append(_field("think", Content.styled(think, "italic $secondary") if think else Content.styled("none", _MUTED)))
+    if meaning.tool is None:
+        lines.append(_field("tool", Content.styled("none", _MUTED)))
+    if meaning.extra_calls:
+        word = "call is" if meaning.extra_calls == 1 else "calls are"
+        lines.append(_field("", Content.styled(f"! {meaning.extra_calls} further {word} not carried out", "$warning")))
+    if meaning.action is not None:
+        arguments = ", ".join(f"{clean_line(name, 60)}={_value(value, 80)}" for name, value in meaning.action.arguments.items())
+        lines.append(
+            _field(
+                "action", Content.assemble((clean_line(meaning.action.name, 80), "bold $accent"), f"({cut(arguments, _LONGEST)})")
+            )
+        )
+    if error is not None:
+        place = f" (column {error.column} of the tool text)" if error.column is not None else ""
+        lines.append(
+            _field(
+                "error",
+                Content.assemble(
+                    ("✗ ", "bold $error"), (f"{error.stage}: ", "bold $error"), clean_line(error.message, 400), (place, _MUTED)
+                ),
+            )
+        )
+        if error.column is not None and meaning.tool is not None and len(meaning.tool) < 200:
+            tool = clean_line(meaning.tool)
+            if tool == meaning.tool and error.column <= len(tool) + 1:
+                lines.append(_field("", Content.styled(tool, _MUTED)))
+                lines.append(_field("", Content.assemble(" " * (error.column - 1), ("^", "bold $error"))))
+    if meaning.parameters:
+        lines += [Content(""), _heading("parameters", meaning.draft.tool if meaning.draft else "")]
+        width = min(max(len(clean_line(trace.name, 24)) for trace in meaning.parameters), 24)
+        lines += [_parameter(trace, width) for trace in meaning.parameters]
+    if meaning.draft is not None:
+        lines += [Content(""), _heading("call", "" if meaning.call is not None else "as far as it could be worked out; not sent")]
+        lines += _json({"tool": meaning.draft.tool, "arguments": meaning.draft.arguments}, dim=meaning.call is None)
+    verdict = meaning_findings(meaning)
+    glyph, style = _glyph(meaning)
+    lines += [Content(""), _field("schema", Content.assemble((glyph + " ", f"bold {style}"), clean_line(verdict, 400)))]
+    xml, action = meaning.format
+    score = format_score((meaning,), config)
+    lines.append(
+        _field(
+            "format",
+            Content.assemble(
+                (f"{score:.2f}", "bold"),
+                f"   tags {_yes(xml)} x {config.parser.xml_weight:g}   call {_yes(action)} x {config.parser.action_weight:g}",
+            ),
+        )
+    )
+    return lines
+
+
+def _glyph(meaning: Interpretation) -> tuple[str, str]:
+    if meaning.done or meaning.draft is None or not meaning.checked:
+        return "·", _MUTED
+    if meaning.error is not None:
+        return ("✗", "$error") if meaning.error.stage == "schema" else ("·", _MUTED)
+    return "✓", "$success"
+
+
+def _yes(flag: int) -> str:
+    return "✓" if flag else "✗"
+
+
+def _field(name: str, value: Content) -> Content:
+    return Content.assemble((pad(name, 8), "$primary"), value)
+
+
+def _heading(title: str, note: str) -> Content:
+    return Content.assemble((title, "bold $primary"), (f"  {clean_line(note, 100)}" if note else "", _MUTED))
+
+
+def _value(value: object, most: int = _LONGEST) -> str:
+    return cut(literal(value), most)
+
+
+def _parameter(trace: ParameterTrace, width: int) -> Content:
+    name = (f"  {pad(clean_line(trace.name, 24), width)}  ", "")
+    source = ", ".join(clean_line(argument, 40) for argument in trace.arguments)
+    if trace.origin == "static":
+        return Content.assemble(name, (_value(trace.after, 400), "bold"), ("  static", _MUTED))
+    if trace.origin == "argument":
+        return Content.assemble(name, (_value(trace.after, 400), "bold"), (f"  argument {source}", _MUTED))
+    if trace.origin == "default":
+        return Content.assemble(name, (_value(trace.after, 400), "bold"), (f"  default of {source}", _MUTED))
+    if trace.origin == "transform":
+        return Content.assemble(
+            name,
+            _value(trace.before, 200),
+            (" → ", "$accent"),
+            (_value(trace.after, 400), "bold"),
+            (f"  transform of {source}", _MUTED),
+        )
+    if trace.origin == "failed":
+        return Content.assemble(
+            name, _value(trace.before, 200), (" → ", "$accent"), ("✗ failed", "bold $error"), (f"  from {source}", _MUTED)
+        )
+    return Content.assemble(name, ("left out", "italic $foreground-muted"), (f"  {source} was not given", _MUTED))
+
+
+def _json(value: object, *, dim: bool = False) -> list[Content]:
+    try:
+        lines = _folded(value, "", "")
+    except (RecursionError, ValueError, TypeError):
+        lines = [dumps(value)]
+    style = _MUTED if dim else ""
+    return [Content.styled("  " + cut(clean(line), _LONGEST), style) for line in lines[:_MOST_LINES]]
+
+
+def _folded(value: object, margin: str, lead: str) -> list[str]:
+    """JSON with what is short on one line."""
+    plain = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value or len(plain) + len(margin) + len(lead) <= _ONE_LINE:
+        return [margin + lead + plain]
+    items = (
+        [(f"{json.dumps(name, ensure_ascii=False)}: ", item) for name, item in value.items()] if isinstance(value, dict) else []
+    )
+    items = items or [("", item) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    lines = [margin + lead + first]
+    for number, (name, item) in enumerate(items):
+        below = _folded(item, margin + "  ", name)
+        below[-1] += "," if number < len(items) - 1 else ""
+        lines += below
+    return [*lines, margin + last]
+
+
+def brief(meaning: Interpretation) -> Content:
+    """The meaning of a reply on one line."""
+    if meaning.error is not None:
+        return Content.assemble(("✗ ", "bold $error"), clean_line(f"{meaning.error.stage}: {meaning.error.message}", 300))
+    if meaning.done:
+        return Content.assemble(("■ ", "bold $accent"), "ends the episode")
+    glyph = ("✓ ", "bold $success") if meaning.checked else ("· ", _MUTED)
+    return Content.assemble(glyph, call_words(meaning))
+
+
+def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
+    """What the environment answered."""
+    state = ("✗ error", "bold $error") if result.is_error else ("✓ answered", "bold $success")
+    lines = [Content.assemble(("sent  ", "bold $primary"), state, (f" in {span(seconds)}", _MUTED))]
+    for block in result.blocks:
+        if block.type == "text":
+            lines += [Content("  " + cut(line, _LONGEST)) for line in clean(block.text or "").split("\n")[:_MOST_LINES]]
+        elif block.type == "image":
+            lines.append(Content.styled(f"  [image: {describe_image(block)}]", _MUTED))
+        else:
+            lines.append(
+                Content.styled(f"  [{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]", _MUTED)
+            )
+    if result.structured is not None:
+        lines += [Content.styled("  structured", "$primary"), *_json(result.structured)]
+    return lines
+
+
+def row_cells(row: Row) -> tuple[str, str, str, str]:
+    """A row of the table of actions."""
+    word = {"ok": "", "error": "error ", "broken": "broken ", "done": ""}[row.verdict]
+    return (VERDICTS[row.verdict][0], clean_line(row.action, 40), clean_line(row.example, 80), word + clean_line(row.words, 300))
+
+
+def score_lines(scores: Scores, config: GymConfig, before: Scores | None, *, judged: bool) -> list[Content]:
+    """The components of the reward, each with its weight and how it moved."""
+    lines = []
+    for name, title in (("task_completion", "task"), ("tool_execution", "tools"), ("format_compliance", "format")):
+        value = getattr(scores, name)
+        note = f" x {config.weights[name]:g}"
+        if name == "task_completion" and not judged:
+            note += "  not evaluated yet (e)"
+        elif name == "task_completion" and not scores.reward_found:
+            note += "  no reward found"
+        lines.append(_bar(title, value, note, None if before is None else value - getattr(before, name)))
+    moved = None if before is None else scores.reward - before.reward
+    lines.append(_bar("reward", scores.reward, "", moved, bold=True))
+    return lines
+
+
+def _bar(title: str, value: float, note: str, moved: float | None, *, bold: bool = False) -> Content:
+    full = round(min(max(value, 0.0), 1.0) * 12)
+    change = "" if not moved or abs(moved) < 0.0005 else f"  {'▲' if moved > 0 else '▼'} {moved:+.3f}"
+    return Content.assemble(
+        (pad(title, 8), "bold $primary" if bold else "$primary"),
+        ("█" * full, "$success"),
+        ("░" * (12 - full), _MUTED),
+        (f" {value:.3f}", "bold" if bold else ""),
+        (note, _MUTED),
+        (change, "$success" if (moved or 0) > 0 else "$error"),
+    )
+
+
+def episode_lines(player: EpisodePlayer) -> list[Content]:
+    """The conversation of an episode so far."""
+    lines: list[Content] = []
+    opening = next((message for message in player.messages if message.get("role") == "user"), None)
+    if opening is not None:
+        lines += [Content.styled("the agent sees", "bold $primary"), *_text(opening.get("content"))]
+    for number, turn in enumerate(player.turns, 1):
+        lines += [Content(""), Content.assemble((f"reply {number}  ", "bold $accent"), clean_line(turn.reply, 400))]
+        call = turn.call
+        if call is not None:
+            words = f"{call['tool']}({', '.join(f'{name}={literal(value)}' for name, value in call['arguments'].items())})"
+            lines.append(Content.styled("  → " + clean_line(words, 400), _MUTED))
+        style = "$error" if turn.is_error else ""
+        lines += [Content.styled("  " + cut(line, _LONGEST), style) for line in clean(turn.observation).split("\n")[:60]]
+    if player.stop is not None:
+        why = f": {clean_line(player.error, 400)}" if player.error else ""
+        lines += [Content(""), Content.assemble(("■ ", "bold $accent"), f"the episode is over ({player.stop}){why}")]
+    return lines
+
+
+def _text(content: object) -> list[Content]:
+    parts = content if isinstance(content, list) else [{"type": "text", "text": str(content or "")}]
+    texts: Sequence[str] = [str(part.get("text", f"[{part.get('type')}]")) for part in parts if isinstance(part, dict)]
+    return [Content("  " + cut(line, _LONGEST)) for line in clean("\n".join(texts)).split("\n")[:_MOST_LINES]]

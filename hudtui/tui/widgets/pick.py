@@ -1,0 +1,110 @@
+"""Choose one of many in a dialog, narrowed by typing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList, Static
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Action
+from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.lists import Rows
+
+
+class Pick(Dialog["int | None"]):
+    """Gives the index of the choice, or None.
+
+    Args:
+        title: What is chosen.
+        options: One line each, plain or styled.
+        at: The one that the cursor begins on.
+        hint: Below the list.
+    """
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("pick.take", "Choose", "Take the one under the cursor.", "enter", palette=False),
+    )
+    DEFAULT_CSS = """
+    Pick .dialog { height: auto; max-height: 80%; width: 100; }
+    Pick Rows { background: $surface; height: auto; max-height: 24; }
+    Pick.-h20 Rows { max-height: 9; }
+    Pick.-h24 Rows { max-height: 13; }
+    """
+    _most = 500
+
+    def __init__(self, title: str, options: Iterable[str | Content], *, at: int = 0, hint: str = "") -> None:
+        super().__init__()
+        self._title, self._at, self._hint = title, at, hint
+        self._options = [Content(clean_line(one)) if isinstance(one, str) else one for one in options]
+        self._shown: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        """Title, field, list."""
+        with Vertical(classes="dialog -wide"):
+            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            if len(self._options) > 6:
+                yield Field(placeholder="type to narrow the list", id="pick-word")
+            yield Rows(id="pick-rows")
+            yield Static(Content(self._hint or "Enter chooses   Esc closes"), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """Show everything."""
+        self._fill("")
+        if self._at in self._shown:
+            self.query_one(Rows).highlighted = self._shown.index(self._at)
+        (self.query_one(Field) if self.query(Field) else self.query_one(Rows)).focus()
+
+    def _fill(self, word: str) -> None:
+        words = word.casefold().split()
+        fits = [index for index, option in enumerate(self._options) if all(part in option.plain.casefold() for part in words)]
+        self._shown = fits[: self._most]
+        rows = self.query_one(Rows)
+        rows.clear_options()
+        rows.add_options(Rows.option(self._options[index]) for index in self._shown)
+        if self._shown:
+            rows.highlighted = 0
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        """Narrow the list."""
+        event.stop()
+        self._fill(event.value)
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """Enter in the field."""
+        event.stop()
+        self.action_take()
+
+    def on_key(self, event: events.Key) -> None:
+        """Up and down move in the list while the field is written into."""
+        rows = self.query_one(Rows)
+        if isinstance(self.focused, Field) and event.key in ("up", "down", "pageup", "pagedown"):
+            event.stop()
+            moves: dict[str, Callable[[], None]] = {
+                "up": rows.action_cursor_up,
+                "down": rows.action_cursor_down,
+                "pageup": rows.action_page_up,
+                "pagedown": rows.action_page_down,
+            }
+            moves[event.key]()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Enter or a click in the list."""
+        event.stop()
+        self.dismiss(self._shown[event.option_index])
+
+    def action_take(self) -> None:
+        """Take the one under the cursor."""
+        at = self.query_one(Rows).highlighted
+        self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
+
+
+def numbered(texts: Sequence[str]) -> list[str]:
+    """Options with their numbers."""
+    return [f"{number:>3}  {text}" for number, text in enumerate(texts, 1)]

@@ -1,0 +1,96 @@
+"""A scrollable sheet of styled lines that can be changed at every keystroke without a new layout of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from hudtui.tui.keymap import Acting, Action
+
+
+class Sheet(Acting, ScrollView, can_focus=True):
+    """Lines, wrapped to the width there is."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("sheet.down", "Down", "One line down.", "j", palette=False, show=False),
+        Action("sheet.up", "Up", "One line up.", "k", palette=False, show=False),
+        Action("sheet.top", "Top", "The first line.", "g", palette=False, show=False),
+        Action("sheet.bottom", "Bottom", "The last line.", "G", palette=False, show=False),
+    )
+    DEFAULT_CSS = """
+    Sheet { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; background: $background; }
+    Sheet:focus { background-tint: $foreground 3%; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Content, ...] = ()
+        self._wrapped: list[Content] = []
+        self._made_for = 0
+
+    @property
+    def plain(self) -> str:
+        """What it says, without style."""
+        return "\n".join(line.plain for line in self._lines)
+
+    def show(self, lines: Sequence[Content]) -> None:
+        """Show other lines. The place scrolled to stays; nothing happens when they are the same."""
+        found = tuple(lines)
+        if found != self._lines or any(a.spans != b.spans for a, b in zip(found, self._lines, strict=True)):
+            self._lines = found
+            self._wrap()
+            self.refresh()
+
+    def reveal(self, beginning: str) -> None:
+        """Scroll so that the last line that begins like this is in sight, with as much of what follows as there is room for."""
+        row = next((at for at in range(len(self._wrapped) - 1, -1, -1) if self._wrapped[at].plain.startswith(beginning)), None)
+        if row is not None:
+            self.scroll_to(y=row, animate=False)
+
+    def _wrap(self) -> None:
+        width = max(self.scrollable_content_region.width, 1)
+        self._made_for = width
+        self._wrapped = [piece for line in self._lines for piece in (line.wrap(width) if len(line) >= width // 2 else [line])]
+        self.virtual_size = Size(width, len(self._wrapped))
+
+    def on_resize(self) -> None:
+        """Wrap to the new width."""
+        if self._made_for != self.scrollable_content_region.width:
+            self._wrap()
+            self.refresh()
+
+    def notify_style_update(self) -> None:
+        """The theme changed."""
+        super().notify_style_update()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line."""
+        row = y + self.scroll_offset.y
+        width = self.size.width
+        if not 0 <= row < len(self._wrapped):
+            return Strip.blank(width, self.rich_style)
+        content = self._wrapped[row]
+        strip = Strip(content.render_segments(self.visual_style), content.cell_length)
+        return strip.adjust_cell_length(width, self.rich_style)
+
+    def action_down(self) -> None:
+        """One line down."""
+        self.scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        """One line up."""
+        self.scroll_up(animate=False)
+
+    def action_top(self) -> None:
+        """The first line."""
+        self.scroll_home(animate=False)
+
+    def action_bottom(self) -> None:
+        """The last line."""
+        self.scroll_end(animate=False)

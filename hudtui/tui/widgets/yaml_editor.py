@@ -1,0 +1,408 @@
+"""An editor for YAML: Textual's TextArea with highlighting, findings in the text and in the gutter, and what a hand expects.
+
+Two things of TextArea's own grow with the length of the text: it measures all lines and counts all of them for every line it
+draws. Both are done differently here, and lines that did not change are not drawn anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding
+from textual.cache import LRUCache
+from textual.document._document import EditResult
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._edit import Edit
+from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import TextArea
+from textual.widgets.text_area import Location, Selection
+
+from hudtui.core.gym.findings import Finding
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.yaml_marks import BLOCK, YamlMarks
+
+GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
+"""In the gutter; each readable without colour."""
+
+_OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
+_LEFT_TO_SCREEN = ("f6", "f7")
+
+
+class _Wrapped(WrappedDocument):
+    """Knows its height instead of counting it for every line that is drawn."""
+
+    @property
+    def height(self) -> int:
+        return len(self._offset_to_line_info)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A finding as the editor shows it: on a row, over some characters (from 0, the end exclusive)."""
+
+    row: int
+    start: int
+    end: int
+    severity: str
+    message: str
+
+    @classmethod
+    def of(cls, finding: Finding, lines: Sequence[str]) -> Note:
+        """The note of a finding; one that is about no character covers what its line says."""
+        row = min(max(finding.line - 1, 0), max(len(lines) - 1, 0))
+        line = lines[row] if lines else ""
+        start = min(max(finding.column - 1, 0), len(line))
+        end = len(line.rstrip()) if finding.end_column is None else min(finding.end_column - 1, len(line))
+        if end <= start:
+            start, end = len(line) - len(line.lstrip()), max(len(line.rstrip()), 1)
+        return cls(row, start, end, finding.severity, finding.message)
+
+
+class YamlEditor(Acting, TextArea, inherit_bindings=False):
+    """The editor. `TextArea.Changed` and `TextArea.SelectionChanged` tell of edits and of the cursor."""
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key not in _LEFT_TO_SCREEN
+    ]
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
+        Action(
+            "editor.comment", "Comment", "Make the selected lines comments, or text again.", "ctrl+t,ctrl+underscore", show=False
+        ),
+        Action("editor.undo", "Undo", "Take the last change back.", "ctrl+z", show=False),
+        Action("editor.redo", "Redo", "Do it again after all.", "ctrl+y", show=False),
+        Action("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
+        Action("editor.select-all", "Select all", "Select the whole text.", show=False),
+        Action("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape", palette=False, show=False),
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "yaml--text",
+        "yaml--number",
+        "yaml--word",
+        "yaml--anchor",
+        "yaml--punctuation",
+        "yaml--key",
+        "yaml--comment",
+        "yaml--error",
+        "yaml--warning",
+        "yaml--info",
+        "yaml--match",
+    }
+    DEFAULT_CSS = """
+    YamlEditor, YamlEditor:focus { border: none; padding: 0; background: $background; }
+    YamlEditor > .yaml--key { color: $primary; }
+    YamlEditor > .yaml--text { color: $success; }
+    YamlEditor > .yaml--number { color: $accent; }
+    YamlEditor > .yaml--word { color: $warning; }
+    YamlEditor > .yaml--anchor { color: $secondary; }
+    YamlEditor > .yaml--punctuation { color: $foreground-muted; }
+    YamlEditor > .yaml--comment { color: $foreground-muted; text-style: italic; }
+    YamlEditor > .yaml--error { color: $error; text-style: bold underline; }
+    YamlEditor > .yaml--warning { color: $warning; text-style: underline; }
+    YamlEditor > .yaml--info { text-style: underline; }
+    YamlEditor > .yaml--match { background: $warning 40%; text-style: bold; }
+    """
+
+    class Wants(Message):
+        """The user asks for completion, or goes on typing where it may be offered."""
+
+        def __init__(self, editor: YamlEditor, asked: bool) -> None:
+            super().__init__()
+            self.editor = editor
+            self.asked = asked
+
+    class Left(Message):
+        """The user is done with the text for now."""
+
+    class PopupKey(Message):
+        """A key for the list of completions."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        self.notes: dict[int, tuple[Note, ...]] = {}
+        self.pattern: re.Pattern[str] | None = None
+        """What is searched for; its matches stand out."""
+        self.popup = False
+        """A list of completions is open: it gets the keys that move in it."""
+        self._marks = YamlMarks()
+        self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
+        self._width = 0
+        self._edited: tuple[int, int] | None = None
+        self._styles: dict[str, Style] = {}
+        super().__init__(soft_wrap=False, tab_behavior="indent", show_line_numbers=True, max_checkpoints=500, id=id)
+        self.indent_width = 2
+        self.cursor_blink = False
+
+    # -- text --------------------------------------------------------------------------------------------------------
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines of the text, not to be changed."""
+        found: Sequence[str] = self.document.lines
+        return found
+
+    def _set_document(self, text: str, language: str | None) -> None:
+        self._edited = None
+        super()._set_document(text, None)
+        self.wrapped_document = _Wrapped(self.document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+
+    def replace_all(self, text: str) -> None:
+        """Put another text in, as one change that can be taken back; the cursor stays where it can."""
+        at = self.cursor_location
+        if text != self.text:
+            self.history.checkpoint()
+            self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+            self.history.checkpoint()
+        self.move_cursor(self.clamp_visitable(at))
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Carry out an edit, and remember which rows it touched."""
+        top = min(edit.from_location, edit.to_location)[0]
+        self._edited = (top, top + edit.text.count("\n"))
+        result = super().edit(edit)
+        self._edited = None
+        return result
+
+    def _refresh_size(self) -> None:
+        lines = self.lines
+        if self._edited is None:
+            self._width = max((cell_len(line) for line in lines), default=0)
+        else:
+            # The text grows at once and shrinks when it is measured anew: nobody sees the difference.
+            top, bottom = self._edited
+            self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
+        self.virtual_size = Size(self._width + self.gutter_width + 1, len(lines))
+        self._refresh_scrollbars()
+
+    # -- drawing -----------------------------------------------------------------------------------------------------
+
+    def show_notes(self, notes: Iterable[Note]) -> None:
+        """Mark findings, in place of those before."""
+        found: dict[int, tuple[Note, ...]] = {}
+        for note in notes:
+            found[note.row] = (*found.get(note.row, ()), note)
+        if found != self.notes:
+            self.notes = found
+            self.refresh()
+
+    def shift_notes(self, row: int, by: int) -> None:
+        """Lines came in or went at a row: let the marks below move along until the text is checked anew."""
+        if by:
+            self.notes = {
+                place + by if place >= row else place: tuple(
+                    Note(note.row + by, note.start, note.end, note.severity, note.message) for note in notes
+                )
+                if place >= row
+                else notes
+                for place, notes in self.notes.items()
+                if not (row <= place < row - by)
+            }
+
+    def show_pattern(self, pattern: re.Pattern[str] | None) -> None:
+        """Let matches stand out."""
+        if pattern != self.pattern:
+            self.pattern = pattern
+            self.refresh()
+
+    def notify_style_update(self) -> None:
+        """The theme changed."""
+        self._strips.clear()
+        self._styles.clear()
+        super().notify_style_update()
+
+    def _build_highlight_map(self) -> None:
+        """Highlights are made for what is in sight, when it is drawn."""
+
+    def _style(self, name: str) -> Style:
+        style = self._styles.get(name)
+        if style is None:
+            # The full style has its colour worked out against the background; only the partial one says what is asked for.
+            full = self.get_component_rich_style(f"yaml--{name}")
+            own = self.get_component_rich_style(f"yaml--{name}", partial=True)
+            colour = full.color if own.color is not None else None
+            back = full.bgcolor if own.bgcolor is not None else None
+            style = self._styles[name] = Style(
+                color=colour, bgcolor=back, bold=own.bold, italic=own.italic, underline=own.underline
+            )
+        return style
+
+    def get_line(self, line_index: int) -> Text:
+        """A line with its colours, findings and matches."""
+        line = self.document.get_line(line_index)
+        text = Text(line, end="", no_wrap=True)
+        for start, end, name in self._marks.block(self.lines, line_index // BLOCK)[line_index % BLOCK]:
+            text.stylize(self._style(name), start, end)
+        for note in self.notes.get(line_index, ()):
+            text.stylize(self._style(note.severity), note.start, note.end)
+        if self.pattern is not None:
+            for match in self.pattern.finditer(line):
+                text.stylize(self._style("match"), *match.span())
+        return text
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line, or take it as it was drawn before."""
+        scroll_x, scroll_y = self.scroll_offset
+        row = y + scroll_y
+        if row >= self.document.line_count:
+            return super()._render_line(y)
+        selection = self.selection
+        first, last = sorted((selection.start[0], selection.end[0]))
+        bracket = self._matching_bracket_location
+        near = bracket is not None and row in (bracket[0], selection.end[0])
+        key = (
+            row,
+            self.document.get_line(row),
+            self._marks.block(self.lines, row // BLOCK)[row % BLOCK],
+            self.notes.get(row),
+            self.pattern,
+            selection if first <= row <= last else None,
+            bracket if near else None,
+            self.size,
+            scroll_x,
+            self.virtual_size.width,
+            self.gutter_width,
+            self.has_focus,
+        )
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = self._with_glyph(super()._render_line(y), row)
+        return strip
+
+    def _with_glyph(self, strip: Strip, row: int) -> Strip:
+        notes = self.notes.get(row)
+        if not notes:
+            return strip
+        severity = next(word for word in GLYPHS if any(note.severity == word for note in notes))
+        at = self.gutter_width - 2
+        style = self._style(severity) + Style(underline=False, bold=True)
+        if severity == "info":
+            style += Style(dim=False)
+        glyph = Strip([Segment(GLYPHS[severity], self.rich_style + style)], 1)
+        return Strip.join([strip.crop(0, at), glyph, strip.crop(at + 1)])
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    async def on_key(self, event: events.Key) -> None:
+        """Enter keeps the indentation, tab and backspace move by it; an open list of completions comes first."""
+        key = event.key
+        if self.popup and key in ("up", "down", "enter", "tab", "escape", "pageup", "pagedown"):
+            self.post_message(self.PopupKey(key))
+        elif key == "enter":
+            self._new_line()
+        elif key == "tab" and self.selection.start[0] != self.selection.end[0]:
+            self._shift_lines(1)
+        elif key == "escape":
+            self.action_leave()
+        elif key == "backspace" and self._outdents():
+            row, column = self.cursor_location
+            self._replace_via_keyboard("", (row, (column - 1) // self.indent_width * self.indent_width), (row, column))
+        else:
+            if event.is_printable or key == "backspace":
+                self.call_next(self.post_message, self.Wants(self, False))
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _new_line(self) -> None:
+        (row, column), _ = sorted(self.selection)
+        line = self.document.get_line(row)[:column]
+        indent = len(line) - len(line.lstrip(" "))
+        bare = line.strip()
+        if bare and not bare.startswith("#") and _OPENS.search(line):
+            indent += self.indent_width
+        self._replace_via_keyboard("\n" + " " * min(indent, max(column, indent)), *self.selection)
+
+    def _outdents(self) -> bool:
+        row, column = self.cursor_location
+        return self.selection.is_empty and column > 1 and not self.document.get_line(row)[:column].strip(" ")
+
+    def _rows(self) -> range:
+        (first, _), (last, column) = sorted(self.selection)
+        return range(first, last + (0 if last > first and column == 0 else 1))
+
+    def _change_lines(self, changed: dict[int, str]) -> None:
+        """Replace whole lines as one change; the selection keeps its place in the text."""
+        if not changed:
+            return
+        start, end = self.selection
+        first, last = min(changed), max(changed)
+        lines = [changed.get(row, self.document.get_line(row)) for row in range(first, last + 1)]
+        before = {row: self.document.get_line(row) for row in range(first, last + 1)}
+        self.history.checkpoint()
+        self.replace("\n".join(lines), (first, 0), (last, len(before[last])), maintain_selection_offset=False)
+        self.history.checkpoint()
+
+        def moved(place: Location) -> Location:
+            row, column = place
+            if row not in before:
+                return place
+            return row, max(column + len(changed.get(row, before[row])) - len(before[row]), 0) if column else 0
+
+        self.selection = Selection(moved(start), moved(end))
+
+    def _shift_lines(self, direction: int) -> None:
+        width = self.indent_width
+        changed: dict[int, str] = {}
+        for row in self._rows():
+            line = self.document.get_line(row)
+            if direction > 0 and line.strip():
+                changed[row] = " " * width + line
+            elif direction < 0:
+                changed[row] = line[min(width, len(line) - len(line.lstrip(" "))) :]
+        self._change_lines({row: line for row, line in changed.items() if line != self.document.get_line(row)})
+
+    def action_dedent(self) -> None:
+        """Move lines to the left."""
+        self._shift_lines(-1)
+
+    def action_comment(self) -> None:
+        """Comment lines out, or in again when all of them are comments."""
+        lines = {row: self.document.get_line(row) for row in self._rows()}
+        full = {row: line for row, line in lines.items() if line.strip()}
+        if not full:
+            return
+        if all(line.lstrip().startswith("#") for line in full.values()):
+            self._change_lines({row: re.sub(r"^(\s*)# ?", r"\1", line) for row, line in full.items()})
+        else:
+            depth = min(len(line) - len(line.lstrip(" ")) for line in full.values())
+            self._change_lines({row: f"{line[:depth]}# {line[depth:]}" for row, line in full.items()})
+
+    def action_complete(self) -> None:
+        """Ask for completion."""
+        self.post_message(self.Wants(self, True))
+
+    def action_leave(self) -> None:
+        """Leave the text."""
+        self.post_message(self.Left())
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def go(self, row: int, column: int = 0) -> None:
+        """Put the cursor somewhere (from 0) and bring it to the middle when it was out of sight."""
+        row = min(max(row, 0), self.document.line_count - 1)
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        self.move_cursor((row, min(column, len(self.document.get_line(row)))), center=not top <= row < top + height)
+
+    def matches(self, pattern: re.Pattern[str]) -> list[tuple[Location, Location]]:
+        """Every place of a pattern, which stays within a line."""
+        return [
+            ((row, match.start()), (row, match.end()))
+            for row, line in enumerate(self.lines)
+            for match in pattern.finditer(line)
+            if match.end() > match.start()
+        ]
