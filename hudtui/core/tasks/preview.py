@@ -1,0 +1,114 @@
+"""What a dataset would be, before anything is written: counts, columns and the first rows.
+
+Imports pyarrow: import this module late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hudtui.core.events import Progress
+from hudtui.core.settings import Settings
+from hudtui.core.tasks.dataset import DatasetRequest, conversion, lock_image
+from hudtui.core.tasks.layout import Layout
+from hudtui.core.tasks.rewrite import rewriting
+from hudtui.core.tasks.rules import Rules
+from hudtui.core.tasks.scan import Batch, scan
+from hudtui.core.tasks.select import _test_rows, filtered, parse_filter
+from hudtui.core.tasks.source import Source
+
+ROWS = 3
+"""Rows that a preview shows."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would be written."""
+
+    total: int
+    """Tasks in the source."""
+    valid: int
+    """Tasks without an error."""
+    passed: int
+    """Of these, the ones that pass the filters."""
+    splits: dict[str, int]
+    """Rows by split, copies included."""
+    duplicated: int
+    """Copies among them."""
+    problems: int
+    """Problems that would end a strict conversion."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    """The first rows, before they are shuffled or sampled; a text for each column."""
+    exact: bool = True
+    """Everything was looked at; False while only the rows are known."""
+
+
+def preview(request: DatasetRequest, settings: Settings, source: Source) -> Iterator[Progress | Preview]:
+    """Look at what a request would write. A first preview comes with the first rows, the last one has the final counts.
+
+    Args:
+        request: As for `make_dataset`; where it goes does not matter.
+        settings: Of the project.
+        source: Its tasks, on this machine.
+
+    Raises:
+        InputError: The tasks cannot be read, or a filter is none.
+    """
+    _, image, _ = lock_image(request, settings)
+    wanted = conversion(replace(request, strict=False), settings, image, ())
+    rules = Rules(
+        lookup=wanted.lookup,
+        lock_image=image,
+        platform=wanted.platform,
+        analysis=request.analysis,
+        token_budget=request.token_budget,
+        rewrite=rewriting(wanted.platform, image=image, remote=request.remote, replace_secrets=request.replace_secrets),
+    )
+    predicates = [parse_filter(text) for text in request.selection.filters]
+    layout = Layout()
+    total = valid = passed = problems = 0
+    head: Batch | None = None
+    told = False
+    for batch in scan(source, rules):
+        total += batch.count
+        valid += len(batch.ids)
+        problems += len(batch.problems)
+        kept = filtered(batch, predicates)
+        passed += len(kept.ids)
+        layout.covers(batch)
+        if kept.ids and head is None:
+            head = kept.take(range(min(ROWS, len(kept.ids))))
+        if head is not None and not told:
+            told = True
+            yield _made(request, layout, head, total, valid, passed, problems, exact=False)
+        yield Progress("read", f"{total:,} tasks", batch.done, batch.size)
+    yield _made(request, layout, head, total, valid, passed, problems, exact=True)
+
+
+def _made(
+    request: DatasetRequest,
+    layout: Layout,
+    head: Batch | None,
+    total: int,
+    valid: int,
+    passed: int,
+    problems: int,
+    *,
+    exact: bool,
+) -> Preview:
+    selection = request.selection
+    wanted = passed if selection.sample is None else min(selection.sample, passed)
+    test = _test_rows(selection.test, wanted)
+    train = wanted - test
+    copies = max(request.min_tasks - train, 0) if train else 0
+    splits = {"train": train + copies}
+    if selection.test:
+        splits["test"] = test
+    rows: list[tuple[str | None, ...]] = []
+    if head is not None:
+        texts = layout.record_batch(head)
+        rows = list(zip(*(texts.column(place).to_pylist() for place in range(texts.num_columns)), strict=True))
+    columns = tuple(layout.schema().names)
+    return Preview(total, valid, passed, splits, copies, problems, columns, tuple(rows), exact)

@@ -1,0 +1,257 @@
+"""What the dataset screen says about one task, about its test and in numbers: values as styled text."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+
+from hudtui.core.settings import sounds_secret
+from hudtui.core.tasks.index import Kind, Record, Row, TaskIndex
+from hudtui.core.tasks.secrets import masked, without_secrets
+from hudtui.core.text import clean, clean_line
+from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from hudtui.core.platform import Platform
+    from hudtui.core.tasks.stats import Stats
+    from hudtui.tui.screens.dataset_trial import Trial
+
+LONGEST = 20_000
+"""Characters of one text that are shown; copying gives all."""
+
+GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
+_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')
+_PAIR = re.compile(r'("([^"\\\n]{1,80})"\s*:\s*")((?:[^"\\]|\\.)*)"')
+
+
+def masked_config(config: Any, platform: Platform) -> Any:
+    """An `mcp_config` with every secret that is written out masked."""
+    if not isinstance(config, Mapping):
+        return masked_text(config) if isinstance(config, str) else config
+    return _masked(copy.deepcopy(dict(config)), without_secrets(config, platform))
+
+
+def _masked(value: Any, without: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        other = without if isinstance(without, Mapping) else {}
+        return {key: _masked(item, other.get(key, item), str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        others = without if isinstance(without, list) and len(without) == len(value) else value
+        return [_masked(item, other, name) for item, other in zip(value, others, strict=True)]
+    if isinstance(value, str) and "$" not in value and value and (value != without or sounds_secret(name)):
+        head, blank, secret = value.rpartition(" ")
+        if "=" in value and value != without:
+            head, blank, secret = value.rpartition("=")
+        return f"{head}{blank}{masked(secret)}"
+    if isinstance(value, str) and value != without:
+        return masked(value)
+    return value
+
+
+def masked_text(text: str) -> str:
+    """Text that may be damaged JSON, with the values of keys that sound like secrets masked."""
+
+    def hide(match: re.Match[str]) -> str:
+        if "$" in match[3] or not match[3] or not sounds_secret(match[2]):
+            return match[0]
+        return f'{match[1]}{masked(match[3])}"'
+
+    return _PAIR.sub(hide, text)
+
+
+def json_content(value: Any) -> Content:
+    """A value as indented JSON in colour."""
+    text = clean(json.dumps(value, ensure_ascii=False, indent=2, default=repr))
+    cut_at = len(text) > LONGEST
+    text = text[:LONGEST]
+    parts: list[Any] = []
+    place = 0
+    for match in _TOKEN.finditer(text):
+        parts.append(text[place : match.start()])
+        style = "$primary" if match[2] else "$success" if match[1] else "$accent"
+        parts.append((match[1] if match[2] else match[0], style))
+        if match[2]:
+            parts.append(match[2])
+        place = match.end()
+    parts.append(text[place:])
+    made = Content.assemble(*parts)
+    return made + Content.styled("\n… more: y copies all", "$foreground-muted") if cut_at else made
+
+
+def _heading(text: str, more: str = "") -> Content:
+    return Content.assemble((text, "bold $primary"), (f"  {more}" if more else "", "$foreground-muted"))
+
+
+def _long(text: str) -> Content:
+    shown = Content(clean(text[:LONGEST]))
+    if len(text) > LONGEST:
+        shown += Content.styled(f"\n… {len(text) - LONGEST:,} more characters: y copies all", "$foreground-muted")
+    return shown
+
+
+def problem_lines(kinds: Sequence[Kind]) -> list[Content]:
+    """Problems, one a line."""
+    lines = []
+    for kind in kinds:
+        glyph, style = GLYPHS[kind.severity]
+        field = f"{clean_line(kind.field, 80)}: " if kind.field else ""
+        lines.append(Content.assemble((f"{glyph} {kind.severity} ", style), (field, "bold"), clean_line(kind.message, 600)))
+    return lines
+
+
+def told_calls(value: Any) -> Content:
+    """`setup_tool` or `evaluate_tool` in words a person reads: tool, then arguments."""
+    calls = value if isinstance(value, list) else [value]
+    lines = []
+    for call in calls:
+        if not isinstance(call, Mapping):
+            lines.append(json_content(call))
+            continue
+        name, arguments = str(call.get("name", "")), call.get("arguments") or {}
+        if isinstance(arguments, Mapping) and isinstance(arguments.get("name"), str):
+            inner = {key: item for key, item in arguments.items() if key != "name"}
+            if list(inner) == ["arguments"]:
+                inner = inner["arguments"]
+            name, arguments = f"{name} / {arguments['name']}", inner
+        lines.append(Content.assemble((clean_line(name), "bold"), "  " if arguments else ""))
+        if arguments:
+            lines[-1] += json_content(arguments)
+    return Content("\n").join(lines)
+
+
+def task_content(row: Row, record: Record, kinds: Sequence[Kind], platform: Platform, line: int | None) -> Content:
+    """A usable task."""
+    glyph, style = GLYPHS[row.state]
+    place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
+    lines = [
+        Content.assemble(
+            (clean_line(record.id, 300), "bold"), (f"  {place}", "$foreground-muted"), (f"  {glyph} {row.state}", style)
+        ),
+        *problem_lines(kinds),
+        Content(""),
+        _heading("Prompt", f"{len(record.prompt):,} characters, about {-(-len(record.prompt) // 4):,} tokens"),
+        _long(record.prompt),
+    ]
+    data = record.columns
+    for title, name in (("Set-up", "setup_tool"), ("Evaluation", "evaluate_tool")):
+        lines += [Content(""), _heading(title), told_calls(data[name]) if data.get(name) else _muted("None.")]
+    lines += [Content(""), _heading("Servers", "secrets masked"), json_content(masked_config(data.get("mcp_config"), platform))]
+    if data.get("metadata"):
+        lines += [Content(""), _heading("Metadata"), json_content(data["metadata"])]
+    for name, value in data.items():
+        if name not in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
+            lines += [Content(""), _heading(clean_line(name, 80), "kept"), json_content(value)]
+    return Content("\n").join(lines)
+
+
+def broken_content(row: Row, kinds: Sequence[Kind], line: int | None, raw: Any, platform: Platform) -> Content:
+    """An unusable task: why, and what stands in the source. `raw` is None while that is not known yet."""
+    place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
+    lines = [
+        Content.assemble((clean_line(row.id, 300), "bold"), (f"  {place}", "$foreground-muted"), ("  ✗ error", "bold $error")),
+        *problem_lines(kinds),
+        Content(""),
+        _heading("In the file", "left out of every dataset until it is mended; secrets masked"),
+    ]
+    if raw is None:
+        lines.append(_muted("Reading …"))
+    elif isinstance(raw, str):
+        lines.append(_long(masked_text(raw)))
+    else:
+        shown = dict(raw) if isinstance(raw, Mapping) else raw
+        if isinstance(shown, dict) and "mcp_config" in shown:
+            shown["mcp_config"] = masked_config(shown["mcp_config"], platform)
+        lines.append(json_content(shown))
+    return Content("\n").join(lines)
+
+
+def _muted(text: str) -> Content:
+    return Content.styled(text, "$foreground-muted")
+
+
+def stats_content(stats: Stats, width: int) -> Content:
+    """The numbers as bars."""
+    if not stats.tasks:
+        return _muted("No usable task, so nothing to count.")
+    lines: list[Content] = []
+    lengths = stats.lengths
+    if lengths is not None:
+        told = f"median {lengths.median:,}, 95 % ≤ {lengths.most:,}, longest {lengths.longest:,}"
+        lines += [_heading("Prompt length", "estimated tokens"), _muted(told)]
+        rows = [(f"{low:,}–{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
+        lines += _drawn(rows, width)
+    for group in stats.groups:
+        lines += [Content(""), _heading(clean_line(group.title, 60)), *_drawn(group.bars, width)]
+        if group.note:
+            lines.append(_muted(clean_line(group.note, 300)))
+    return Content("\n").join(lines)
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def _drawn(rows: Sequence[tuple[str, int]], width: int) -> list[Content]:
+    if not rows:
+        return []
+    most = max(count for _, count in rows) or 1
+    named = min(max(len(clean_line(name)) for name, _ in rows), max(width // 3, 10))
+    counted = max(len(f"{count:,}") for _, count in rows)
+    room = max(width - named - counted - 3, 4)
+    lines = []
+    for name, count in rows:
+        eighths = max(round(room * 8 * count / most), 1 if count else 0)
+        bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+        lines.append(Content.assemble(pad(clean_line(name), named), f" {count:>{counted},} ", (bar, "$accent")))
+    return lines
+
+
+def trial_content(trial: Trial) -> Content:
+    """What came of a test."""
+    glyph = {"success": "✓", "warning": "!", "error": "✗"}[trial.severity]
+    style = {"success": "bold $success", "warning": "bold $warning", "error": "bold $error"}[trial.severity]
+    lines = [
+        Content.assemble((clean_line(trial.task, 200), "bold"), (f"  tested in {span(trial.seconds)}", "$foreground-muted")),
+        Content.assemble((f"{glyph} ", style), (clean_line(trial.verdict, 2000), style)),
+        *(_muted(clean_line(line, 600)) for line in trial.details),
+    ]
+    for step in trial.steps:
+        mark = ("✗ error", "bold $error") if step.failed else ("✓ answered", "$success")
+        lines += [
+            Content(""),
+            Content.assemble(
+                (clean_line(step.tool, 80), "bold $primary"), "  ", mark, (f" in {span(step.seconds)}", "$foreground-muted")
+            ),
+            Content.styled(
+                cut(clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr)), 400), "$foreground-muted"
+            ),
+            _long(step.answer),
+        ]
+    return Content("\n").join(lines)
+
+
+def server_lines(config: Any, platform: Platform) -> tuple[str, ...]:
+    """What the servers of a task start or reach, one line each, secrets masked."""
+    lines = []
+    for name, server in (masked_config(config, platform) or {}).items():
+        if not isinstance(server, Mapping):
+            continue
+        if server.get("url"):
+            lines.append(f"{name}: connects to {server['url']}")
+        else:
+            words = [str(server.get("command", "")), *map(str, server.get("args") or [])]
+            lines.append(f"{name}: starts {' '.join(words)}")
+    return tuple(cut(clean_line(line), 300) for line in lines)
+
+
+def suggested_output(source: str, index: TaskIndex | None) -> str:
+    """Where a conversion would write: the source's name with another suffix, never the source itself."""
+    stem = re.sub(r"\.(gz|zst)$", "", PurePath(source.partition("@")[0].partition(":")[0]).name)
+    stem, _, suffix = stem.rpartition(".") if "." in stem else (stem, "", "")
+    return f"{stem or 'tasks'}{'-checked' if suffix == 'parquet' else ''}.parquet"

@@ -1,0 +1,404 @@
+"""The dialogs of the dataset screen: which tasks to open, and what to make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
+from textual.widgets import Button, OptionList, Static
+
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.dialog import Dialog
+from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.lists import Rows
+
+if TYPE_CHECKING:
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.dataset import DatasetRequest
+    from hudtui.core.tasks.opening import Opened
+    from hudtui.core.tasks.preview import Preview
+
+_PAUSE = 0.3
+"""Seconds without a key after which the preview is made anew."""
+
+
+class OpenDialog(Dialog["str | None"]):
+    """Choose one of the task files of the project, or name another source."""
+
+    def __init__(self, files: Sequence[tuple[str, str]], chosen: str | None) -> None:
+        """Make it.
+
+        Args:
+            files: Each name, and a word about it.
+            chosen: The one that is open.
+        """
+        super().__init__()
+        self._files, self._chosen = files, chosen
+
+    def compose(self) -> ComposeResult:
+        """List, field."""
+        with Vertical(classes="dialog -wide", id="open-box"):
+            yield Static("Which tasks?", classes="dialog-title")
+            options = []
+            for name, word in self._files:
+                mark = "● " if name == self._chosen else "  "
+                options.append(Rows.option(Content.assemble(mark, clean_line(name), (f"  {word}", "$foreground-muted")), name))
+            if options:
+                yield Rows(*options, id="open-files")
+            else:
+                yield Static(
+                    Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
+                )
+            yield Field(placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name")
+            yield Static("Enter opens   Tab list and field   Esc cancel", classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """The list first, on what is open now."""
+        lists = self.query(Rows)
+        if lists:
+            names = [name for name, _ in self._files]
+            lists.first().focus()
+            lists.first(Rows).highlighted = names.index(self._chosen) if self._chosen in names else 0
+        else:
+            self.query_one(Field).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """One of the list."""
+        event.stop()
+        self.dismiss(event.option.id)
+
+    def on_input_submitted(self, event: Field.Submitted) -> None:
+        """One by name."""
+        event.stop()
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+
+
+class Toggle(Acting, Widget, can_focus=True):
+    """Something that is done or not."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("toggle.flip", "Change", "Switch it on or off.", "space", palette=False, show=False),
+    )
+    DEFAULT_CSS = """
+    Toggle { height: 1; width: 1fr; padding: 0 1; }
+    Toggle:focus { background: $panel; text-style: bold; }
+    .-theme-monochrome Toggle:focus { text-style: bold reverse; }
+    Toggle.-impossible { color: $foreground-muted; }
+    """
+
+    class Changed(Message):
+        """It was flipped."""
+
+    def __init__(self, words: str, *, on: bool = False, reason: str | None = None, id: str | None = None) -> None:  # noqa: A002
+        """Make it.
+
+        Args:
+            words: What is done.
+            on: Whether it is, to begin with.
+            reason: Why it cannot be; None when it can.
+            id: Of the widget.
+        """
+        super().__init__(id=id)
+        self.words, self.on, self.reason = words, on and reason is None, reason
+        if reason is not None:
+            self.add_class("-impossible")
+            self.can_focus = False
+
+    def render(self) -> Content:
+        """Box and words."""
+        if self.reason is not None:
+            return Content.styled(f" –  {clean_line(self.words)}: {clean_line(self.reason)}", "$foreground-muted")
+        return Content.assemble(("[x] " if self.on else "[ ] ", "bold $accent"), clean_line(self.words))
+
+    def action_flip(self) -> None:
+        """Flip."""
+        self.on = not self.on
+        self.refresh()
+        self.post_message(self.Changed())
+
+    def on_click(self) -> None:
+        """Flip."""
+        if self.reason is None:
+            self.action_flip()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What is known of the tasks before the dialog opens."""
+
+    opened: Opened
+    settings: Settings
+    tasks: str
+    """The source, as the user named it."""
+    output: str
+    """Where a conversion would write."""
+    names: tuple[str, ...]
+    """Names to suggest for the Hub."""
+    image: str | None = None
+    usable: int = 0
+    local: int = 0
+    """Tasks that run on servers of this machine."""
+    secrets: int = 0
+    """Tasks with a secret that is written out."""
+    token: bool = False
+    """There is a token for the Hub."""
+    analysis: Any = field(default=None, repr=False)
+
+
+class MakeDialog(Dialog["DatasetRequest | None"]):
+    """Convert or publish: what to do on the left of each row, and below what would come of it."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True),
+        Action("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
+        Action("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
+    )
+
+    def __init__(self, offer: Offer, *, publish: bool) -> None:
+        super().__init__()
+        self.offer, self.publish = offer, publish
+        self.request: DatasetRequest | None = None
+        """What would be done; None while something typed cannot be read."""
+        self._timer: Any = None
+
+    def compose(self) -> ComposeResult:
+        """Rows, preview, buttons."""
+        with Vertical(classes="dialog -wide", id="make-box"):
+            title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
+            yield Static(Content(f"{title}: {clean_line(self.offer.tasks, 60)}"), classes="dialog-title")
+            with VerticalScroll(id="make-rows", can_focus=False):
+                for label, widget in self._rows():
+                    with Horizontal(classes="row"):
+                        yield Static(Content.styled(f"{label:<9}", "bold $primary"), classes="label")
+                        yield widget
+            with VerticalScroll(id="make-preview-scroll", can_focus=False):
+                yield Static(Content.styled("Looking at the tasks …", "$foreground-muted"), id="make-preview")
+            with Horizontal(classes="dialog-buttons"):
+                yield Button(Content(f"{'Publish' if self.publish else 'Write'} (^g)"), id="yes", compact=True, variant="primary")
+                yield Button(Content("Cancel (Esc)"), id="no", compact=True)
+
+    def _rows(self) -> Iterator[tuple[str, Widget]]:
+        offer = self.offer
+        if self.publish:
+            name = Field(offer.names[0] if offer.names else "", placeholder="ORG/NAME", id="make-name")
+            name.suggester = SuggestFromList(offer.names)
+            yield "name", name
+            yield "", Toggle("private: only you and your organisation see it", id="make-private")
+            yield "copy to", Field(placeholder="a file here as well: .parquet, .jsonl, .json; none when empty", id="make-output")
+        else:
+            yield "write to", Field(offer.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
+        reason = None
+        if not offer.local:
+            reason = "no task runs on a server of this machine"
+        elif offer.image is None:
+            reason = "no lock file names an image for that"
+        yield (
+            "servers",
+            Toggle(f"run {offer.local:,} local ones remotely with {offer.image or 'an image'}", reason=reason, id="make-remote"),
+        )
+        reason = None if offer.secrets else "none is written out"
+        yield (
+            "secrets",
+            Toggle(f"put variables in their place in {offer.secrets:,} tasks", on=True, reason=reason, id="make-secrets"),
+        )
+        fewest = "4" if 0 < offer.usable < 4 else ""
+        yield "at least", Field(fewest, placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
+        yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
+        yield "", Toggle("shuffle", id="make-shuffle")
+        yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
+        yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
+        yield "seed", Field("0", placeholder="of everything random", id="make-seed")
+        yield "", Toggle("strict: stop at any problem, warnings too", id="make-strict")
+
+    def on_mount(self) -> None:
+        """Begin at the first row."""
+        for button in self.query(Button):
+            button.active_effect_duration = 0
+        self.query(Field).first().focus()
+        self._soon()
+
+    # -- moving ------------------------------------------------------------------------------------------------------
+
+    def action_up(self) -> None:
+        """The row above."""
+        self.focus_previous()
+
+    def action_down(self) -> None:
+        """The row below; Enter on a button presses it, on a box flips it."""
+        focused = self.focused
+        if isinstance(focused, Button):
+            focused.press()
+        else:
+            self.focus_next()
+
+    # -- what would come of it ---------------------------------------------------------------------------------------
+
+    def on_input_changed(self, event: Field.Changed) -> None:
+        """Something else is wanted."""
+        event.stop()
+        self._soon()
+
+    def on_toggle_changed(self, event: Toggle.Changed) -> None:
+        """Something else is wanted."""
+        event.stop()
+        self._soon()
+
+    def _soon(self) -> None:
+        self.request = None
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(_PAUSE, self._look, name="preview")
+
+    def _look(self) -> None:
+        self._timer = None
+        self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
+
+    async def _preview(self) -> None:
+        from hudtui.core.tasks.convert import in_thread
+        from hudtui.core.tasks.preview import Preview, preview
+
+        shown = self.query_one("#make-preview", Static)
+        try:
+            self.request = request = self._read()
+            self.refresh_bindings()
+            last: Preview | None = None
+            steps = in_thread(preview(request, self.offer.settings, self.offer.opened.source))
+            told = 0.0
+            async for step in steps:
+                if isinstance(step, Preview):
+                    last = step
+                    shown.update(self._told(last))
+                elif isinstance(step, Progress) and step.total and last is not None:
+                    now = asyncio.get_running_loop().time()
+                    if now - told > 0.2:
+                        told = now
+                        shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
+        except HudtuiError as error:
+            first, *rest = error.lines()
+            body = Content.assemble(("✗ ", "bold $error"), clean_line(first, 400))
+            for line in rest:
+                body += Content("\n  ") + Content.styled(clean_line(line, 400), "$foreground-muted")
+            shown.update(body)
+
+    def _told(self, found: Preview, progress: str = "") -> Content:
+        lines: list[Content] = []
+        if not found.exact:
+            lines.append(Content.styled(progress or "counting …", "$accent"))
+        else:
+            rows = sum(found.splits.values())
+            told = ", ".join(f"{count:,} in {split}" for split, count in found.splits.items())
+            good = rows > 0
+            mark = ("✓ ", "bold $success") if good else ("✗ ", "bold $error")
+            out = found.total - found.valid
+            notes = [f"{out:,} unusable left out"] if out else []
+            if found.valid > found.passed:
+                notes.append(f"{found.valid - found.passed:,} filtered out")
+            if found.duplicated:
+                notes.append(f"{found.duplicated:,} copies")
+            lines.append(
+                Content.assemble(mark, (f"{rows:,} rows", "bold"), f": {told}" + (f"; {', '.join(notes)}" if notes else ""))
+            )
+            if self._on("strict") and found.problems:
+                lines.append(Content.styled(f"✗ strict: {found.problems:,} problems, so nothing would be written", "bold $error"))
+            if 0 < found.splits["train"] < 4:
+                lines.append(Content.styled("! training wants at least 4 tasks: “at least” repeats them", "$warning"))
+            if self.publish and not self.offer.token:
+                lines.append(Content.styled("! no token for the Hub: set HF_TOKEN (, opens the settings)", "$warning"))
+            if self.publish and self.offer.secrets and not self._on("secrets"):
+                lines.append(Content.styled("✗ secrets would be published: switch “secrets” on", "bold $error"))
+        lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
+        width = max(self.query_one("#make-preview").size.width, 20)
+        for number, row in enumerate(found.rows):
+            lines.append(Content.styled(f"row {number}", "bold $primary"))
+            for name, text in zip(found.columns, row, strict=True):
+                if text not in (None, "{}"):
+                    lines.append(Content(cut(f"  {clean_line(name, 40)}  {clean_line(text or '', 400)}", width)))
+        return Content("\n").join(lines)
+
+    # -- what is wanted ----------------------------------------------------------------------------------------------
+
+    def _text(self, name: str) -> str:
+        found = self.query(f"#make-{name}")
+        return found.first(Field).value.strip() if found else ""
+
+    def _on(self, name: str) -> bool:
+        found = self.query(f"#make-{name}")
+        return bool(found) and found.first(Toggle).on
+
+    def _number(self, name: str, label: str, *, whole: bool = True) -> Any:
+        text = self._text(name)
+        if not text:
+            return None
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value < 1e9:
+            raise InputError(f"{text!r} is no {'whole ' if whole else ''}number", where=Location(label))
+        return value
+
+    def _read(self) -> DatasetRequest:
+        from hudtui.core.tasks.dataset import DatasetRequest
+        from hudtui.core.tasks.names import check_name
+        from hudtui.core.tasks.select import Selection, parse_filter
+
+        output, name = self._text("output"), self._text("name") or None
+        if self.publish:
+            check_name(name or "")
+        elif not output:
+            raise InputError("say where to write it", where=Location("write to"))
+        filters = tuple(part.strip() for part in self._text("filter").split(";") if part.strip())
+        for text in filters:
+            parse_filter(text)
+        return DatasetRequest(
+            tasks=self.offer.tasks,
+            name=name,
+            private=self._on("private"),
+            push=self.publish,
+            output=Path(output) if output else None,
+            split=self.offer.opened.source.split,
+            strict=self._on("strict"),
+            remote=self._on("remote"),
+            replace_secrets=self._on("secrets"),
+            min_tasks=self._number("min", "at least") or 0,
+            selection=Selection(
+                filters,
+                self._on("shuffle"),
+                self._number("sample", "sample") or None,
+                self._number("test", "test", whole=False) or None,
+                self._number("seed", "seed") or 0,
+            ),
+            analysis=self.offer.analysis,
+        )
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Start, or not."""
+        event.stop()
+        if event.button.id == "yes":
+            self.action_start()
+        else:
+            self.dismiss(None)
+
+    def action_start(self) -> None:
+        """Start, if everything typed can be read."""
+        try:
+            self.dismiss(self._read())
+        except HudtuiError as error:
+            first, *rest = error.lines()
+            self.query_one("#make-preview", Static).update(
+                Content.assemble(("✗ ", "bold $error"), clean_line(" ".join([first, *rest]), 500))
+            )

@@ -1,0 +1,187 @@
+"""What the dataset screen does with tasks: test one, convert all, publish them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+from textual.widgets import Static
+
+from hudtui.core.events import Notice, Progress
+from hudtui.core.text import clean_line
+from hudtui.tui.screens.base import StationScreen
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.dataset import DatasetRequest, Made
+    from hudtui.core.tasks.index import TaskIndex
+    from hudtui.core.tasks.opening import Opened
+
+_TOLD = 0.1
+"""Seconds between two words of progress."""
+
+
+class Making(StationScreen):
+    """The half of the dataset screen that starts work on what is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source: str | None = None
+        """The source as the user named it."""
+        self.index: TaskIndex | None = None
+        self.opened_source: Opened | None = None
+        self.analysis: Analysis | None = None
+        """What calls are checked against."""
+        self.chosen: int | None = None
+        """Index of the task under the cursor."""
+        self._trusted: set[str] = set()
+
+    def show_tab(self, name: str) -> None:
+        """Go to a tab of the detail: `task`, `problems`, `stats` or `test`."""
+        raise NotImplementedError
+
+    # -- testing one task --------------------------------------------------------------------------------------------
+
+    def action_test(self) -> None:
+        """Set up, judge, tell."""
+        assert self.index is not None and self.chosen is not None
+        record = self.index.record(self.chosen)
+        if record is not None:
+            self.start(self._test(record), group="test")
+
+    async def _test(self, record: Any) -> None:
+        from hudtui.core.settings import load_settings
+        from hudtui.tui.screens.dataset_detail import server_lines, trial_content
+        from hudtui.tui.screens.dataset_trial import task_of, try_task
+
+        config = record.columns.get("mcp_config") or {}
+        key = json.dumps(config, sort_keys=True)
+        if key not in self._trusted:
+            lines = (*server_lines(config, self.shell.platform), "", "It is set up and judged at once; no agent plays.")
+            if not await self.shell.confirm(f"Test {record.id}?", lines, yes="Test"):
+                return
+            self._trusted.add(key)
+        shown = self.query_one("#ds-test", Static)
+        shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
+        self.show_tab("test")
+        self.busy(f"Testing {record.id} (Ctrl-X cancels)")
+        try:
+            settings = await asyncio.to_thread(load_settings, self.shell.folder, self.shell.platform)
+            trial = await try_task(task_of(record), settings.lookup)
+        except BaseException:
+            if self.is_attached:
+                shown.update(Content.styled("The test did not come to an end.", "$warning"))
+            raise
+        shown.update(trial_content(trial))
+        self.say(f"{record.id}: {trial.verdict}", trial.severity)  # type: ignore[arg-type]
+
+    # -- making datasets ---------------------------------------------------------------------------------------------
+
+    def action_convert(self) -> None:
+        """Ask, then write."""
+        self.start(self._make(publish=False), group="make")
+
+    def action_publish(self) -> None:
+        """Ask, then push."""
+        self.start(self._make(publish=True), group="make")
+
+    async def _make(self, *, publish: bool) -> None:
+        from hudtui.tui.screens.dataset_dialogs import MakeDialog
+
+        offer = await asyncio.to_thread(self._offer)
+        request: DatasetRequest | None = await self.app.push_screen_wait(MakeDialog(offer, publish=publish))
+        if request is None:
+            return
+        output = request.output
+        if output is not None and (self.shell.folder / output).exists():
+            question = f"Replace {output}?"
+            if not await self.shell.confirm(question, ("What stands there now is lost.",), yes="Replace", danger=True):
+                return
+        await self._carry_out(request, offer.settings)
+
+    def _offer(self) -> Any:
+        from hudtui.core.settings import load_settings
+        from hudtui.core.tasks import rewrite
+        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for
+        from hudtui.tui.screens.dataset_detail import suggested_output
+        from hudtui.tui.screens.dataset_dialogs import Offer
+
+        index, opened = self.index, self.opened_source
+        assert index is not None and opened is not None and self.source is not None
+        settings = load_settings(self.shell.folder, self.shell.platform)
+        plain = DatasetRequest(self.source)
+        token = hub_token(plain, settings)
+        if token is None:
+            from huggingface_hub import get_token
+
+            token = get_token()
+        return Offer(
+            opened,
+            settings,
+            self.source,
+            suggested_output(self.source, index),
+            names_for(plain, settings),
+            lock_image(plain, settings)[1],
+            index.counts["ok"] + index.counts["warning"],
+            index.noticed.get(rewrite.LOCAL, 0),
+            index.noticed.get(rewrite.SECRETS, 0),
+            token is not None,
+            self.analysis,
+        )
+
+    async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
+        from hudtui.core.tasks.convert import in_thread
+        from hudtui.core.tasks.dataset import Made, make_dataset
+
+        made: Made | None = None
+        notes: list[str] = []
+        told = 0.0
+        self.busy("Writing (Ctrl-X cancels)")
+        use_hub(settings)
+        async for step in in_thread(make_dataset(request, settings)):
+            if isinstance(step, Made):
+                made = step
+            elif isinstance(step, Notice):
+                notes.append(step.message)
+            elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
+                told = now
+                share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
+                self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
+        assert made is not None
+        self.shell.reload()
+        self.say(_told(made, self.shell.folder), "success")
+        if notes:
+            self.notify("\n".join(notes), severity="warning", markup=False, timeout=10)
+
+
+def use_hub(settings: Any) -> None:
+    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
+    import os
+
+    address = settings.get("HF_ENDPOINT")
+    if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
+        os.environ["HF_ENDPOINT"] = address
+
+
+def _told(made: Made, folder: Path) -> str:
+    converted = made.converted
+    written = ", ".join(f"{count:,} in {split}" for split, count in converted.written.items())
+    parts = []
+    if made.output is not None:
+        output = made.output
+        parts.append(f"Wrote {output.relative_to(folder) if output.is_relative_to(folder) else output}")
+    if made.pushed is not None:
+        unchanged = " (it had all of it already)" if made.pushed.commit is None else ""
+        parts.append(f"Published at {made.pushed.url}{unchanged}")
+    told = f"{'; '.join(parts)}: {written}"
+    if out := converted.total - converted.valid:
+        told += f"; {out:,} unusable left out"
+    if converted.duplicated:
+        told += f"; {converted.duplicated:,} copies"
+    if made.lock is not None:
+        told += f"; {made.lock.name} names it"
+    return told + "."

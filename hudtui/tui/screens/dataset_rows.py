@@ -1,0 +1,119 @@
+"""What the tables of the dataset screen show: tasks and their problems, straight from an index; and text that scrolls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import VerticalScroll
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.task_table import Cell, Column
+
+if TYPE_CHECKING:
+    from hudtui.core.tasks.index import State, TaskIndex
+
+COLUMNS = (
+    Column("task", "task", 7, from_width=100),
+    Column("id", "id", 12, flexible=1),
+    Column("state", "state", 9),
+    Column("prompt", "prompt", 20, flexible=4),
+    Column("servers", "servers", 12, from_width=90),
+    Column("evaluator", "evaluator", 12, flexible=1, from_width=64),
+    Column("category", "category", 10, from_width=76),
+)
+PROBLEMS = (
+    Column("state", "", 9),
+    Column("id", "id", 12, flexible=1, from_width=40),
+    Column("message", "problem", 24, flexible=4),
+)
+SORTS = ("task", "id", "state", "prompt", "servers", "evaluator", "category")
+STATE_CELLS: dict[State, tuple[str, str]] = {
+    "ok": ("✓ ok", "table--ok"),
+    "warning": ("! warning", "table--warning"),
+    "error": ("✗ error", "table--error"),
+}
+
+
+class TaskRows:
+    """The tasks of an index, all or some, in some order."""
+
+    def __init__(self, index: TaskIndex, order: Sequence[int] | None = None) -> None:
+        self.index, self.order = index, order
+
+    def __len__(self) -> int:
+        return self.index.total if self.order is None else len(self.order)
+
+    def task(self, row: int) -> int:
+        """Index of the task in a row."""
+        return row if self.order is None else self.order[row]
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """As the table shows it."""
+        found = self.index.row(self.task(row))
+        broken = found.state == "error"
+        return (
+            (f"{found.index:,}", "table--muted"),
+            found.id,
+            STATE_CELLS[found.state],
+            (found.head, "table--error" if broken else ""),
+            found.servers,
+            found.evaluator.removeprefix("evaluate/"),
+            found.category,
+        )
+
+
+class ProblemRows:
+    """The problems of an index."""
+
+    def __init__(self, index: TaskIndex, numbers: Sequence[int]) -> None:
+        self.index, self.numbers = index, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def task(self, row: int) -> int:
+        """Index of the task that has the problem in a row."""
+        return self.index.problems.tasks[self.numbers[row]]
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """As the table shows it."""
+        kind = self.index.problems.kind(self.numbers[row])
+        said = f"{kind.field}: {kind.message}" if kind.field else kind.message
+        return STATE_CELLS[kind.severity], self.index.row(self.task(row)).id, said
+
+
+class Page(Acting, VerticalScroll):
+    """Text that scrolls."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+
+    def action_down(self) -> None:
+        """One line down."""
+        self.scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        """One line up."""
+        self.scroll_up(animate=False)
+
+    def action_first(self) -> None:
+        """The beginning."""
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        """The end."""
+        self.scroll_end(animate=False)
+
+
+def columns_for(category: str | None) -> tuple[Column, ...]:
+    """The columns of the table of tasks.
+
+    Args:
+        category: Field of the metadata that the last one shows; None: there is none, and no such column.
+    """
+    if category is None:
+        return COLUMNS[:-1]
+    return (*COLUMNS[:-1], replace(COLUMNS[-1], title=clean_line(category, 20)))

@@ -1,0 +1,304 @@
+"""A table that asks for the rows in sight and holds none: a million rows scroll like ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.lists import MOVES
+
+Cell = str | tuple[str, str]
+"""Text, or text and the name of a component class (`table--ok`, ...). Cleaned before it is drawn, never markup."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column."""
+
+    key: str
+    title: str
+    width: int
+    """Cells; of a flexible column the fewest."""
+    flexible: int = 0
+    """How many parts of the room that is left it takes."""
+    from_width: int = 0
+    """The narrowest table that shows it."""
+
+
+class Rows(Protocol):
+    """Where the rows come from."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """The cells of a row, one a column; asked for whenever the row is drawn."""
+        ...
+
+
+class TaskTable(Acting, ScrollView, can_focus=True):
+    """Rows under a heading that stays, with a cursor.
+
+    Args:
+        columns: What is shown, from the left.
+        empty: Shown while there is no row.
+    """
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        *MOVES,
+        Action("tasktable.up", "Up", "One row up.", "up", palette=False, show=False),
+        Action("tasktable.down", "Down", "One row down.", "down", palette=False, show=False),
+        Action("tasktable.page-up", "Page up", "One page up.", "pageup", palette=False, show=False),
+        Action("tasktable.page-down", "Page down", "One page down.", "pagedown", palette=False, show=False),
+        Action("tasktable.first", "First", "The first row.", "home", palette=False, show=False),
+        Action("tasktable.last", "Last", "The last row.", "end", palette=False, show=False),
+        Action("tasktable.select", "Open", "Open the row under the cursor.", "enter", palette=False, show=False),
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--heading",
+        "table--cursor",
+        "table--blurred",
+        "table--ok",
+        "table--warning",
+        "table--error",
+        "table--muted",
+        "table--empty",
+    }
+    DEFAULT_CSS = """
+    TaskTable { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; overflow-y: scroll; }
+    TaskTable > .table--heading { background: $surface; color: $foreground-muted; text-style: bold; }
+    TaskTable > .table--cursor {
+        background: $block-cursor-background; color: $block-cursor-foreground; text-style: $block-cursor-text-style;
+    }
+    TaskTable > .table--blurred {
+        background: $block-cursor-blurred-background; color: $foreground; text-style: $block-cursor-blurred-text-style;
+    }
+    TaskTable > .table--ok { color: $success; }
+    TaskTable > .table--warning { color: $warning; }
+    TaskTable > .table--error { color: $error; text-style: bold; }
+    TaskTable > .table--muted { color: $foreground-muted; }
+    TaskTable > .table--empty { color: $foreground-muted; }
+    """
+
+    class Highlighted(Message):
+        """The cursor came to a row."""
+
+        def __init__(self, table: TaskTable, row: int) -> None:
+            super().__init__()
+            self.table, self.row = table, row
+
+        @property
+        def control(self) -> TaskTable:
+            """The table."""
+            return self.table
+
+    class Selected(Highlighted):
+        """Enter, or a click on the row under the cursor."""
+
+    class HeadingClicked(Message):
+        """The heading of a column was clicked."""
+
+        def __init__(self, table: TaskTable, key: str) -> None:
+            super().__init__()
+            self.table, self.key = table, key
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        empty: str = "Nothing here.",
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(id=id)
+        self.columns = tuple(columns)
+        self.empty = empty
+        self.cursor = 0
+        """Row under the cursor."""
+        self.sorted_by: tuple[str, bool] | None = None
+        """Key of the column that the rows are sorted by, and whether the other way round."""
+        self._rows: Rows | None = None
+        self._count = 0
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many rows are shown."""
+        return self._count
+
+    def show(self, rows: Rows | None, *, cursor: int | None = None) -> None:
+        """Show other rows.
+
+        Args:
+            rows: Where they come from.
+            cursor: The row to go to; the cursor stays where it is when None.
+        """
+        self._rows = rows
+        self.took()
+        if cursor is not None:
+            self.go(cursor)
+        self.refresh()
+
+    def took(self) -> None:
+        """There are more rows now, or fewer."""
+        count = len(self._rows) if self._rows is not None else 0
+        self._count = count
+        self.cursor = min(self.cursor, max(count - 1, 0))
+        self._fit()
+        self.refresh()
+
+    def go(self, row: int, *, tell: bool = True) -> None:
+        """Put the cursor on a row and bring it into sight.
+
+        Args:
+            row: Counting from 0; taken to the nearest there is.
+            tell: Post `Highlighted`.
+        """
+        row = max(0, min(row, self._count - 1))
+        moved = row != self.cursor
+        self.cursor = row
+        if self._count:
+            room = max(self.size.height - 1, 1)
+            top = self.scroll_offset.y
+            if row < top:
+                self.scroll_to(y=row, animate=False, immediate=True)
+            elif row >= top + room:
+                self.scroll_to(y=row - room + 1, animate=False, immediate=True)
+            if tell:
+                self.post_message(self.Highlighted(self, row))
+        if moved:
+            self.refresh()
+
+    def _fit(self) -> None:
+        self.virtual_size = Size(self.size.width, self._count + 1)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The widths follow."""
+        self._fit()
+        if self._count:
+            self.go(self.cursor, tell=False)
+        self.refresh()
+
+    # -- drawing -----------------------------------------------------------------------------------------------------
+
+    def widths(self) -> list[tuple[int, Column, int]]:
+        """The columns that fit: number, column, cells."""
+        room = self.scrollable_content_region.width
+        shown = [(number, column) for number, column in enumerate(self.columns) if room >= column.from_width]
+        left = max(room - sum(column.width + 1 for _, column in shown) + 1, 0)
+        parts = sum(column.flexible for _, column in shown)
+        made = []
+        for number, column in shown:
+            extra = left * column.flexible // parts if parts else 0
+            left, parts = left - extra, parts - column.flexible
+            made.append((number, column, column.width + extra))
+        return made
+
+    def render_line(self, y: int) -> Strip:
+        """The heading, or the row that is scrolled to this line."""
+        width = self.scrollable_content_region.width
+        base = self.rich_style
+        if y == 0:
+            style = self.get_component_rich_style("table--heading")
+            line = " ".join(pad(self._title(column), cells) for _, column, cells in self.widths())
+            return Strip([Segment(pad(line, width), style)])
+        row = self.scroll_offset.y + y - 1
+        if row >= self._count or self._rows is None:
+            if y == 1 and not self._count:
+                empty = self.get_component_rich_style("table--empty")
+                return Strip([Segment(pad(" " + self.empty, width), empty)])
+            return Strip([Segment(" " * width, base)])
+        here = row == self.cursor
+        over = self.get_component_rich_style("table--cursor" if self.has_focus else "table--blurred") if here else Style.null()
+        segments: list[Segment] = []
+        cells = self._rows.cells(row)
+        for place, (number, _, room) in enumerate(self.widths()):
+            cell = cells[number]
+            text, name = cell if isinstance(cell, tuple) else (cell, "")
+            own = self.get_component_rich_style(name, partial=True) if name else Style.null()
+            style = base + own + over
+            segments.append(Segment(pad(clean_line(text), room), style))
+            if place < len(cells) - 1:
+                segments.append(Segment(" ", base + over))
+        return Strip(segments).adjust_cell_length(width, base + over)
+
+    def _title(self, column: Column) -> str:
+        if self.sorted_by is not None and self.sorted_by[0] == column.key:
+            return cut(column.title, max(column.width - 2, 1)) + (" ▼" if self.sorted_by[1] else " ▲")
+        return column.title
+
+    def watch_has_focus(self, focused: bool) -> None:
+        """The cursor looks different."""
+        super().watch_has_focus(focused)
+        self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The heading stays, everything else moves."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.refresh(Region(0, 0, self.size.width, self.size.height))
+
+    # -- moving ------------------------------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor; on the row under the cursor, or twice, it opens; on a heading it sorts."""
+        event.stop()
+        place = event.get_content_offset(self)
+        if place is None:
+            return
+        if place.y == 0:
+            x = 0
+            for _, column, cells in self.widths():
+                if x <= place.x < x + cells + 1:
+                    self.post_message(self.HeadingClicked(self, column.key))
+                    return
+                x += cells + 1
+            return
+        row = self.scroll_offset.y + place.y - 1
+        if row < self._count:
+            if row == self.cursor and self.has_focus and event.chain > 1:
+                self.post_message(self.Selected(self, row))
+            else:
+                self.go(row)
+
+    def action_down(self) -> None:
+        """One row down."""
+        self.go(self.cursor + 1)
+
+    def action_up(self) -> None:
+        """One row up."""
+        self.go(self.cursor - 1)
+
+    def action_page_down(self) -> None:
+        """One page down."""
+        self.go(self.cursor + max(self.size.height - 2, 1))
+
+    def action_page_up(self) -> None:
+        """One page up."""
+        self.go(self.cursor - max(self.size.height - 2, 1))
+
+    def action_first(self) -> None:
+        """The first row."""
+        self.go(0)
+
+    def action_last(self) -> None:
+        """The last row."""
+        self.go(self._count - 1)
+
+    def action_select(self) -> None:
+        """Open."""
+        if self._count:
+            self.post_message(self.Selected(self, self.cursor))
