@@ -10,7 +10,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.gym.mapping import Bound, ParameterTrace, Problem, apply, bind
 from hudtui.core.gym.nearest import nearest
 from hudtui.core.gym.parser import Call, Refusal, Reply, parse_call, split_reply
-from hudtui.core.gym.plans import PLAIN_REPLY, Plan, make_plans
+from hudtui.core.gym.plans import PLAIN_REPLY, FinishedCall, Plan, make_plans
 from hudtui.core.gym.schema import SchemaChecker
 from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
 from hudtui.core.text import clean_line
@@ -22,18 +22,13 @@ _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
 _new = tuple.__new__  # what a named tuple does itself, without its detour
 
+__all__ = ["Action", "FinishedCall", "Format", "Interpretation", "Interpreter"]
+
 
 class Action(NamedTuple):
     """What the agent said, understood: a name and arguments by name."""
 
     name: str
-    arguments: dict[str, Any]
-
-
-class FinishedCall(NamedTuple):
-    """What is sent to the environment."""
-
-    tool: str
     arguments: dict[str, Any]
 
 
@@ -89,7 +84,7 @@ class Interpretation:
 
 
 class Interpreter:
-    """Applies one configuration to replies. Immutable after it is made, and safe to use from several threads.
+    """Applies one configuration to replies. What it works out for an action it keeps; safe to use from several threads.
 
     Args:
         config: The configuration.
@@ -104,11 +99,6 @@ class Interpreter:
         self._checkers: dict[str, SchemaChecker] = {}
         self._plans: dict[str, tuple[Plan | None, ...]] = {}
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
-        for name, mapping in config.mappings.items():
-            if name != DONE and self._missing_tool(mapping) is None:
-                plans = self._plans[name] = make_plans(mapping, self._checker(mapping.tool))
-                if plans[0] is not None and plans[0].fixed is not None:
-                    self._fixed[name] = (mapping.tool, plans[0].fixed)
 
     def interpret(self, reply: str) -> Interpretation:
         """Everything about a reply. Any text has a meaning; none raises."""
@@ -139,14 +129,25 @@ class Interpreter:
                 fixed = self._fixed.get(found[1])
                 if fixed is not None:
                     return _new(FinishedCall, (fixed[0], fixed[1].copy()))
-            name, *tokens = found.groups()
-            plans = self._plans.get(name)
-            if plans is not None:
-                plan = plans[(last or 1) - 1]
-                arguments = None if plan is None else plan.arguments(tokens)
-                if plan is not None and arguments is not None:
-                    return _new(FinishedCall, (plan.tool, arguments))
+            groups = found.groups()
+            plans = self._plans.get(groups[0]) or self._planned(groups[0])
+            if plans is not None and last is not None:
+                plan = plans[last - 1]
+                call = None if plan is None else plan(groups)
+                if call is not None:
+                    return call
         return self.interpret(reply).call
+
+    def _planned(self, name: str) -> tuple[Plan | None, ...] | None:
+        """The plans of an action, made at its first call; None for a name that has no usable mapping."""
+        mapping = self.config.mappings.get(name)
+        if mapping is None or name == DONE or self._missing_tool(mapping) is not None:
+            return None
+        plans = make_plans(mapping, self._checker(mapping.tool))
+        self._plans[name] = plans.by_count
+        if plans.fixed is not None:
+            self._fixed[name] = plans.fixed
+        return plans.by_count
 
     def _checker(self, tool: str) -> SchemaChecker:
         checker = self._checkers.get(tool)

@@ -32,12 +32,12 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN or (kind is str and value.isascii()):
         return value
-    if kind is list:
-        for item in value:
-            if not (type(item) is str and item.isascii()) and type(item) not in _PLAIN:
-                break
-        else:
-            return value[:]
+    if kind is list and value and type(value[0]) is str:
+        try:
+            if "".join(value).isascii():
+                return value[:]
+        except TypeError:  # not all of it is text
+            pass
     top: list[Any] = []
     pending: list[tuple[Any, Any]] = [((value,), top)]
     while pending:

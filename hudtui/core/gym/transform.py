@@ -103,6 +103,22 @@ class Transform:
         except Exception as error:
             raise TransformFailure(_reason(error)) from None
 
+    def body(self, use_context: bool) -> Closure:
+        """The transform without its guard, for whoever prepares runs of it and handles what it raises, whatever that is.
+
+        Args:
+            use_context: As in `wants_context`.
+
+        Returns:
+            A function of a frame: a list of None, the value and, when the context is wanted, the context.
+        """
+        if not self._padding and (len(self.parameters) == 1 or self.wants_context(use_context)):
+            return self._body
+        rest = [] if len(self.parameters) == 1 or self.wants_context(use_context) else [*self._default]
+        tail = [*rest, *self._padding]
+        inner = self._body
+        return lambda frame: inner(frame + tail)
+
     def run(self, value: Any, context: dict[str, Any] | None = None) -> Any:
         """As calling it, for values that are known to be small.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from hudtui.core.gym.transform_limits import Frame
@@ -75,6 +75,48 @@ class CompilerBase(ABC):
         """Where in the frame the value of a name is; None for a name that is none of the lambda's own."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
+    def sure_place(self, node: ast.expr) -> int | None:
+        """Where the value of an expression is, when it is one of the lambda's parameters."""
+        place = self.place(node.id) if isinstance(node, ast.Name) else None
+        return place if place is not None and place < self.bound else None
+
     def refuse(self, node: ast.AST) -> NoReturn:
         """Refuse a kind of expression."""
         raise Refused(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
+
+
+NO_CONSTANT: Any = object()
+
+
+def constant_of(node: ast.expr) -> Any:
+    """The value of an expression that is the same in every run, or NO_CONSTANT.
+
+    Constants, and lists, tuples, sets and dicts of them. It may be kept and used again as long as it does not leave the place
+    where it stands: nothing in a transform can change it.
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return -value if isinstance(value, int | float) and not isinstance(value, bool) else NO_CONSTANT
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        values = _atoms(node.elts)
+        if values is None:
+            return NO_CONSTANT
+        return values if isinstance(node, ast.List) else tuple(values) if isinstance(node, ast.Tuple) else set(values)
+    if isinstance(node, ast.Dict):
+        keys, values = _atoms(node.keys), _atoms(node.values)
+        return NO_CONSTANT if keys is None or values is None else dict(zip(keys, values, strict=True))
+    return NO_CONSTANT
+
+
+def _atoms(nodes: Sequence[ast.expr | None]) -> list[Any] | None:
+    found = []
+    for node in nodes:
+        if not isinstance(node, ast.Constant | ast.UnaryOp):
+            return None
+        value = constant_of(node)
+        if value is NO_CONSTANT:
+            return None
+        found.append(value)
+    return found

@@ -108,6 +108,18 @@ class Calls(CompilerBase):
             return run
         if name == "get" and node.args and all(isinstance(argument, ast.Constant) for argument in node.args):
             constants = tuple(argument.value for argument in node.args if isinstance(argument, ast.Constant))
+            place = self.sure_place(attribute.value)
+
+            if place is not None and len(constants) == 2:
+                key, default = constants
+
+                def look_up_in_parameter(frame: Frame) -> Any:
+                    value = frame[place]
+                    if type(value) is not dict:
+                        find(value)
+                    return value.get(key, default)
+
+                return look_up_in_parameter
 
             def look_up(frame: Frame) -> Any:
                 value = target(frame)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import operator
 from typing import Any, ClassVar
 
-from hudtui.core.gym.transform_base import MAX_DEPTH, Closure, Refused
+from hudtui.core.gym.transform_base import MAX_DEPTH, NO_CONSTANT, Closure, Refused, constant_of
 from hudtui.core.gym.transform_calls import Calls
 from hudtui.core.gym.transform_functions import FUNCTIONS
 from hudtui.core.gym.transform_limits import MAX_BITS, MAX_STEPS, Frame, Load, check_number, made
@@ -13,6 +14,7 @@ from hudtui.core.gym.transform_loops import UNBOUND, Loops
 from hudtui.core.gym.transform_operators import BINARY, COMPARISON, PLAIN_COMPARISON, UNARY, check_spec, formatted
 
 _NUMBERS = frozenset((int, float, bool))
+_ON_NUMBERS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
 class Compiler(Calls, Loops):
@@ -74,15 +76,28 @@ class Compiler(Calls, Loops):
         if operation is None:
             raise Refused("the operator @ is not allowed", node)
         left, right = self.compile(node.left), self.compile(node.right)
-        if isinstance(node.op, ast.Mult):
+        plain = _ON_NUMBERS.get(type(node.op))
+        if plain is not None:
+            constant = constant_of(node.right)
+            if type(constant) in _NUMBERS:
 
-            def multiply(frame: Frame) -> Any:
+                def with_constant(frame: Frame) -> Any:
+                    one = left(frame)
+                    if type(one) in _NUMBERS:
+                        result = plain(one, constant)
+                        return result if type(result) is float else check_number(result)
+                    return made(frame, operation(frame, one, constant))
+
+                return with_constant
+
+            def on_numbers(frame: Frame) -> Any:
                 one, two = left(frame), right(frame)
-                if type(one) is float and type(two) in _NUMBERS:
-                    return one * two
+                if type(one) in _NUMBERS and type(two) in _NUMBERS:
+                    result = plain(one, two)
+                    return result if type(result) is float else check_number(result)
                 return made(frame, operation(frame, one, two))
 
-            return multiply
+            return on_numbers
         return lambda frame: made(frame, operation(frame, left(frame), right(frame)))
 
     def _unary(self, node: ast.UnaryOp) -> Closure:
@@ -112,8 +127,8 @@ class Compiler(Calls, Loops):
 
     def _comparison(self, node: ast.Compare) -> Closure:
         operands = [node.left, *node.comparators]
-        for index, operator in enumerate(node.ops):
-            if isinstance(operator, ast.Is | ast.IsNot) and not any(map(_is_singleton, operands[index : index + 2])):
+        for index, sign in enumerate(node.ops):
+            if isinstance(sign, ast.Is | ast.IsNot) and not any(map(_is_singleton, operands[index : index + 2])):
                 raise Refused("`is` only compares with None, True or False; use ==", node)
         compiled = [self.compile(operand) for operand in operands]
         first = compiled[0]
@@ -121,17 +136,17 @@ class Compiler(Calls, Loops):
             name = type(node.ops[0]).__name__
             only = compiled[1]
             plain = PLAIN_COMPARISON[name]
-            if isinstance(operands[1], ast.Constant):
-                value = operands[1].value
+            value = constant_of(operands[1])
+            if value is not NO_CONSTANT:
                 if name == "Eq":
-                    place = self.place(operands[0].id) if isinstance(operands[0], ast.Name) else None
-                    if place is not None and place < self.bound:
+                    place = self.sure_place(operands[0])
+                    if place is not None:
                         return lambda frame: frame[place] == value
                     return lambda frame: first(frame) == value
                 return lambda frame: plain(first(frame), value)
             operation = COMPARISON[name]
             return lambda frame: operation(frame, first(frame), only(frame))
-        rest = [(COMPARISON[type(operator).__name__], right) for operator, right in zip(node.ops, compiled[1:], strict=True)]
+        rest = [(COMPARISON[type(sign).__name__], right) for sign, right in zip(node.ops, compiled[1:], strict=True)]
 
         def run(frame: Frame) -> Any:
             left = first(frame)
@@ -156,6 +171,12 @@ class Compiler(Calls, Loops):
             )
             return lambda frame: made(frame, value(frame)[start(frame) : stop(frame) : step(frame)])
         index = self.compile(node.slice)
+        table = constant_of(node.value)
+        if table is not NO_CONSTANT:
+            place = self.sure_place(node.slice)
+            if place is not None:
+                return lambda frame: table[frame[place]]
+            return lambda frame: table[index(frame)]
         return lambda frame: value(frame)[index(frame)]
 
     def _display(self, node: ast.List | ast.Tuple | ast.Set) -> Closure:

@@ -132,13 +132,14 @@ def _sorted(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
     if len(values) <= _RUN:
         return sorted(values, **keywords)
     # In runs, merged two by two, with a look at the clock in between. Sorting is stable and quick on what is sorted already.
-    runs = []
+    runs: list[list[Any]] = []
     for start in range(0, len(values), _RUN):
         runs.append(sorted(values[start : start + _RUN], **keywords))
         look_at_clock(frame)
+    nothing: list[Any] = []
     while len(runs) > 1:
         merged = []
-        for left, right in zip_longest(runs[::2], runs[1::2], fillvalue=[]):
+        for left, right in zip_longest(runs[::2], runs[1::2], fillvalue=nothing):
             merged.append(sorted(left + right, **keywords))
             look_at_clock(frame)
         runs = merged
