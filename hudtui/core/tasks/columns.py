@@ -209,7 +209,7 @@ class Checker:
         if column is None:
             return None if name == "evaluate_tool" else [b"{}"] * count
         known = self._known[name]
-        distinct = set(column)
+        distinct = _distinct(column)
         if 2 * len(distinct) > count and len(distinct) > 16:
             return self._final(name, column, distinct)  # type: ignore[return-value]
         fresh = [text for text in distinct if text not in known]
@@ -283,24 +283,26 @@ class Checker:
     def _mcp(self, column: list[bytes | None], part: Part) -> bool:
         """Put the column of `mcp_config` into `part`; False where one of its values needs a closer look."""
         configs = self._configs
-        fresh = set(column).difference(configs)
         if len(configs) > _REMEMBERED:
             configs.clear()
-            fresh = set(column)
-        for text in fresh:
-            configs[text] = self._config(text)
-        entries = [configs[text] for text in column]
-        if None in entries:
-            return False
-        part.columns["mcp_config"] = [entry.text for entry in entries]  # type: ignore[union-attr]
-        telling = {
-            text
-            for text in set(column)
-            if (entry := configs[text]) is not None and (entry.remarks or entry.inferred or entry.rewritten)
-        }
+        known: dict[bytes | None, _Config] = {}
+        for text in _distinct(column):
+            if text not in configs:
+                configs[text] = self._config(text)
+            entry = configs[text]
+            if entry is None:
+                return False
+            known[text] = entry
+        if len(known) == 1:
+            (entry,) = known.values()
+            part.columns["mcp_config"] = [entry.text] * len(column)
+        else:
+            part.columns["mcp_config"] = [known[text].text for text in column]
+        telling = {text for text, entry in known.items() if entry.remarks or entry.inferred or entry.rewritten}
         if telling:
             for place, text in enumerate(column):
-                if text in telling and (entry := configs[text]) is not None:
+                if text in telling:
+                    entry = known[text]
                     part.remarks += [(place, part.ids[place], remark) for remark in entry.remarks]
                     part.inferred += entry.inferred
                     for what in entry.rewritten:
@@ -364,6 +366,12 @@ class Checker:
 def compact(value: Any) -> bytes:
     """`value` as JSON without white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _distinct(column: list[bytes | None]) -> AbstractSet[bytes | None]:
+    """Every value once. Where all are the same, finding that out is quicker than hashing them."""
+    first = column[0]
+    return {first} if column.count(first) == len(column) else set(column)
 
 
 def _array(texts: Sequence[bytes | None]) -> bytes:
