@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.gym.config_base import kind_of, shown
+from hudtui.core.gym.config_base import Steps, kind_of, shown
 from hudtui.core.gym.config_mappings import MappingReader
 from hudtui.core.gym.findings import Finding, errors_of
 from hudtui.core.gym.values import (
@@ -143,7 +143,7 @@ class _Reader(MappingReader):
         self.report("type", "error", f"`{key}` is a mapping, not {kind_of(value)}", (key,))
         return {}
 
-    def _number(self, value: Any, path: Path, default: float) -> float:
+    def _number(self, value: Any, path: Steps, default: float) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool) and _finite(value):
             return float(value)
         self.report("type", "error", f"`{path[-1]}` is a number, not {kind_of(value)}", path, at_value=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hudtui.core.gym.config_base import Steps, ReaderBase, kind_of, nearly, short, shown
+from hudtui.core.gym.config_base import ReaderBase, Steps, kind_of, nearly, short, shown
 from hudtui.core.gym.findings import errors_of
 from hudtui.core.gym.jsonvalues import NotSendableError, plain
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
@@ -27,6 +27,7 @@ class MappingReader(ReaderBase):
     """The part of the reader that knows mappings."""
 
     def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str]]:
+        """The good mappings by action, and the first error of each of the others."""
         found: dict[str, ActionMapping] = {}
         broken: dict[str, str] = {}
         for action, entry in section.items():
