@@ -67,18 +67,15 @@ class HomeScreen(StationScreen):
         facts = self.shell.facts
         if facts is None:
             return "the project is still being read"
-        if action_id == "home.next":
-            if facts.next_station is None:
-                return "there is none; pick a station with 1 to 5"
-            if facts.next_station not in SCREENS:
-                return "that station has no screen in this version"
+        if action_id == "home.next" and _goal(facts) not in SCREENS:
+            return "that station has no screen in this version"
         return None
 
     def action_next(self) -> None:
         """Open the next station."""
         facts = self.shell.facts
-        if facts is not None and facts.next_station is not None:
-            self.shell.open_station(facts.next_station)
+        if facts is not None:
+            self.shell.open_station(_goal(facts))
 
     def action_demo(self) -> None:
         """Make the demo workspace here."""
@@ -113,29 +110,22 @@ class HomeScreen(StationScreen):
                 (f" {self._key('app.open-environment')} ", "bold $accent reverse"),
                 " to look at an environment of your own.",
             )
+        enter = Content.assemble("Press ", (f" {self._key('home.next')} ", "bold $accent reverse"))
         name = facts.next_station
         if name is None:
             going = len(facts.running)
             if going:
                 text = "A run is going. " if going == 1 else f"{going} runs are going. "
-                return Content.assemble(
-                    (f"{GLYPHS['running']} {text}", "bold $success"),
-                    "Press ",
-                    (f" {self._key('app.open-run')} ", "bold $accent reverse"),
-                    " to watch.",
-                )
-            return Content.assemble(
-                ("✓ Every station is passed.", "bold $success"), " Look at the results, or start another run."
-            )
+                return Content.styled(f"{GLYPHS['running']} {text}", "bold $success") + enter + Content(" to watch.")
+            passed = Content.styled("✓ Every station is passed. ", "bold $success")
+            return passed + enter + Content(" for the results, or to start another run.")
         fact = facts.station(name)
         station = next(one for one in ROAD if one.name == name)
         lines = Content.assemble(
             (f"{GLYPHS['next']} Next: {station.title}", "bold $accent"),
             f"  {clean_line(fact.what_next) or station.question}  ",
         )
-        if name in SCREENS:
-            lines += Content.assemble("Press ", (f" {self._key('home.next')} ", "bold $accent reverse"))
-        return lines
+        return lines + enter if name in SCREENS else lines
 
     def _road(self, facts: Facts, width: int) -> Content:
         lines = [Content.styled("Road", "bold $primary")]
@@ -210,6 +200,11 @@ class HomeScreen(StationScreen):
         if run.result and room - name > 12:
             line += Content(" " + cut(clean_line(run.result), room - name))
         return line
+
+
+def _goal(facts: Facts) -> str:
+    """Where Enter leads: to the next station; with all of them passed, to the runs."""
+    return facts.next_station or "run"
 
 
 def _names(names: list[str]) -> str:

@@ -221,7 +221,7 @@ class LaunchScreen(StationScreen):
             lines += [Content(""), Content.styled("Plan", "bold $primary"), Content("on         this machine, for nothing")]
             lines += [Content(f"file       RUN/{file.path}  {file.size:,} bytes") for file in plan.files]
             for stage in plan.stages:
-                command = shlex.join(stage.argv).replace(self.record.folder, "RUN")
+                command = shlex.join(stage.argv).replace(self.record.folder, "RUN").replace(f"{Path.home()}/", "~/")
                 lines.append(Content(f"{clean_line(stage.name, 10):<10} {clean_line(command)}"))
             lines += [Content(f"result     RUN/{output.path}  {output.what}") for output in plan.outputs]
             lines.append(Content(f"RUN        {clean_line(home_short(Path(self.record.folder)))}"))

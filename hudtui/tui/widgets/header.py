@@ -45,7 +45,7 @@ class HeaderBar(Widget):
         if facts is not None and facts.account is not None:
             account = facts.account
             if account.origin is None:
-                right.append((f"○ no {account.variable}" if width >= 80 else "○ no key", "$warning"))
+                right.append((f"○ no {account.variable}" if width >= 80 else "○ no key", "$foreground-muted"))
             elif width >= 100:
                 right.append((f"✓ {account.variable} from {account.origin}", "$success"))
             else:

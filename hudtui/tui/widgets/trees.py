@@ -25,6 +25,7 @@ class Branches(Acting, Tree[T]):
     )
     DEFAULT_CSS = """
     Branches { background: $background; height: 1fr; padding: 0; }
+    Branches:focus { background-tint: $foreground 0%; }
     """
     show_root = False
     guide_depth = 2

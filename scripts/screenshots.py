@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Pictures of every screen, taken from the real app on a real demo workspace with a real run.
+
+    .venv/bin/python scripts/screenshots.py [--only NAME ...] [--svg-only] [--out screenshots]
+
+Writes `screenshots/<name>.svg` for all, and `<name>.png` where a monospaced font is installed under /usr/share/fonts (Fira Code
+first). Nothing outside a temporary folder and the output folder is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MARK = "HUDTUI_PICTURES"
+"""Set in the process that takes the pictures."""
+
+WIDE, MIDDLE, SMALL, NARROW = (160, 45), (120, 36), (80, 24), (60, 20)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    """Pressed one after the other, each time waiting until nothing is under way."""
+    size: tuple[int, int] = MIDDLE
+    theme: str = ""
+    folder: str = "demo"
+    then: Callable[[Any], Awaitable[None]] | None = None
+    """Done at the end."""
+
+
+async def first_run(pilot: Any) -> None:
+    """The newest run's log is read."""
+    await pilot.pause(1.5)
+
+
+SHOTS = (
+    Shot("home"),
+    Shot("welcome", folder="empty"),
+    Shot("environment", ("1",), then=first_run),
+    Shot("mapping", ("2",), size=WIDE, then=first_run),
+    Shot("dataset", ("3",), then=first_run),
+    Shot("compute", ("4",), then=first_run),
+    Shot("run", ("5",), size=WIDE, then=first_run),
+    Shot("launch", ("5", "a"), then=first_run),
+    Shot("settings", ("comma",)),
+    Shot("palette", ("ctrl+p",), then=first_run),
+    Shot("help", ("5", "question_mark")),
+    Shot("light", ("1",), theme="hudtui-light", then=first_run),
+    Shot("monochrome", theme="monochrome"),
+    Shot("home-80x24", size=SMALL),
+    Shot("home-60x20", size=NARROW),
+    Shot("mapping-80x24", ("2",), size=SMALL, then=first_run),
+    Shot("run-80x24", ("5",), size=SMALL, then=first_run),
+)
+
+
+async def settle(pilot: Any) -> None:
+    """Wait until no work is under way, except what never ends."""
+    for _ in range(3):
+        workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
+        if workers and not pilot.app.screen.is_modal:
+            await asyncio.wait([asyncio.ensure_future(worker.wait()) for worker in workers], timeout=20)
+        await pilot.pause()
+
+
+async def take(shot: Shot, home: Path) -> str:
+    """The picture as SVG."""
+    from hudtui.tui.app import HudtuiApp
+
+    folder = home / shot.folder
+    os.chdir(folder)
+    os.environ["HUDTUI_THEME"] = shot.theme
+    app = HudtuiApp(folder)
+    async with app.run_test(size=shot.size) as pilot:
+        await settle(pilot)
+        for key in shot.keys:
+            await pilot.press(key)
+            await settle(pilot)
+        if shot.then is not None:
+            await shot.then(pilot)
+            await settle(pilot)
+        svg = app.export_screenshot(title="hudtui")
+    # The ids are random: without this every run would change every file.
+    return re.sub(r"terminal-\d+", f"terminal-{shot.name}", svg)
+
+
+def fonts() -> list[str]:
+    """Font files for PNG: one with every weight that is needed, and others for signs that it lacks."""
+    places = Path("/usr/share/fonts")
+    wanted = ("FiraCode-Regular.ttf", "FiraCode-Bold.ttf", "DejaVuSansMono.ttf", "DejaVuSansMono-Bold.ttf", "DejaVuSans.ttf")
+    found = {path.name: str(path) for path in places.rglob("*.ttf")} if places.is_dir() else {}
+    return [found[name] for name in wanted if name in found]
+
+
+def to_png(svg: str, files: list[str]) -> bytes:
+    """The picture as PNG. Without a font file the renderer would draw no text at all."""
+    import resvg_py
+
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, font_files=files, zoom=1))
+
+
+def make_demo(python: Path, folder: Path) -> None:
+    """A demo workspace in which every task was played."""
+    done = subprocess.run([python, "-m", "hudtui", "demo", str(folder), "--headless"], text=True, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"hudtui demo failed:\n{done.stderr}")
+
+
+def in_a_clean_home(name: str) -> int:
+    """Do the work in a process that knows neither this machine's home nor where its Python lies: pictures show both."""
+    home = Path(name) / "home"
+    (home / "empty").mkdir(parents=True)
+    (home / ".venv").symlink_to(sys.prefix)
+    environment = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ} | {
+        "HOME": str(home),
+        "HUDTUI_HOME": str(home / ".hudtui-home"),
+        "TMUX_TMPDIR": name,
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "TEXTUAL_ANIMATIONS": "none",
+        "TZ": "UTC",
+        MARK: name,
+    }
+    try:
+        return subprocess.run([home / ".venv/bin/python", __file__, *sys.argv[1:]], env=environment).returncode
+    finally:
+        subprocess.run(["tmux", "kill-server"], env=environment, capture_output=True)
+
+
+def main() -> int:
+    """Take all pictures, or those that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", help="names of pictures")
+    parser.add_argument("--svg-only", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent.parent / "screenshots")
+    given = parser.parse_args()
+    if MARK not in os.environ:
+        with tempfile.TemporaryDirectory(prefix="hudtui-") as name:
+            return in_a_clean_home(name)
+    home = Path.home()
+    out = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    files = [] if given.svg_only else fonts()
+    if not files and not given.svg_only:
+        print("no Fira Code or DejaVu under /usr/share/fonts: SVG only", file=sys.stderr)
+    make_demo(Path(sys.executable), home / "demo")
+    for shot in SHOTS:
+        if given.only and shot.name not in given.only:
+            continue
+        svg = asyncio.run(take(shot, home))
+        if str(home.parent) in svg:
+            print(f"{shot.name} shows a path of this machine", file=sys.stderr)
+            return 1
+        (out / f"{shot.name}.svg").write_text(svg, encoding="utf-8")
+        if files:
+            (out / f"{shot.name}.png").write_bytes(to_png(svg, files))
+        print(out / f"{shot.name}.svg")
+    os.chdir(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
