@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
+from textual.scrollbar import ScrollBar
 from textual.worker import Worker
 
 from hudtui import __version__
@@ -28,6 +29,7 @@ from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.widgets.fit import home_short
 from hudtui.tui.widgets.message import Severity
+from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -101,6 +103,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.log_file: Path | None = None
         self.verbose = debug
         self.animation_level = "none"
+        ScrollBar.renderer = ThinScrollBar
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""

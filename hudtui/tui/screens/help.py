@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,9 +13,11 @@ from textual.widgets import Static
 
 from hudtui.tui.keymap import Action, ActiveKey, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.stations import GLYPHS, ROAD, WORDS
+from hudtui.tui.stations import GLYPHS, STYLES, WORDS, State
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fit import pad
+
+_SIGNS: tuple[State, ...] = ("done", "next", "missing", "running", "failed")
 
 
 class HelpScreen(Dialog[None]):
@@ -30,43 +33,58 @@ class HelpScreen(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         """Purpose, keys by group, signs."""
-        title = self._from.TITLE or "this screen"
         with Vertical(classes="dialog -wide"):
-            yield Static(Content(f"Help: {title}"), classes="dialog-title")
+            yield Static(Content(f"Help: {self._from.TITLE or 'this screen'}"), classes="dialog-title")
             with VerticalScroll(classes="dialog-body -tall"):
-                yield Static(self._body())
+                yield Static(id="help-body")
             yield Static(Content("↑↓ scroll   Esc close"), classes="dialog-keys")
 
-    def _body(self) -> Content:
+    def on_resize(self) -> None:
+        """Columns follow the width."""
+        super().on_resize()
+        self.query_one("#help-body", Static).update(self._body(min(int(self.app.size.width * 0.96), 110) - 6))
+
+    def _body(self, width: int) -> Content:
         parts: list[Content] = []
         if isinstance(self._from, StationScreen) and self._from.HELP:
             parts += [Content(self._from.HELP), Content("")]
         groups: dict[str, list[ActiveKey]] = {}
         for key in self._keys:
-            if key.node is self._from:
-                group = "On this screen"
-            elif key.node is self.app:
-                group = "Everywhere"
-            else:
-                group = f"In the focused pane ({key.action.scope})"
-            groups.setdefault(group, []).append(key)
+            groups.setdefault(self._group(key), []).append(key)
         for group, keys in groups.items():
             parts.append(Content.styled(group, "bold $primary"))
             for key in keys:
-                names = ", ".join(shown(name) for name in keys_of(key.action, self.app._keymap))
-                line = Content.assemble((f" {pad(names, 12)}", "bold $accent"), pad(key.action.title, 18), key.action.tooltip)
-                if key.why_not:
-                    line += Content.styled(f" Not now: {key.why_not}.", "$warning")
-                parts.append(line)
+                parts += self._rows(key, width)
             parts.append(Content(""))
         parts.append(Content.styled("Signs on the road", "bold $primary"))
-        parts.append(
-            Content(" " + "   ".join(f"{GLYPHS[state]} {WORDS[state]}" for state in ("done", "next", "missing", "running")))
-        )
-        parts += [
-            Content(f" {len(ROAD)} stations: " + ", ".join(f"{station.key} {station.title}" for station in ROAD)),
-            Content(""),
-            Content(f'Keys can be changed in {self._keymap_file}: lines like  "home.next" = "n".'),
-            Content("Shift and drag selects text with the terminal's own means."),
-        ]
+        signs = [Content.styled(f"{GLYPHS[state]} {WORDS[state]}", STYLES[state]) for state in _SIGNS]
+        parts += [Content(" ") + Content("   ").join(signs), Content("")]
+        parts.append(Content.styled("Changing keys", "bold $primary"))
+        parts.append(Content(f'Write {self._keymap_file} with lines like "home.next" = "n" or "app.help" = "f1,h".'))
+        if width < 96:
+            parts.append(Content("The names of all actions are shown here on a wider terminal."))
+        parts += [Content(""), Content("Shift and drag selects text with the terminal's own means.")]
         return Content("\n").join(parts)
+
+    def _group(self, key: ActiveKey) -> str:
+        if key.node is self._from:
+            return "On this screen"
+        return "Everywhere" if key.node is self.app else f"In the focused pane ({key.action.scope})"
+
+    def _rows(self, key: ActiveKey, width: int) -> list[Content]:
+        """One action: keys, title, explanation below one another where it is long, and on a wide terminal its name."""
+        named = width >= 96
+        first, second = (11, 16) if width >= 70 else (8, 15)
+        names = ", ".join(shown(name) for name in keys_of(key.action, self.app._keymap))
+        room = max(width - first - second - 1 - (24 if named else 0), 16)
+        said = textwrap.wrap(key.action.tooltip, room) or [""]
+        why = textwrap.wrap(f"Not now: {key.why_not}.", room) if key.why_not else []
+        rows = []
+        for number, text in enumerate([*said, *why]):
+            style = "$warning" if number >= len(said) else ""
+            head = (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
+            row = Content.assemble(head, pad(key.action.title if not number else "", second), (text, style))
+            if named and not number:
+                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(key.action.id, "$foreground-muted")
+            rows.append(row)
+        return rows
