@@ -93,7 +93,7 @@ REFUSED = [
     "lambda x: " + "x if x else " * 800 + "x",
     "lambda x: " + "x.upper()" + ".upper()" * 1200,
     "lambda x: " + "x" + "[0]" * 3000,
-    "lambda x: " + "f'{" * 30 + "x" + "}'" * 30,
+    "lambda x: " + "f'{" * 160 + "x" + "}'" * 160,
     "lambda x: " + "9" * 4000,
     "lambda x: " + "9" * 9000,
     "lambda x: 0x" + "f" * 9000,
