@@ -36,6 +36,8 @@ GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
+_STEP = 40
+"""Cells by which the width that can be scrolled to grows."""
 _LEFT_TO_SCREEN = ("f6", "f7")
 
 
@@ -186,7 +188,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             # The text grows at once and shrinks when it is measured anew: nobody sees the difference.
             top, bottom = self._edited
             self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
-        self.virtual_size = Size(self._width + self.gutter_width + 1, len(lines))
+        # In steps: every change of the size has the whole screen laid out anew.
+        width = -(-(self._width + self.gutter_width + 1) // _STEP) * _STEP
+        self.virtual_size = Size(width if width > self.size.width else self._width + self.gutter_width + 1, len(lines))
         self._refresh_scrollbars()
 
     # -- drawing -----------------------------------------------------------------------------------------------------
@@ -227,6 +231,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
 
     def _build_highlight_map(self) -> None:
         """Highlights are made for what is in sight, when it is drawn."""
+        self._marks.edited(0 if self._edited is None else self._edited[0])
 
     def _style(self, name: str) -> Style:
         style = self._styles.get(name)

@@ -14,6 +14,7 @@ BLOCK = 48
 """Lines looked at together."""
 
 _MOST_BLOCKS = 256
+_Chain = tuple[tuple[int, str], ...]
 Mark = tuple[int, int, str]
 """Start and end as characters of the line, and a name of `KINDS`."""
 
@@ -39,19 +40,35 @@ _QUERY = """
 
 
 class YamlMarks:
-    """Gives the marks of lines and remembers them by what the lines say."""
+    """Gives the marks of one text that is being edited."""
 
     def __init__(self) -> None:
         self._parser: Any = None
         self._query: Any = None
         self._cursor: Any = None
         self._known: dict[tuple[str, ...], list[tuple[Mark, ...]]] = {}
+        self._blocks: dict[int, list[tuple[Mark, ...]]] = {}
+        self._chains: list[_Chain] = [()]
+        """For each block, the lines above it that something in it may be nested in, with their indentation."""
+
+    def edited(self, row: int) -> None:
+        """The text changed at this row, or from it on."""
+        first = row // BLOCK
+        del self._chains[first + 1 :]
+        self._blocks = {number: marks for number, marks in self._blocks.items() if number < first}
 
     def block(self, lines: Sequence[str], number: int) -> list[tuple[Mark, ...]]:
-        """The marks of each line of a block."""
-        start = number * BLOCK
-        own = lines[start : start + BLOCK]
-        above = _ancestors(lines, start, own)
+        """The marks of each line of a block, as long as `edited` is told of every change."""
+        found = self._blocks.get(number)
+        if found is None:
+            found = self._blocks[number] = self._made(lines, number)
+        return found
+
+    def _made(self, lines: Sequence[str], number: int) -> list[tuple[Mark, ...]]:
+        own = lines[number * BLOCK : (number + 1) * BLOCK]
+        first = next((line for line in own if line.strip()), "")
+        depth = len(first) - len(first.lstrip(" "))
+        above = [line for indent, line in self._chain(lines, number) if indent < depth]
         key = (*above, "", *own)
         found = self._known.get(key)
         if found is None:
@@ -59,6 +76,12 @@ class YamlMarks:
                 self._known.clear()
             found = self._known[key] = self._look([*above, *own])[len(above) :]
         return found
+
+    def _chain(self, lines: Sequence[str], number: int) -> _Chain:
+        while len(self._chains) <= number:
+            start = (len(self._chains) - 1) * BLOCK
+            self._chains.append(_chained(self._chains[-1], lines[start : start + BLOCK]))
+        return self._chains[number]
 
     def _look(self, lines: Sequence[str]) -> list[tuple[Mark, ...]]:
         if self._parser is None:
@@ -86,28 +109,20 @@ class YamlMarks:
         self._cursor = QueryCursor
 
 
-def _ancestors(lines: Sequence[str], start: int, own: Sequence[str]) -> list[str]:
-    """The lines above a block that it is nested in, outermost first."""
-    first = next((line for line in own if line.strip()), "")
-    depth = len(first) - len(first.lstrip(" "))
-    if not depth:
-        # Nothing but blank lines, or the top: a block scalar may still go on below a comment, which is no harm.
-        return []
-    above: list[str] = []
-    margin = " " * depth
-    for row in range(start - 1, -1, -1):
-        line = lines[row]
-        if line.startswith(margin):
-            continue
+def _chained(above: _Chain, lines: Sequence[str]) -> _Chain:
+    """The chain below some lines, from the one above them."""
+    chain: list[tuple[int, str]] = []
+    least = 1_000_000
+    for line in reversed(lines):
         bare = line.lstrip(" ")
-        if not bare or bare[0] == "#":
-            continue
-        above.append(line)
         depth = len(line) - len(bare)
-        if not depth:
-            break
-        margin = " " * depth
-    return above[::-1]
+        if depth < least and bare.strip() and bare[0] != "#":
+            chain.append((depth, line))
+            least = depth
+            if not depth:
+                break
+    chain += [(depth, line) for depth, line in reversed(above) if depth < least]
+    return tuple(reversed(chain))
 
 
 def _in_characters(line: str, marks: list[tuple[int, int, int]]) -> tuple[Mark, ...]:
