@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.tasks.check import TASK_FIELDS
@@ -54,10 +55,10 @@ class Table:
             given = name in JSON_FIELDS or is_json(self.schema.field(name))
             try:
                 columns[name] = [
-                    None if value is None else value.encode() if given and type(value) is str else compact(value)
+                    None if value is None else value.encode() if given and type(value) is str else _text(value)
                     for value in values
                 ]
-            except (TypeError, ValueError):  # bytes, dates and other things that JSON has no word for
+            except (TypeError, ValueError, OverflowError):  # bytes, dates and other things that JSON has no word for
                 return None
         return ids, prompts, columns
 
@@ -75,3 +76,9 @@ class Table:
                 value = str(value)
             made[name] = value
         return made
+
+
+def _text(value: Any) -> bytes:
+    """`compact`, many times as fast; not for NaN, which it would call null."""
+    text = msgspec.json.encode(value)
+    return compact(value) if b"null" in text else text

@@ -13,6 +13,7 @@ Imports msgspec: import this module late.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -32,13 +33,13 @@ from hudtui.core.tasks.rules import (
     is_empty,
     without_nulls,
 )
-from hudtui.core.tasks.split import Rows
 
 JSON_FIELDS = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")
 FOREIGN = frozenset({"env", "gym", "scenario"})
 """Fields that only tasks of other generations have, unless `mcp_config` stands beside them."""
 
 _EMPTY = frozenset({b"{}", b"[]", b"null", b'""', b'"{}"', b'"[]"', b'"null"', b""})
+_PLAIN = frozenset({b"{", b"["})
 _REMEMBERED = 50_000
 
 
@@ -51,6 +52,7 @@ _IDS = msgspec.json.Decoder(list[str | int | None])
 _TEXTS = msgspec.json.Decoder(list[str])
 _CALLS = msgspec.json.Decoder(list[_Call | list[_Call]])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Any]])
+_ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _ANY = msgspec.json.Decoder(list[Any])
 _encode = msgspec.json.Encoder().encode
 _UNSOUND = (msgspec.DecodeError, RecursionError, OverflowError)
@@ -101,61 +103,124 @@ class _Config:
     rewritten: tuple[str, ...]
 
 
+class _Shape:
+    """Records that all have the same fields, as structs: quicker than dicts, and a record with other fields is noticed."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._keys = keys
+        self._names = [f"f{number}" for number in range(len(keys))]
+        self._getters = [operator.attrgetter(name) for name in self._names]
+        self._raw = self._decoder({})
+        # Where nothing is escaped, the length of a text in JSON is known from the text itself.
+        self._plain = self._decoder({"id": str, "prompt": str}) if "prompt" in keys else None
+
+    def _decoder(self, kinds: dict[str, type]) -> msgspec.json.Decoder[list[Any]]:
+        made = msgspec.defstruct(
+            "Record",
+            [(name, kinds.get(key, msgspec.Raw)) for name, key in zip(self._names, self._keys, strict=True)],
+            rename=dict(zip(self._names, self._keys, strict=True)),
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        return msgspec.json.Decoder(list[made])  # type: ignore[valid-type]
+
+    def columns(self, array: bytes, count: int | None) -> tuple[dict[str, list[Any]], bool] | None:
+        """The fields as columns, and whether `id` and `prompt` are texts and not raw.
+
+        None if a record has other fields, or one of them twice.
+        """
+        if self._plain is not None and array.isascii() and b"\\" not in array:
+            rows = self._decoded(self._plain, array)
+            if rows is not None:
+                made = self._taken_apart(rows, array, count, plain=True)
+                return (made, True) if made is not None else None
+            self._plain = None  # ids that are numbers, most likely
+        rows = self._decoded(self._raw, array)
+        made = self._taken_apart(rows, array, count, plain=False) if rows is not None else None
+        return (made, False) if made is not None else None
+
+    @staticmethod
+    def _decoded(decoder: msgspec.json.Decoder[list[Any]], array: bytes) -> list[Any] | None:
+        try:
+            return decoder.decode(array) or None
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+    def _taken_apart(self, rows: list[Any], array: bytes, count: int | None, *, plain: bool) -> dict[str, list[Any]] | None:
+        many = len(rows)
+        if count is not None and many != count:
+            return None
+        # Brackets and commas, then every key with its quotes and colon, then the values.
+        length = 1 + 2 * many + many * sum(len(key.encode()) + 4 for key in self._keys)
+        columns: dict[str, list[Any]] = {}
+        for key, getter in zip(self._keys, self._getters, strict=True):
+            values = list(map(getter, rows))
+            size = sum(map(len, values))
+            length += size
+            if key in ("id", "prompt"):
+                columns[key] = values
+                length += 2 * many if plain else 0
+            else:
+                columns[key] = _texts(values, size)
+        return columns if length == len(array) else None
+
+
 class Checker:
     """Checks records against rules and remembers what it has seen."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._configs: dict[bytes | None, _Config | None] = {}
-        self._known: dict[str, dict[bytes, bytes]] = {name: {} for name in JSON_FIELDS}
+        self._known: dict[str, dict[bytes | None, bytes | None]] = {name: {} for name in JSON_FIELDS}
+        self._varied: dict[str, float] = {}
+        """By field, how often lately nearly all of its values differed: then looking for equal ones is a waste."""
+        self._shape: _Shape | None = None
 
-    def quick(self, rows: Rows, size: int) -> Part | None:
+    def quick(self, array: bytes, count: int | None = None) -> Part | None:
         """Records of JSON, or None where one of them needs a closer look.
 
         Args:
-            rows: Records as objects of raw values.
-            size: Length of the compact array they were decoded from.
+            array: The records as a valid JSON array without white space.
+            count: How many they must be, where that is known.
         """
-        count = len(rows)
-        fields = sum(map(len, rows))
-        keys = rows[0].keys()
-        if fields != count * len(keys):
-            return self._ragged(rows, size)
-        columns: dict[str, list[bytes | None]] = {}
-        # Brackets and commas, then every key with its quotes and colon, then the values.
-        length = 1 + count + count + fields
-        try:
-            for key in keys:
-                raws = [row[key] for row in rows]
-                length += count * (len(key.encode()) + 3) + sum(map(len, raws))
-                columns[key] = list(map(bytes, raws))
-        except KeyError:
-            return self._ragged(rows, size)
-        if length != size:
+        found = self._shape.columns(array, count) if self._shape is not None else None
+        if found is None:
+            return self._by_key(array, count)
+        columns, plain = found
+        if not plain:
+            return self._columns(columns)
+        if not FOREIGN.isdisjoint(columns) and "mcp_config" not in columns:
             return None
-        return self._columns(columns, count)
+        prompts = columns.pop("prompt")
+        return self.values(columns.pop("id", [None] * len(prompts)), prompts, columns)
 
-    def _ragged(self, rows: Rows, size: int) -> Part | None:
-        """`quick` for records that do not all have the same fields."""
-        columns: dict[str, list[bytes | None]] = {}
+    def _by_key(self, array: bytes, count: int | None) -> Part | None:
+        """`quick` for records that do not all have the same fields, or not those of the records before."""
+        try:
+            rows = _ROWS.decode(array)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not rows or not all(rows) or (count is not None and len(rows) != count):
+            return None
         keys = dict.fromkeys(key for row in rows for key in row)
-        length = 1 + 2 * len(rows) + sum(map(len, rows))
+        self._shape = _Shape(tuple(keys)) if sum(map(len, rows)) == len(rows) * len(keys) else None
+        columns: dict[str, list[bytes | None]] = {}
+        length = 1 + 2 * len(rows) + sum(map(len, rows))  # as in `_Shape`
         for key in keys:
             column = [None if (raw := row.get(key)) is None else bytes(raw) for row in rows]
             present = [text for text in column if text is not None]
             length += len(present) * (len(key.encode()) + 3) + sum(map(len, present))
             columns[key] = column
-        if length != size or not all(rows):
-            return None
-        return self._columns(columns, len(rows))
+        return self._columns(columns) if length == len(array) else None
 
-    def _columns(self, columns: dict[str, list[bytes | None]], count: int) -> Part | None:
+    def _columns(self, columns: dict[str, list[Any]]) -> Part | None:
+        """`values` for columns whose `id` and `prompt` are raw."""
         if not FOREIGN.isdisjoint(columns) and None in columns.get("mcp_config", [None]):
             return None
         try:
             prompts = columns.pop("prompt")
             texts = _TEXTS.decode(_array(prompts))
-            ids: list[str | int | None] = [None] * count
+            ids: list[str | int | None] = [None] * len(texts)
             if (given := columns.pop("id", None)) is not None:
                 ids = _IDS.decode(_array(given))
         except (msgspec.DecodeError, KeyError, TypeError):  # the last two: records without a prompt
@@ -178,7 +243,7 @@ class Checker:
             column = self._json(name, columns.get(name), count)
             if column is None:
                 return None
-            part.columns[name] = column
+            part.columns[name] = list(column)
         if not self._mcp(columns.get("mcp_config") or [None] * count, part):
             return None
         for name, extra in columns.items():
@@ -204,62 +269,60 @@ class Checker:
                 made.append(value or None)  # type: ignore[arg-type]
         return made
 
-    def _json(self, name: str, column: list[bytes | None] | None, count: int) -> list[bytes | None] | None:
+    def _json(self, name: str, column: list[bytes | None] | None, count: int) -> Sequence[bytes | None] | None:
         """A column of JSON in its final spelling, or None where one of its values needs a closer look."""
         if column is None:
             return None if name == "evaluate_tool" else [b"{}"] * count
+        if self._varied.get(name, 0) > 2 and self._fine(name, column):
+            self._varied[name] -= 0.1  # now and then it is seen whether the values still differ
+            return column
         known = self._known[name]
         distinct = _distinct(column)
         if 2 * len(distinct) > count and len(distinct) > 16:
-            return self._final(name, column, distinct)  # type: ignore[return-value]
+            self._varied[name] = self._varied.get(name, 0) + 1
+            return self._final(name, column)
+        self._varied[name] = 0
         fresh = [text for text in distinct if text not in known]
         if fresh:
-            final = self._final(name, fresh, distinct)
+            final = self._final(name, fresh)
             if final is None:
                 return None
             if len(known) > _REMEMBERED:
                 known.clear()
                 return self._json(name, column, count)
-            known.update(zip(fresh, final, strict=True))  # type: ignore[arg-type]
-        return [known[text] for text in column]  # type: ignore[index]
+            known.update(zip(fresh, final, strict=True))
+        return [known[text] for text in column]
 
-    def _final(
-        self, name: str, texts: Sequence[bytes | None], distinct: AbstractSet[bytes | None]
-    ) -> Sequence[bytes | None] | None:
-        """Each text in its final spelling: JSON inside JSON text taken out, nothing said as `{}`; None where one is not sound.
-
-        Args:
-            name: The field.
-            texts: Its values.
-            distinct: The same values and perhaps more, each once.
-        """
+    def _final(self, name: str, texts: Sequence[bytes | None]) -> Sequence[bytes | None] | None:
+        """Each text in its final spelling: JSON inside JSON text taken out, nothing said as `{}`; None where one is not sound."""
         made = looked = texts
-        if None in distinct or not _EMPTY.isdisjoint(distinct) or b'"' in {text[:1] for text in texts if text is not None}:
+        if not _PLAIN.issuperset({text[:1] if text is not None and text not in _EMPTY else b"" for text in texts}):
             unfolded = self._unfolded(name, texts)
             if unfolded is None:
                 return None
             made, looked = unfolded
-        if not looked:
-            return made
-        if name == "metadata":
-            return made if _sound(looked, _OBJECTS) else None
-        joined = _array(looked)
+        return made if not looked or self._fine(name, looked) else None
+
+    def _fine(self, name: str, texts: Sequence[bytes | None]) -> bool:
+        """Whether every text is of the kind that the field wants, has no duplicate keys, and (calls) names what it calls."""
         try:
+            joined = _array(texts)
+            if name == "metadata":
+                return _unchanged(joined, _OBJECTS.decode(joined))
             calls = _CALLS.decode(joined)
-            sound = _unchanged(joined, calls)
-        except _UNSOUND:
-            return None
+            if not _unchanged(joined, calls):
+                return False
+        except (*_UNSOUND, TypeError):  # TypeError: an absent value
+            return False
         for call in calls:
             if type(call) is list:
                 if not call or not all(one.name for one in call):
-                    return None
+                    return False
             elif not call.name:  # type: ignore[union-attr]
-                return None
-        if not sound:
-            return None
-        if self.rules.analysis is not None and any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls):
-            return None
-        return made
+                return False
+        if self.rules.analysis is None:
+            return True
+        return not any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls)
 
     def _unfolded(self, name: str, texts: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]] | None:
         """The texts without JSON text around JSON, and those of them that say something."""
@@ -366,6 +429,14 @@ class Checker:
 def compact(value: Any) -> bytes:
     """`value` as JSON without white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _texts(raws: list[msgspec.Raw], size: int) -> list[bytes | None]:
+    """Raw values as texts. Where all are the same, which is found out in one comparison, they are one object."""
+    first = bytes(raws[0])
+    if size == len(first) * len(raws) and b"".join(raws) == first * len(raws):
+        return [first] * len(raws)
+    return list(map(bytes, raws))
 
 
 def _distinct(column: list[bytes | None]) -> AbstractSet[bytes | None]:

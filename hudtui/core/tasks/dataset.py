@@ -195,7 +195,7 @@ def _name(request: DatasetRequest, settings: Settings) -> str:
     if request.name is not None:
         return check_name(request.name, local=not request.push)
     if not request.push:
-        return name_from_file(str(request.tasks).rpartition(":")[0] or str(request.tasks))
+        return name_from_file(find_source(request.tasks, folder=settings.folder).repo or str(request.tasks))
     suggested = names_for(request, settings)
     raise InputError(
         "the dataset needs a name to be pushed under",

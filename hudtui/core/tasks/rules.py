@@ -73,9 +73,9 @@ def is_empty(value: Any) -> bool:
 
 def without_nulls(value: Any) -> Any:
     """Nested objects without their null entries: `datasets` fills in every key that another row has."""
-    if isinstance(value, Mapping):
+    if type(value) is dict:
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
+    if type(value) is list:
         return [without_nulls(item) for item in value]
     return value
 

@@ -20,7 +20,7 @@ from hudtui.core.tasks.ids import Ids
 from hudtui.core.tasks.problems import Problem
 from hudtui.core.tasks.rules import Remark, Rules
 from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, folder_files, is_arrow
-from hudtui.core.tasks.split import Chunk, rows_of
+from hudtui.core.tasks.split import Chunk, joined
 
 _GROUP = 32
 """Records that are tried together again when a chunk has a bad one among them."""
@@ -136,8 +136,8 @@ def _table_parts(path: Path, name: str, checker: Checker, before: int, size: int
 def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Lines]]:
     for chunk in chunks_of(reading):
         with _without_collector():
-            rows = chunk.rows()
-            part = checker.quick(*rows) if rows is not None and rows[0] else None
+            array = chunk.array()
+            part = checker.quick(array, chunk.count) if array is not None else None
             lines: list[int] | None = None
             if part is None:
                 part, lines = _closely(chunk, checker, reading.name)
@@ -167,8 +167,8 @@ def _closely(chunk: Chunk, checker: Checker, name: str) -> tuple[Part, list[int]
     whole = Part(0)
     for first in range(0, len(found), _GROUP):
         group = found[first : first + _GROUP]
-        rows = rows_of(text for _, text in group) if len(group) > 1 else None
-        part = checker.quick(*rows) if rows is not None else None
+        array = joined(text for _, text in group) if len(group) > 1 else None
+        part = checker.quick(array, len(group)) if array is not None else None
         if part is not None:
             whole.append(part)
             continue

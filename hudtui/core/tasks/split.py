@@ -20,9 +20,6 @@ import msgspec
 
 from hudtui.core.errors import InputError, Location
 
-Rows = list[dict[str, msgspec.Raw]]
-
-_ROWS = msgspec.json.Decoder(Rows)
 _SPACE = b" \t\r\n"
 _OPENING = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:', re.DOTALL)
 # A text that the end of the block cuts off counts as one token: what follows it is not known yet.
@@ -42,30 +39,21 @@ class Chunk:
     line: int
     """Line of the file on which `data` begins, counting from 1."""
     compact: bytes | None = None
-    """The records as one JSON array without white space; None when they are not known to be valid."""
+    """The records as one JSON array without white space, as far as it is known."""
     spans: list[tuple[int, int]] | None = None
     """Where each record stands in `data`, once the slow scanner has been over it."""
-    lines: int = 0
-    """How many lines `data` has, in the form of that name."""
+    count: int | None = None
+    """How many records there must be, where that is known: one a line."""
     last: bool = False
     """The file ends with this chunk, and in `lines` without a final line end."""
 
-    def rows(self) -> tuple[Rows, int] | None:
-        """The records as objects of raw values and the length of their compact text; None if not all are valid objects."""
-        try:
-            if self.compact is None:
-                if self.form == "array":
-                    return None
-                joined = b"[%b]" % self.data.replace(b"\n", b",")
-                self.compact = msgspec.json.format(joined, indent=-1)
-            rows = _ROWS.decode(self.compact)
-            if not self.compact.isascii():
-                self.compact.decode()  # raw values are not checked for this
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    def array(self) -> bytes | None:
+        """The records as one JSON array without white space; None if they are not all valid JSON, each on its own."""
+        if self.compact is None and self.form == "lines":
+            self.compact = _compact(self.data.replace(b"\n", b","))
+        if self.compact is None or not (self.compact.isascii() or _is_text(self.compact)):
             return None
-        if self.form == "lines" and len(rows) != self.lines:
-            return None
-        return rows, len(self.compact)
+        return self.compact
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """Line and text of every record, whether valid or not."""
@@ -90,16 +78,26 @@ class Chunk:
             place += len(raw)
 
 
-def rows_of(texts: Iterable[bytes]) -> tuple[Rows, int] | None:
-    """What `Chunk.rows` gives, for single records."""
-    texts = list(texts)
+def joined(texts: Iterable[bytes]) -> bytes | None:
+    """What `Chunk.array` gives, for single records."""
+    compact = _compact(b",".join(texts))
+    return compact if compact is not None and _is_text(compact) else None
+
+
+def _compact(records: bytes) -> bytes | None:
     try:
-        compact = msgspec.json.format(b"[%b]" % b",".join(texts), indent=-1)
-        rows = _ROWS.decode(compact)
-        compact.decode()
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return msgspec.json.format(b"[%b]" % records, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
         return None
-    return (rows, len(compact)) if len(rows) == len(texts) else None
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it is UTF-8, which the parser does not check in what it skips."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def split_lines(blocks: Iterable[bytes]) -> Iterator[Chunk]:
@@ -115,11 +113,11 @@ def split_lines(blocks: Iterable[bytes]) -> Iterator[Chunk]:
         carried = [block[cut + 1 :]]
         count = len(data.split(b"\n"))  # several times as fast as `count`
         if not data.isspace():
-            yield Chunk("lines", data, line, lines=count)
+            yield Chunk("lines", data, line, count=count)
         line += count
     data = b"".join(carried)
     if data.strip():
-        yield Chunk("lines", data, line, lines=1, last=True)
+        yield Chunk("lines", data, line, count=1, last=True)
 
 
 def split_array(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
@@ -183,11 +181,8 @@ class _Array:
             if not before.endswith(b","):
                 continue
             comma = window + len(before) - 1
-            try:
-                compact = msgspec.json.format(b"[%b]" % self.buffer[:comma], indent=-1)
-            except (msgspec.DecodeError, RecursionError):
-                continue
-            return self._take(comma, comma + 1, compact=compact)
+            if (compact := _compact(self.buffer[:comma])) is not None:
+                return self._take(comma, comma + 1, compact=compact)
         spans, place, closed = self._scan()
         if closed:
             self._check_end(place)
@@ -213,13 +208,8 @@ class _Array:
     def _rest(self) -> Chunk | None:
         """What is left when the file has ended: records and the closing bracket."""
         text = self.buffer.rstrip(_SPACE)
-        if text.endswith(b"]") and text[:-1].strip(_SPACE):
-            try:
-                compact = msgspec.json.format(b"[%b" % text, indent=-1)
-            except (msgspec.DecodeError, RecursionError):
-                pass
-            else:
-                return Chunk("array", text[:-1], self.line, compact, last=True)
+        if text.endswith(b"]") and text[:-1].strip(_SPACE) and (compact := _compact(text[:-1])) is not None:
+            return Chunk("array", text[:-1], self.line, compact, last=True)
         spans, place, closed = self._scan()
         if not closed:
             raise self._cut_off(place)

@@ -16,7 +16,7 @@ from hudtui.core.files import parse_json
 from hudtui.core.tasks.columns import Checker, Part
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.split import rows_of
+from hudtui.core.tasks.split import joined
 
 ANALYSIS = Analysis("env", tools=(Tool("evaluate"), Tool("setup")), hubs={"evaluate": ("max",)})
 RULES = [
@@ -128,11 +128,11 @@ def meaning(part: Part) -> tuple[Any, ...]:
 @example([{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}, "extra": 2**70}], None, RULES[0])
 def test_the_quick_way_agrees_with_the_precise_way(records: list[Any], twice: str | None, rules: Rules) -> None:
     texts = [spelled(record, twice) for record in records]
-    rows = rows_of(texts)
+    rows = joined(texts)
     assert rows is not None
     checker = Checker(rules)
     for _ in range(2):  # the second time everything is remembered
-        quick = checker.quick(*rows)
+        quick = checker.quick(rows, len(texts))
         if quick is None:
             return
         precise = Part(0)
@@ -169,11 +169,11 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
 
     good = rows({})
     checker = Checker(Rules())
-    read = rows_of([good] * 3)
-    assert read is not None and checker.quick(*read) is not None
+    read = joined([good] * 3)
+    assert read is not None and checker.quick(read) is not None
     name, text = spoiled[place]
-    read = rows_of([good, rows({name: text}), good])
-    assert read is not None and checker.quick(*read) is None
+    read = joined([good, rows({name: text}), good])
+    assert read is not None and checker.quick(read) is None
     if place != "in text":
         with pytest.raises(InputError, match="twice"):
             parse_json(rows({name: text}).decode(), "t")
@@ -182,9 +182,9 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
 def test_numbers_and_escapes_do_not_take_the_slow_way() -> None:
     call = '{"arguments":{"x":1.50,"y":"\\u00e9\\/","z":1e5,"big":12345678901},"name":"e"}'
     text = f'{{"prompt":"\\u00e9","mcp_config":{{"a":{{"url":"u"}}}},"evaluate_tool":{call}}}'.encode()
-    read = rows_of([text])
+    read = joined([text])
     assert read is not None
-    part = Checker(Rules()).quick(*read)
+    part = Checker(Rules()).quick(read)
     assert part is not None and part.prompts == ["é"]
     assert part.columns["evaluate_tool"] == [call.encode()]
     assert msgspec.json.decode(call.encode()) == json.loads(call)
