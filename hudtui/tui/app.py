@@ -439,12 +439,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if running:
             names = [f"● {run.title}" for run in running[:5]] + ([f"and {len(running) - 5} more"] if len(running) > 5 else [])
             count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
-            lines = (
-                *names,
-                "",
-                "They go on without hudtui. Start it again in this folder to watch them,",
-                "or: hudtui runs list",
-            )
+            lines = (*names, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list")
             if not await self.confirm(f"Quit hudtui? {count} going on", lines, yes="Quit", no="Stay"):
                 return
         self.exit()

@@ -38,6 +38,7 @@ class StationScreen(Acting, Screen[None]):
 
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
+        self._framed = False
 
     @property
     def shell(self) -> HudtuiApp:
@@ -132,8 +133,10 @@ class StationScreen(Acting, Screen[None]):
     # -- frame -------------------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Show what is known already."""
-        self.show_facts()
+        """Show what is known already. Textual calls this beside a subclass's own; a `super().on_mount()` there does no harm."""
+        if not self._framed:
+            self._framed = True
+            self.show_facts()
 
     def on_screen_resume(self) -> None:
         """Coming back: the frame may have changed meanwhile."""

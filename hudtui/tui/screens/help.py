@@ -41,7 +41,6 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self) -> None:
         """Columns follow the width."""
-        super().on_resize()
         self.query_one("#help-body", Static).update(self._body(min(int(self.app.size.width * 0.96), 110) - 6))
 
     def _body(self, width: int) -> Content:

@@ -89,7 +89,6 @@ class SettingsScreen(StationScreen):
 
     def on_mount(self) -> None:
         """The table has the focus."""
-        super().on_mount()
         self._table.focus()
 
     @property
