@@ -119,18 +119,24 @@ class Acting:
         return super().check_action(action, parameters)  # type: ignore[misc,no-any-return]
 
     async def action_act(self, action_id: str) -> None:
-        """Carry out an action of this object, or say why that cannot be done now."""
-        reason = self.why_not(action_id)
-        if reason:
-            cast("_HasApp", self).app.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
-            return
-        result = getattr(self, REGISTRY[action_id].method)()
-        if inspect.isawaitable(result):
-            await result
+        """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
+        shell = cast("_HasApp", self).app
+        try:
+            reason = self.why_not(action_id)
+            if reason:
+                shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
+                return
+            result = getattr(self, REGISTRY[action_id].method)()
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            shell.fail(error)
 
 
 class _Shell(Protocol):
     def say(self, message: str, *, severity: str = ...) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
 
 
 class _HasApp(Protocol):

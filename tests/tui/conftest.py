@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ SIZES = [(160, 48), (80, 24), (60, 20)]
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "update_snapshots", False) and sys.version_info[:2] != BASELINE:
         raise pytest.UsageError(f"snapshots are written by Python {BASELINE[0]}.{BASELINE[1]} only")
+    config.addinivalue_line("markers", "defect: the test makes the app find a defect of its own")
     config.addinivalue_line("filterwarnings", "ignore:datetime.datetime.utcnow:DeprecationWarning:pytest_textual_snapshot")
 
 
@@ -48,6 +49,15 @@ async def settle(pilot: Any) -> None:
             with contextlib.suppress(WorkerCancelled, WorkerFailed):
                 await pilot.app.workers.wait_for_complete(workers)
         await pilot.pause()
+
+
+@pytest.fixture(autouse=True)
+def no_defects(own_world: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    """An unexpected exception is shown on screen and goes on: here it fails the test, whatever the test looked at."""
+    yield
+    if request.node.get_closest_marker("defect") is None:
+        crashes = sorted(Path(os.environ["XDG_STATE_HOME"]).rglob("crash-*.txt"))
+        assert not crashes, crashes[0].read_text()
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ class StopScreen(StationScreen):
         Action("stop.never", "Never", "Cannot be done.", "n"),
         Action("stop.fail", "Fail", "Goes wrong.", "x"),
         Action("stop.confirm", "Ask", "Asks first.", "a"),
+        Action("stop.break", "Break", "Has a defect.", "b"),
+        Action("stop.refuse", "Refuse", "Is refused by the core.", "r"),
     )
 
     def content(self) -> Iterable[Widget]:
@@ -55,6 +57,12 @@ class StopScreen(StationScreen):
             raise InputError("this file is [bold]odd[/bold]\x1b[31m", fix="Mend it.", where=Location("tasks.json", 3, 7))
 
         self.start(work(), group="fail", busy="Trying")
+
+    def action_break(self) -> None:
+        raise KeyError("[red]sk-secret[/red]")
+
+    def action_refuse(self) -> None:
+        raise InputError("this cannot be", fix="Do something else.")
 
     def action_confirm(self) -> None:
         async def work() -> None:
@@ -136,6 +144,31 @@ async def test_an_error_is_shown_in_place_as_plain_text(
         text = screen_text(app)
         assert "error: tasks.json:3:7: this file is [bold]odd[/bold]" in text
         assert "Mend it." in text and "\x1b" not in text
+
+
+async def test_an_error_of_the_core_in_an_action_is_shown(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], with_stop: None, tmp_path: Path
+) -> None:
+    async with open_app(tmp_path, services=services()) as (app, pilot):
+        await pilot.press("2", "r")
+        assert "error: this cannot be" in screen_text(app) and "Do something else." in screen_text(app)
+
+
+@pytest.mark.defect
+async def test_a_defect_in_an_action_ends_nothing(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], settle: Any, with_stop: None, tmp_path: Path
+) -> None:
+    async with open_app(tmp_path, services=services()) as (app, pilot):
+        await pilot.press("2", "b")
+        text = screen_text(app)
+        assert "hudtui made a mistake here" in text and "Please report it with" in text
+        (crash,) = app.places.state.glob("crash-*.txt")
+        assert "KeyError" in crash.read_text() and "action_break" in crash.read_text()
+        await pilot.press("ctrl+e")
+        await settle(pilot)
+        assert str(crash.name) in screen_text(app).replace("\n", "").replace(" ", "").replace("│", "")
+        await pilot.press("escape", "w")
+        assert app.screen.done == ["work"]
 
 
 async def test_confirm_puts_danger_behind_a_key(open_app: Callable[..., Any], with_stop: None, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ import sys
 from hudtui.tui import app as module
 
 class Broken(module.HudtuiApp):
-    def action_help(self):
+    def on_paste(self):
         key = "sk-secret-value"
         raise RuntimeError("[bold]no[/bold]")
 
@@ -198,10 +198,11 @@ sys.exit(module.run_app())
 """
 
 
+@pytest.mark.defect
 def test_a_crash_leaves_plain_words_and_a_file(start: Callable[..., Terminal]) -> None:
     terminal = start("-c", BROKEN)
     terminal.ready()
-    terminal.type(b"?")
+    terminal.type(b"\x1b[200~pasted\x1b[201~")
     assert terminal.wait() == 1
     assert restored(terminal)
     said = terminal.output.rpartition(b"\x1b[?1049l")[2]

@@ -1,0 +1,229 @@
+"""Small views: JSON, schemas, fitting to cells, times in words, lists that never read markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.text import Text
+from textual.widget import Widget
+
+from hudtui.tui.facts import Facts, Services
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.widgets.fit import cut, cut_left, pad
+from hudtui.tui.widgets.json_view import JsonView, SchemaView, describe, schema_text
+from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.tables import Grid
+from hudtui.tui.widgets.trees import Branches
+from hudtui.tui.widgets.words import ago, span
+
+HOSTILE = "[red]x[/red] \x1b[31m[@click=app.exit]press[/]"
+PLAIN = "[red]x[/red] [@click=app.exit]press[/]"
+
+
+async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
+    return ()
+
+
+SERVICES = Services(load_facts=lambda folder: Facts(folder, "HUD"), sync_runs=_quiet)
+
+
+class Holder(StationScreen):
+    """Shows one widget."""
+
+    NAME = "holder"
+    TITLE = "holder"
+
+    def __init__(self, widget: Widget) -> None:
+        super().__init__()
+        self.widget = widget
+
+    def content(self) -> Iterable[Widget]:
+        yield self.widget
+
+
+@given(st.text(max_size=30), st.integers(0, 20))
+def test_cutting_and_padding_count_cells(text: str, width: int) -> None:
+    assert cell_len(cut(text, width)) <= width
+    assert cell_len(cut_left(text, max(width, 1))) <= max(width, 1)
+    if cell_len(text) <= width:
+        assert cut(text, width) == cut_left(text, width) == text
+    if "\n" not in text:
+        assert cell_len(pad(text, width)) == width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0s"),
+        (9.94, "9.9s"),
+        (59.6, "1m 00s"),
+        (61, "1m 01s"),
+        (3599.9, "1h 00m"),
+        (7260, "2h 01m"),
+        (200000, "2d 7h"),
+        (-1, "0.0s"),
+    ],
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-5, "now"), (59, "now"), (61, "1 min ago"), (7300, "2 h ago"), (1e6, "11 d ago")])
+def test_ago(seconds: float, text: str) -> None:
+    assert ago(seconds) == text
+
+
+@pytest.fixture
+def show(open_app: Callable[..., Any], project: Path) -> Callable[..., Any]:
+    async def shown(widget: Widget, fill: Callable[[Any], None], check: Callable[[Any, Any], Any]) -> None:
+        async with open_app(project, size=(80, 24), services=SERVICES) as (app, pilot):
+            await app.push_screen(Holder(widget))
+            fill(widget)
+            widget.focus()
+            await pilot.pause()
+            await check(app, pilot)
+
+    return shown
+
+
+async def test_json_of_any_size_is_shown_at_once(show: Any, screen_text: Any) -> None:
+    value = {"text": HOSTILE, "numbers": list(range(200_000)), "nothing": None, "名前": True}
+
+    async def check(app: Any, pilot: Any) -> None:
+        assert '"text": "[red]x[/red] \\u001b[31m[@click=app.exit]press[/]"' in screen_text(app)
+        await pilot.press("G")
+        await pilot.pause()
+        assert '"名前": true' in screen_text(app)
+        await pilot.press("g")
+        await pilot.pause()
+        assert '"text"' in screen_text(app)
+
+    await show(JsonView(), lambda view: view.show(value), check)
+
+
+async def test_text_in_the_json_view_is_cleaned_and_wraps(show: Any, screen_text: Any) -> None:
+    async def check(app: Any, pilot: Any) -> None:
+        assert PLAIN in screen_text(app) and "the-end" not in screen_text(app)
+        await pilot.press("w")
+        await pilot.pause()
+        assert "the-end" in screen_text(app).replace("\n", "")
+
+    await show(JsonView(), lambda view: view.show_text(HOSTILE + "\n" + "long " * 40 + "the-end"), check)
+
+
+def test_schemas_in_plain_words() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer", "minimum": 0}}, "required": ["x"]}},
+        "properties": {
+            "direction": {"type": "string", "enum": ["left", "right"], "description": "Where to."},
+            "at": {"$ref": "#/$defs/point"},
+            "many": {"type": "array", "items": {"$ref": "#/$defs/point"}},
+            "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            "either": {"type": ["string", "number"], "maxLength": 3},
+        },
+        "required": ["direction"],
+    }
+    rows = {(row.depth, row.name): row for row in describe(schema)}
+    assert rows[0, "direction"].required and rows[0, "direction"].notes == 'one of "left", "right"'
+    assert rows[0, "at"].type == "object" and rows[1, "x"].notes == "≥ 0" and rows[1, "x"].required
+    assert rows[0, "many"].type == "list of object"
+    assert rows[0, "maybe"].type == "integer or null" and rows[0, "maybe"].notes == "default null"
+    assert rows[0, "either"].type == "string or number" and rows[0, "either"].notes == "at most 3 characters"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"properties": 3},
+        {"properties": {"a": None, "b": "text", "c": []}},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"properties": {"a": {"$ref": "http://elsewhere/x"}, "b": {"$ref": "#/none"}}},
+        {"properties": {"a": {"properties": {"a": {"$ref": "#/properties/a"}}}}},
+        {
+            "properties": {"a": {"enum": [HOSTILE], "default": HOSTILE, "description": HOSTILE * 100, "minimum": "x"}},
+            "required": 7,
+        },
+        {"properties": {str(n): {"type": "string"} for n in range(5000)}},
+    ],
+)
+def test_any_nonsense_of_a_server_is_described(schema: dict[str, Any]) -> None:
+    text = schema_text(schema).plain
+    assert text and "\x1b" not in text
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["properties", "type", "items", "$ref", "enum", "anyOf", "required", "a", "b"]), inner, max_size=4
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["properties", "required", "$defs", "type"]), json_values))
+def test_describing_never_fails(schema: dict[str, Any]) -> None:
+    describe(schema)
+
+
+async def test_schema_view(show: Any, screen_text: Any) -> None:
+    async def check(app: Any, pilot: Any) -> None:
+        assert "gives no schema" in screen_text(app)
+        app.screen.widget.show({"properties": {"a": {"type": "string", "description": HOSTILE}}})
+        await pilot.pause()
+        assert "a  optional  string" in screen_text(app) and PLAIN in screen_text(app)
+
+    await show(SchemaView(), lambda view: view.show(None), check)
+
+
+async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any, screen_text: Any) -> None:
+    async def listed(app: Any, pilot: Any) -> None:
+        assert PLAIN in screen_text(app)
+        await pilot.press("G")
+        assert app.screen.widget.highlighted == 9
+        await pilot.press("g", "j", "j", "k")
+        assert app.screen.widget.highlighted == 1
+
+    await show(Rows(), lambda rows: rows.add_options([Rows.option(f"{HOSTILE} {n}") for n in range(10)]), listed)
+
+    def fill(grid: Any) -> None:
+        grid.add_column(HOSTILE)
+        grid.add_column("styled")
+        for n in range(10):
+            grid.add_row(f"{HOSTILE} {n}", Text("bold", style="bold"), key=str(n))
+
+    async def tabled(app: Any, pilot: Any) -> None:
+        assert screen_text(app).count(PLAIN) == 11
+        await pilot.press("G", "k")
+        assert app.screen.widget.cursor_row == 8
+        app.screen.widget.update_cell("8", app.screen.widget.ordered_columns[0].key, "[b]new[/b]")
+        await pilot.pause()
+        assert "[b]new[/b]" in screen_text(app)
+
+    await show(Grid(), fill, tabled)
+
+    def plant(tree: Any) -> None:
+        branch = tree.root.add(HOSTILE)
+        for n in range(3):
+            branch.add_leaf(f"{HOSTILE} {n}")
+
+    async def grown(app: Any, pilot: Any) -> None:
+        assert screen_text(app).count(PLAIN) == 1
+        await pilot.press("g", "l")
+        await pilot.pause()
+        assert screen_text(app).count(PLAIN) == 4
+        await pilot.press("G", "h", "h")
+        await pilot.pause()
+        assert screen_text(app).count(PLAIN) == 1
+
+    await show(Branches("root"), plant, grown)
