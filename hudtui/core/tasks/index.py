@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
@@ -185,9 +186,9 @@ class _Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)  # also when nobody calls `close`
         self._lock = Lock()
         self._end = 0
-        self._squeeze: Callable[[bytes], Any] | None = None
 
     def put(self, data: bytes, *, squeeze: bool) -> tuple[int, int, int]:
         size = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hudtui.core.events import Progress
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.dataset import DatasetRequest, conversion, lock_image
+from hudtui.core.tasks.index import TaskIndex
 from hudtui.core.tasks.layout import Layout
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
@@ -45,13 +46,16 @@ class Preview:
     """Everything was looked at; False while only the rows are known."""
 
 
-def preview(request: DatasetRequest, settings: Settings, source: Source) -> Iterator[Progress | Preview]:
+def preview(
+    request: DatasetRequest, settings: Settings, source: Source, *, known: TaskIndex | None = None
+) -> Iterator[Progress | Preview]:
     """Look at what a request would write. A first preview comes with the first rows, the last one has the final counts.
 
     Args:
         request: As for `make_dataset`; where it goes does not matter.
         settings: Of the project.
         source: Its tasks, on this machine.
+        known: All its tasks, read under the same rules: what they answer need not be counted again.
 
     Raises:
         InputError: The tasks cannot be read, or a filter is none.
@@ -71,6 +75,7 @@ def preview(request: DatasetRequest, settings: Settings, source: Source) -> Iter
     total = valid = passed = problems = 0
     head: Batch | None = None
     told = False
+    shortcut = known if not predicates and not request.strict else None
     for batch in scan(source, rules):
         total += batch.count
         valid += len(batch.ids)
@@ -80,11 +85,23 @@ def preview(request: DatasetRequest, settings: Settings, source: Source) -> Iter
         layout.covers(batch)
         if kept.ids and head is None:
             head = kept.take(range(min(ROWS, len(kept.ids))))
+        if head is not None and shortcut is not None:
+            yield _known(request, layout, head, shortcut)
+            return
         if head is not None and not told:
             told = True
             yield _made(request, layout, head, total, valid, passed, problems, exact=False)
         yield Progress("read", f"{total:,} tasks", batch.done, batch.size)
     yield _made(request, layout, head, total, valid, passed, problems, exact=True)
+
+
+def _known(request: DatasetRequest, layout: Layout, head: Batch, index: TaskIndex) -> Preview:
+    """A preview without looking at more than the first tasks."""
+    usable = index.counts["ok"] + index.counts["warning"]
+    made = _made(request, layout, head, index.total, usable, usable, len(index.problems), exact=True)
+    further = tuple(name for name in index.extras if name not in made.columns)
+    rows = tuple((*row, *(None for _ in further)) for row in made.rows)
+    return replace(made, columns=(*made.columns, *further), rows=rows)
 
 
 def _made(

@@ -75,12 +75,12 @@ class DatasetScreen(Making):
         super().__init__()
         self.check_calls = True
         self.reading = False
-        self.complete = False
         self.word = ""
         self.filter: tuple[str, ...] = ()
         """() for all tasks, ("problems",), ("error",), ("warning",), or (severity, code)."""
         self.sort: tuple[str, bool] = ("task", False)
         self._print: Print | None = None
+        self._return_to: int | None = None
         self._rows: TaskRows | None = None
         self._counted = -1
         self._choosing = False
@@ -98,11 +98,12 @@ class DatasetScreen(Making):
                 yield Static(id="ds-shown")
             with Vertical(id="ds-right"), TabbedContent(id="ds-tabs"):
                 with TabPane("Task", id="ds-tab-task"), Page(id="ds-task-page"):
-                    yield Static("", id="ds-task")
+                    yield Static(Content.styled("No task is selected.", "$foreground-muted"), id="ds-task")
                 with TabPane("Problems", id="ds-tab-problems"):
                     yield TaskTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
+                    yield Static(id="ds-problem")
                 with TabPane("Statistics", id="ds-tab-stats"), Page(id="ds-stats-page"):
-                    yield Static("", id="ds-stats")
+                    yield Static(Content.styled("Counted when the tasks are read.", "$foreground-muted"), id="ds-stats")
                 with TabPane("Test", id="ds-tab-test"), Page(id="ds-test-page"):
                     yield Static(
                         Content.styled("t sets the selected task up and judges it at once.", "$foreground-muted"), id="ds-test"
@@ -246,6 +247,8 @@ class DatasetScreen(Making):
         finally:
             self.reading = False
             if self.is_attached:
+                if not self.complete:
+                    self.table.empty = "No task was read."
                 self._show_progress(final=True)
                 self.refresh_bindings()
 
@@ -263,6 +266,7 @@ class DatasetScreen(Making):
         from hudtui.core.tasks.index import TaskIndex
         from hudtui.core.tasks.opening import fingerprint, read_into
 
+        self._return_to, self.chosen = self.chosen, None
         before, self.index = self.index, TaskIndex()
         index = self.index
         if opened.source.kind != "hub":
@@ -295,7 +299,7 @@ class DatasetScreen(Making):
     def _begin(self, index: TaskIndex) -> None:
         """The first tasks are there."""
         table = self.table
-        table.show(self._rows, cursor=self.chosen if self.chosen is not None and self.chosen < index.total else 0)
+        table.show(self._rows, cursor=0)
         if self.focused is None and self.is_current:
             table.focus()
         self._choose()
@@ -343,7 +347,11 @@ class DatasetScreen(Making):
             return
         if self._rows is not None and self._rows.order is None and index.total != self.table.count:
             self.table.took()
-        if index.total and self.chosen is None:
+        wanted = self._return_to
+        if wanted is not None and self.chosen in (None, 0) and index.total > wanted:
+            self._return_to = None
+            self._go(wanted)
+        elif index.total and self.chosen is None:
             self._select(0)
         self.table.columns = columns_for(index.category_field)
         problems = len(index.problems)
@@ -378,7 +386,7 @@ class DatasetScreen(Making):
                 ("error", ("✗", "bold $error")),
             ):
                 count = index.counts[state]  # type: ignore[index]
-                words = "" if width < 70 else f" {state}"
+                words = "" if width < 70 else f" {state}" if count == 1 or state == "ok" else f" {state}s"
                 parts.append((f"  {glyph} {count:,}{words}", style if count else "$foreground-muted"))
         if self.reading:
             share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
@@ -402,15 +410,21 @@ class DatasetScreen(Making):
                 parts.append(("  searching …", "$foreground-muted"))
         if self.sort != ("task", False):
             parts.append((f"  by {self.sort[0]} {'▼' if self.sort[1] else '▲'}", "$accent"))
-        if self.analysis is not None:
-            from hudtui.core.environment.cache import age, age_text
+        about = self._about_calls() if index is not None else ""
+        line = Content("  ").join(Content.styled(text.strip(), style) for text, style in parts)
+        shown = self.query_one("#ds-shown", Static)
+        if about and line.cell_length + len(about) + 2 <= (shown.size.width or self.size.width) - 2:
+            line = Content("  ").join([*([line] if parts else []), Content.styled(about, "$foreground-muted")])
+        shown.update(line)
 
-            seen = age_text(age(self.analysis, self.shell.services.now()))
-            parts.append((f"  calls checked against {clean_line(self.analysis.source, 40)}, seen {seen}", "$foreground-muted"))
-        elif index is not None:
-            word = "v switches that on" if not self.check_calls else "no environment was analysed yet"
-            parts.append((f"  calls not checked: {word}", "$foreground-muted"))
-        self.query_one("#ds-shown", Static).update(Content.assemble(*parts))
+    def _about_calls(self) -> str:
+        """Against what the calls are checked."""
+        if self.analysis is None:
+            return f"calls not checked: {'no environment was analysed yet' if self.check_calls else 'v switches that on'}"
+        from hudtui.core.environment.cache import age, age_text
+
+        seen = age_text(age(self.analysis, self.shell.services.now()))
+        return f"calls checked against {clean_line(self.analysis.source, 40)}, seen {seen}"
 
     def _filter_words(self) -> str:
         if len(self.filter) == 2:
@@ -553,13 +567,18 @@ class DatasetScreen(Making):
     # -- one task ----------------------------------------------------------------------------------------------------
 
     def on_task_table_highlighted(self, event: TaskTable.Highlighted) -> None:
-        """Show the task under the cursor."""
+        """Show the task, or the whole problem, under the cursor."""
+        from hudtui.tui.screens.dataset_detail import problem_lines
+
         event.stop()
         rows = self._rows
         if event.table is self.table and rows is not None and event.row < len(rows):
             task = rows.task(event.row)
             if task != self.chosen:
                 self._select(task)
+        elif self.index is not None and isinstance(problems := event.table.rows, ProblemRows) and event.row < len(problems):
+            kind = problems.kind(event.row)
+            self.query_one("#ds-problem", Static).update(problem_lines([kind])[0])
 
     def on_task_table_selected(self, event: TaskTable.Selected) -> None:
         """Enter: the task in full, or the task that has the problem."""
@@ -567,7 +586,7 @@ class DatasetScreen(Making):
         if event.table is self.table:
             self.show_tab("task")
         else:
-            rows = event.table._rows
+            rows = event.table.rows
             if isinstance(rows, ProblemRows):
                 self._go(rows.task(event.row))
                 self.show_tab("task")
@@ -677,6 +696,8 @@ class DatasetScreen(Making):
 
     def action_problems(self) -> None:
         """The list."""
+        table = self.query_one("#ds-problems", TaskTable)
+        table.go(table.cursor)
         self.show_tab("problems")
 
     def action_next(self) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LONGEST = 20_000
 """Characters of one text that are shown; copying gives all."""
 
+LONGEST_BAR = 32
+
 GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')
 _PAIR = re.compile(r'("([^"\\\n]{1,80})"\s*:\s*")((?:[^"\\]|\\.)*)"')
@@ -53,6 +55,11 @@ def _masked(value: Any, without: Any, name: str = "") -> Any:
     if isinstance(value, str) and value != without:
         return masked(value)
     return value
+
+
+def shown_config(text: str, platform: Platform) -> str:
+    """The JSON text of an `mcp_config` with every secret that is written out masked."""
+    return json.dumps(masked_config(json.loads(text), platform), ensure_ascii=False)
 
 
 def masked_text(text: str) -> str:
@@ -203,7 +210,7 @@ def _drawn(rows: Sequence[tuple[str, int]], width: int) -> list[Content]:
     most = max(count for _, count in rows) or 1
     named = min(max(len(clean_line(name)) for name, _ in rows), max(width // 3, 10))
     counted = max(len(f"{count:,}") for _, count in rows)
-    room = max(width - named - counted - 3, 4)
+    room = min(max(width - named - counted - 3, 4), LONGEST_BAR)
     lines = []
     for name, count in rows:
         eighths = max(round(room * 8 * count / most), 1 if count else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,14 +21,16 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.screens.dataset_detail import masked_text, shown_config
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.lists import Rows
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetRequest
+    from hudtui.core.tasks.index import TaskIndex
     from hudtui.core.tasks.opening import Opened
     from hudtui.core.tasks.preview import Preview
 
@@ -121,7 +124,7 @@ class Toggle(Acting, Widget, can_focus=True):
     def render(self) -> Content:
         """Box and words."""
         if self.reason is not None:
-            return Content.styled(f" –  {clean_line(self.words)}: {clean_line(self.reason)}", "$foreground-muted")
+            return Content.styled(f" –  {clean_line(self.reason)}", "$foreground-muted")
         return Content.assemble(("[x] " if self.on else "[ ] ", "bold $accent"), clean_line(self.words))
 
     def action_flip(self) -> None:
@@ -157,6 +160,8 @@ class Offer:
     token: bool = False
     """There is a token for the Hub."""
     analysis: Any = field(default=None, repr=False)
+    known: TaskIndex | None = field(default=None, repr=False)
+    """The tasks as they were read, where all of them were."""
 
 
 class MakeDialog(Dialog["DatasetRequest | None"]):
@@ -203,18 +208,13 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             yield "write to", Field(offer.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
         reason = None
         if not offer.local:
-            reason = "no task runs on a server of this machine"
+            reason = "no task has one on this machine"
         elif offer.image is None:
-            reason = "no lock file names an image for that"
-        yield (
-            "servers",
-            Toggle(f"run {offer.local:,} local ones remotely with {offer.image or 'an image'}", reason=reason, id="make-remote"),
-        )
+            reason = f"{offer.local:,} local, and no lock file names an image"
+        yield "servers", Toggle(f"run {offer.local:,} local ones remotely with {offer.image}", reason=reason, id="make-remote")
         reason = None if offer.secrets else "none is written out"
-        yield (
-            "secrets",
-            Toggle(f"put variables in their place in {offer.secrets:,} tasks", on=True, reason=reason, id="make-secrets"),
-        )
+        words = f"put variables in the place of those in {offer.secrets:,} task{'' if offer.secrets == 1 else 's'}"
+        yield "secrets", Toggle(words, on=True, reason=reason, id="make-secrets")
         fewest = "4" if 0 < offer.usable < 4 else ""
         yield "at least", Field(fewest, placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
         yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
@@ -276,17 +276,18 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             self.request = request = self._read()
             self.refresh_bindings()
             last: Preview | None = None
-            steps = in_thread(preview(request, self.offer.settings, self.offer.opened.source))
             told = 0.0
-            async for step in steps:
-                if isinstance(step, Preview):
-                    last = step
-                    shown.update(self._told(last))
-                elif isinstance(step, Progress) and step.total and last is not None:
-                    now = asyncio.get_running_loop().time()
-                    if now - told > 0.2:
-                        told = now
-                        shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
+            work = preview(request, self.offer.settings, self.offer.opened.source, known=self.offer.known)
+            async with aclosing(in_thread(work)) as steps:  # type: ignore[type-var]
+                async for step in steps:
+                    if isinstance(step, Preview):
+                        last = step
+                        shown.update(self._told(last))
+                    elif isinstance(step, Progress) and step.total and last is not None:
+                        now = asyncio.get_running_loop().time()
+                        if now - told > 0.2:
+                            told = now
+                            shown.update(self._told(last, f"counting … {100 * (step.done or 0) // step.total} %"))
         except HudtuiError as error:
             first, *rest = error.lines()
             body = Content.assemble(("✗ ", "bold $error"), clean_line(first, 400))
@@ -321,12 +322,14 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             if self.publish and self.offer.secrets and not self._on("secrets"):
                 lines.append(Content.styled("✗ secrets would be published: switch “secrets” on", "bold $error"))
         lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
-        width = max(self.query_one("#make-preview").size.width, 20)
         for number, row in enumerate(found.rows):
             lines.append(Content.styled(f"row {number}", "bold $primary"))
             for name, text in zip(found.columns, row, strict=True):
-                if text not in (None, "{}"):
-                    lines.append(Content(cut(f"  {clean_line(name, 40)}  {clean_line(text or '', 400)}", width)))
+                if text is not None and text != "{}":
+                    shown = masked_text(text) if name != "mcp_config" else shown_config(text, self.offer.settings.platform)
+                    lines.append(
+                        Content.assemble((f"  {pad(clean_line(name), 14)}", "$foreground-muted"), clean_line(shown, 400))
+                    )
         return Content("\n").join(lines)
 
     # -- what is wanted ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ class Making(StationScreen):
         """What calls are checked against."""
         self.chosen: int | None = None
         """Index of the task under the cursor."""
+        self.complete = False
+        """Everything was read."""
         self._trusted: set[str] = set()
 
     def show_tab(self, name: str) -> None:
@@ -131,6 +134,7 @@ class Making(StationScreen):
             index.noticed.get(rewrite.SECRETS, 0),
             token is not None,
             self.analysis,
+            index if self.complete else None,
         )
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
@@ -142,15 +146,16 @@ class Making(StationScreen):
         told = 0.0
         self.busy("Writing (Ctrl-X cancels)")
         use_hub(settings)
-        async for step in in_thread(make_dataset(request, settings)):
-            if isinstance(step, Made):
-                made = step
-            elif isinstance(step, Notice):
-                notes.append(step.message)
-            elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
-                told = now
-                share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
-                self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
+        async with aclosing(in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                if isinstance(step, Made):
+                    made = step
+                elif isinstance(step, Notice):
+                    notes.append(step.message)
+                elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
+                    told = now
+                    share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
+                    self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
         assert made is not None
         self.shell.reload()
         self.say(_told(made, self.shell.folder), "success")

@@ -14,7 +14,7 @@ from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.task_table import Cell, Column
 
 if TYPE_CHECKING:
-    from hudtui.core.tasks.index import State, TaskIndex
+    from hudtui.core.tasks.index import Kind, State, TaskIndex
 
 COLUMNS = (
     Column("task", "task", 7, from_width=100),
@@ -59,7 +59,7 @@ class TaskRows:
             (f"{found.index:,}", "table--muted"),
             found.id,
             STATE_CELLS[found.state],
-            (found.head, "table--error" if broken else ""),
+            (found.head, "table--problem" if broken else ""),
             found.servers,
             found.evaluator.removeprefix("evaluate/"),
             found.category,
@@ -79,9 +79,13 @@ class ProblemRows:
         """Index of the task that has the problem in a row."""
         return self.index.problems.tasks[self.numbers[row]]
 
+    def kind(self, row: int) -> Kind:
+        """What the problem in a row says."""
+        return self.index.problems.kind(self.numbers[row])
+
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
-        kind = self.index.problems.kind(self.numbers[row])
+        kind = self.kind(row)
         said = f"{kind.field}: {kind.message}" if kind.field else kind.message
         return STATE_CELLS[kind.severity], self.index.row(self.task(row)).id, said
 

@@ -74,11 +74,12 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         "table--ok",
         "table--warning",
         "table--error",
+        "table--problem",
         "table--muted",
         "table--empty",
     }
     DEFAULT_CSS = """
-    TaskTable { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; overflow-y: scroll; }
+    TaskTable { height: 1fr; background: $background; color: $foreground; overflow-x: hidden; overflow-y: auto; padding: 0 1; }
     TaskTable > .table--heading { background: $surface; color: $foreground-muted; text-style: bold; }
     TaskTable > .table--cursor {
         background: $block-cursor-background; color: $block-cursor-foreground; text-style: $block-cursor-text-style;
@@ -89,6 +90,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
     TaskTable > .table--ok { color: $success; }
     TaskTable > .table--warning { color: $warning; }
     TaskTable > .table--error { color: $error; text-style: bold; }
+    TaskTable > .table--problem { color: $error; }
     TaskTable > .table--muted { color: $foreground-muted; }
     TaskTable > .table--empty { color: $foreground-muted; }
     """
@@ -129,7 +131,8 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         """Row under the cursor."""
         self.sorted_by: tuple[str, bool] | None = None
         """Key of the column that the rows are sorted by, and whether the other way round."""
-        self._rows: Rows | None = None
+        self.rows: Rows | None = None
+        """Where the rows come from; see `show`."""
         self._count = 0
 
     # -- rows --------------------------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
             rows: Where they come from.
             cursor: The row to go to; the cursor stays where it is when None.
         """
-        self._rows = rows
+        self.rows = rows
         self.took()
         if cursor is not None:
             self.go(cursor)
@@ -154,7 +157,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
 
     def took(self) -> None:
         """There are more rows now, or fewer."""
-        count = len(self._rows) if self._rows is not None else 0
+        count = len(self.rows) if self.rows is not None else 0
         self._count = count
         self.cursor = min(self.cursor, max(count - 1, 0))
         self._fit()
@@ -216,7 +219,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
             line = " ".join(pad(self._title(column), cells) for _, column, cells in self.widths())
             return Strip([Segment(pad(line, width), style)])
         row = self.scroll_offset.y + y - 1
-        if row >= self._count or self._rows is None:
+        if row >= self._count or self.rows is None:
             if y == 1 and not self._count:
                 empty = self.get_component_rich_style("table--empty")
                 return Strip([Segment(pad(" " + self.empty, width), empty)])
@@ -224,7 +227,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         here = row == self.cursor
         over = self.get_component_rich_style("table--cursor" if self.has_focus else "table--blurred") if here else Style.null()
         segments: list[Segment] = []
-        cells = self._rows.cells(row)
+        cells = self.rows.cells(row)
         for place, (number, _, room) in enumerate(self.widths()):
             cell = cells[number]
             text, name = cell if isinstance(cell, tuple) else (cell, "")

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from hudtui.core.environment.values import Analysis, Server, Tool
+from hudtui.core.errors import InputError
+from hudtui.core.events import Progress
+from hudtui.core.platform import HUD
+from hudtui.core.settings import load_settings
+from hudtui.core.tasks import index as indexing
+from hudtui.core.tasks.dataset import DatasetRequest, Made, make_dataset
+from hudtui.core.tasks.index import TaskIndex, Want
+from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.opening import fingerprint, open_source, read_into, record_at
+from hudtui.core.tasks.preview import Preview, preview
+from hudtui.core.tasks.select import Selection
+from hudtui.core.tasks.stats import lengths_of, stats_of
+
+Make = Callable[..., dict[str, Any]]
+
+
+def index_of(path: Path, **options: Any) -> TaskIndex:
+    index = TaskIndex()
+    assert read_into(index, open_source(path.name, path.parent, HUD, **options), Event(), lambda: None)
+    return index
+
+
+def found(index: TaskIndex, want: Want, start: int = 0) -> list[int]:
+    return [row for part, _ in index.matching(want, start) for row in part]
+
+
+@pytest.fixture
+def mixed(task: Make, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Good tasks, warned ones and broken ones, in several batches."""
+    monkeypatch.setenv("HUD_API_KEY", "a-key-for-tests")
+    tasks: list[Any] = []
+    for number in range(6000):
+        changes: dict[str, Any] = {"id": f"t{number}", "prompt": f"Reach {number} with care" + " ." * (number % 50)}
+        changes["metadata"] = {"category": "abc"[number % 3], "seed": number, "hard": number % 2 == 0}
+        if number % 500 == 499:
+            changes["prompt"] = ...
+        if number % 700 == 699:
+            changes["mcp_config"] = {
+                "hud": {"url": "https://mcp.hud.so", "headers": {"Authorization": "Bearer abcdefgh12345678"}}
+            }
+        tasks.append(task(**changes))
+    tasks[1234] = "no task"
+    return write("tasks.json", *tasks)
+
+
+def test_an_index_holds_what_reading_everything_finds(mixed: Path) -> None:
+    index = index_of(mixed)
+    whole = read_tasks(mixed)
+    assert index.total == whole.total == 6000
+    assert len(index._blocks) > 2
+    assert index.counts["ok"] + index.counts["warning"] == len(whole.tasks)
+    usable = [row for row in range(index.total) if index.states[row] != 2]
+    for row, task in random.Random(1).sample(list(zip(usable, whole.tasks, strict=True)), 300):
+        record, shown = index.record(row), index.row(row)
+        assert record is not None
+        assert (record.id, record.prompt, record.columns["mcp_config"]) == (task.id, task.prompt, task.mcp_config)
+        assert record.columns["metadata"] == task.metadata
+        assert shown.id == task.id and shown.length == len(task.prompt) and task.prompt.startswith(shown.head)
+        assert (shown.servers, shown.evaluator) == ("hud", "evaluate/max_number")
+        assert shown.category == task.metadata["category"]
+    problems = index.problems
+    told = [
+        (problems.tasks[number], problems.kind(number).message, problems.line(number), problems.kind(number).severity)
+        for number in range(len(problems))
+    ]
+    assert told and told == [(problem.index, problem.message, problem.line, problem.severity) for problem in whole.problems]
+    index.close()
+
+
+def test_broken_tasks_show_their_problem_and_what_stands_in_the_file(mixed: Path) -> None:
+    index = index_of(mixed)
+    source = open_source(mixed.name, mixed.parent, HUD).source
+    row = index.row(499)
+    assert row.state == "error" and row.head.startswith("prompt: this is missing") and index.record(499) is None
+    raw = record_at(source, index, 499)
+    assert raw["id"] == "t499" and "prompt" not in raw
+    assert record_at(source, index, 1234) == "no task"
+    assert record_at(source, index, 5999)["id"] == "t5999"
+    assert index.row(1234).id == "task-1234"
+    assert {index.problems.kind(number).code for number in index.problems.of(499)} == {"missing"}
+    assert not index.problems.of(0)
+    index.close()
+
+
+def test_lines_and_tables_give_back_broken_records(task: Make, write: Callable[..., Path], tmp_path: Path) -> None:
+    lines = write("tasks.jsonl", *(task(id=f"t{number}") for number in range(3)))
+    with lines.open("a") as out:
+        out.write('{"id": "bad", "prompt":\n')
+        out.write(json.dumps(task(id="last", prompt=3)) + "\n")
+    index, source = index_of(lines), open_source(lines.name, tmp_path, HUD).source
+    assert index.counts == {"ok": 0, "warning": 3, "error": 2}  # the key has no value here
+    assert record_at(source, index, 3) == '{"id": "bad", "prompt":'
+    assert record_at(source, index, 4)["prompt"] == 3
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = tmp_path / "tasks.parquet"
+    pq.write_table(
+        pa.table(
+            {
+                "id": pa.array(["a", "b"], pa.string()),
+                "prompt": pa.array(["go", None], pa.string()),
+                "mcp_config": ['{"a": {"command": "x"}}'] * 2,
+                "evaluate_tool": ['{"name": "e"}'] * 2,
+            }
+        ),
+        table,
+    )
+    index, source = index_of(table), open_source(table.name, tmp_path, HUD).source
+    assert index.counts == {"ok": 1, "warning": 0, "error": 1}
+    assert record_at(source, index, 1)["id"] == "b"
+
+
+def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
+    index = index_of(mixed)
+    records = {row: index.record(row) for row in range(index.total)}
+    for word in ("REACH 59", "t42", "max_num", "nowhere"):
+        plain = [
+            row
+            for row, record in records.items()
+            if (record is not None and word.casefold() in f"{record.id}\n{record.prompt}\n{index.row(row).evaluator}".casefold())
+            or (record is None and word.casefold() in f"{index.row(row).id}\n{index.row(row).head}".casefold())
+        ]
+        assert found(index, Want(word)) == plain
+    assert found(index, Want("", frozenset((2,)))) == [row for row in range(6000) if index.states[row] == 2]
+    assert found(index, Want("", None, ("warning", "secret"))) == [
+        row
+        for row in range(6000)
+        if any(
+            index.problems.kind(number).code == "secret" and index.problems.kind(number).severity == "warning"
+            for number in index.problems.of(row)
+        )
+    ]
+    late = found(index, Want("care"), 5000)
+    assert late and min(late) >= 5000
+
+
+def test_sorting_is_that_of_python(mixed: Path) -> None:
+    index = index_of(mixed)
+    rows = list(range(0, 6000, 7))
+    values: dict[str, Callable[[int], Any]] = {
+        "task": lambda row: row,
+        "id": lambda row: index.row(row).id,
+        "state": lambda row: index.states[row],
+        "prompt": lambda row: index.row(row).length,
+        "servers": lambda row: index.row(row).servers,
+        "evaluator": lambda row: index.row(row).evaluator,
+        "category": lambda row: index.row(row).category,
+    }
+    for key, value in values.items():
+        for reverse in (False, True):
+            assert list(index.arranged(rows, key, reverse=reverse)) == sorted(rows, key=value, reverse=reverse), key
+
+
+def test_statistics_count_every_usable_task(mixed: Path) -> None:
+    index = index_of(mixed)
+    stats = stats_of(index)
+    groups = {group.title: dict(group.bars) for group in stats.groups}
+    assert groups["evaluators"] == {"evaluate/max_number": stats.tasks}
+    assert groups["set-up"] == {"setup/board": stats.tasks}
+    assert sum(groups["metadata.category"].values()) == sum(groups["metadata.hard"].values()) == stats.tasks
+    assert set(groups["metadata.hard"]) == {"yes", "no"}
+    assert index.crowded == {"seed"} and "metadata.seed" not in groups
+    assert stats.lengths is not None and sum(count for _, _, count in stats.lengths.bins) == stats.tasks
+    tokens = sorted(-(-index.row(row).length // 4) for row in range(6000) if index.states[row] != 2)
+    assert (stats.lengths.shortest, stats.lengths.longest) == (tokens[0], tokens[-1])
+    assert tokens[0] <= stats.lengths.median <= stats.lengths.most <= tokens[-1]
+
+
+def test_lengths_of_nothing_and_of_one_length(task: Make, write: Callable[..., Path]) -> None:
+    assert lengths_of(index_of(write("bad.json", {"id": "x"}))) is None
+    same = lengths_of(index_of(write("same.json", *(task(id=str(number), prompt="four") for number in range(5)))))
+    assert same is not None and sum(count for _, _, count in same.bins) == 5 and same.shortest == same.longest == 1
+
+
+def test_packed_batches_come_back_from_disk(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "_IN_MEMORY", 1000)
+    index = index_of(mixed)
+    assert index._spool._file._rolled  # type: ignore[attr-defined]
+    assert index.record(5998) is not None and index.record(0) is not None
+    index.close()
+
+
+def test_a_full_disk_is_said(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Any, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(indexing.tempfile.SpooledTemporaryFile, "write", full)
+    with pytest.raises(InputError, match="no room"):
+        index_of(mixed)
+
+
+def test_reading_stops_when_it_is_told(mixed: Path) -> None:
+    index, stop = TaskIndex(), Event()
+    assert not read_into(index, open_source(mixed.name, mixed.parent, HUD), stop, stop.set)
+    assert 0 < index.total < 6000
+    assert index.row(0).id == "t0"
+
+
+def test_the_project_gives_image_variables_and_environment(
+    task: Make, write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("tasks.json", task(mcp_config=...), task(id="b", mcp_config={"a": {"command": "x", "args": ["$NOPE"]}}))
+    assert index_of(path).counts == {"ok": 0, "warning": 1, "error": 1}
+    (tmp_path / "hud.lock.yaml").write_text("image: my-org/my-env@sha256:" + "0" * 64 + "\n")
+    (tmp_path / ".env").write_text("NOPE=1\nHUD_API_KEY=k\n")
+    index = index_of(path)
+    assert index.counts["error"] == 0 and index.inferred == 1 and index.noticed["local"] == 1
+    analysis = Analysis("x", Server("x"), None, (Tool("setup"), Tool("evalute")), {})
+    assert index_of(path, analysis=analysis).counts["error"] == 2
+    (tmp_path / "hud.lock.yaml").write_text("image: [")
+    assert "lock file is left out" in open_source(path.name, tmp_path, HUD).notices[0]
+
+
+def test_a_fingerprint_changes_with_the_file(task: Make, write: Callable[..., Path], tmp_path: Path) -> None:
+    path = write("tasks.json", task())
+    source = open_source("tasks.json", tmp_path, HUD).source
+    before = fingerprint(source)
+    assert before == fingerprint(source) is not None
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns + 1))
+    assert fingerprint(source) != before
+    path.unlink()
+    assert fingerprint(source) is None
+
+
+@pytest.mark.parametrize(
+    ("selection", "min_tasks"),
+    [
+        (Selection(), 0),
+        (Selection(filters=("metadata.category=a",)), 0),
+        (Selection(sample=50, test=0.2, seed=3), 0),
+        (Selection(filters=("id=t3",)), 4),
+        (Selection(shuffle=True, test=10), 7000),
+    ],
+)
+def test_a_preview_says_what_is_then_written(mixed: Path, tmp_path: Path, selection: Selection, min_tasks: int) -> None:
+    settings = load_settings(tmp_path, HUD)
+    request = DatasetRequest(
+        mixed.name,
+        push=False,
+        output=Path("out") if selection.test else Path("out.parquet"),
+        selection=selection,
+        min_tasks=min_tasks,
+    )
+    source = open_source(mixed.name, tmp_path, HUD).source
+    last = [step for step in preview(request, settings, source) if isinstance(step, Preview)][-1]
+    quick = [step for step in preview(request, settings, source, known=index_of(mixed)) if isinstance(step, Preview)][-1]
+    assert last == quick and last.exact
+    made = [step for step in make_dataset(request, settings) if isinstance(step, Made)][-1].converted
+    assert (last.total, last.valid, last.splits, last.duplicated) == (made.total, made.valid, made.written, made.duplicated)
+    assert last.columns == made.columns and len(last.rows) == min(3, last.passed)
+    assert all(len(row) == len(last.columns) for row in last.rows)
+
+
+def test_a_preview_begins_before_everything_is_read(mixed: Path, tmp_path: Path) -> None:
+    steps = preview(
+        DatasetRequest(mixed.name, push=False), load_settings(tmp_path, HUD), open_source(mixed.name, tmp_path, HUD).source
+    )
+    first = next(steps)
+    assert isinstance(first, Preview) and not first.exact and first.rows[0][0] == "t0" and first.total < 6000
+    assert isinstance(next(steps), Progress)
+    steps.close()

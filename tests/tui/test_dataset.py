@@ -1,0 +1,579 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.environment.cache import store
+from hudtui.core.environment.source import parse_source
+from hudtui.core.environment.values import Analysis, Server, Tool
+from hudtui.core.platform import HUD
+from hudtui.core.tasks.index import TaskIndex
+from hudtui.core.tasks.load import read_tasks
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+from hudtui.tui.screens.dataset import DatasetScreen
+from hudtui.tui.screens.dataset_detail import masked_config, masked_text, server_lines, suggested_output
+from hudtui.tui.screens.dataset_dialogs import MakeDialog, OpenDialog, Toggle
+from hudtui.tui.screens.dataset_rows import ProblemRows
+from hudtui.tui.widgets.task_table import Column, TaskTable
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SIZES = [(160, 48), (80, 24), (60, 20)]
+ANALYSIS = Analysis(
+    "text-2048",
+    Server("text-2048", "1.0.0"),
+    None,
+    (Tool("setup"), Tool("evaluate"), Tool("move")),
+    {},
+    analyzed_at="2026-11-20T11:00:00+00:00",
+)
+
+
+def good(number: int, **changes: Any) -> dict[str, Any]:
+    task = {
+        "id": f"board-{number}",
+        "prompt": f"Play 2048 and reach the tile {2 ** (number % 5 + 5)}." + " Take care." * (number % 7),
+        "mcp_config": {"text-2048": {"command": "python3", "args": ["-m", "hudtui.envs.text_2048"]}},
+        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": number}}},
+        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        "metadata": {"category": ["easy", "hard"][number % 2], "seed": number},
+    }
+    return {key: value for key, value in {**task, **changes}.items() if value is not ...}
+
+
+SECRET = {"hud": {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Authorization": "Bearer sk-live-0123456789abcdef"}}}
+
+
+@pytest.fixture
+def mixed(project: Path) -> Path:
+    """A project with good, doubtful and broken tasks."""
+    tasks = [good(number) for number in range(8)]
+    tasks[2] = good(2, prompt=...)
+    tasks[3] = good(3, mcp_config=SECRET)
+    tasks[5] = good(4)
+    tasks[6] = {"id": "old", "env": {"name": "x"}, "scenario": "y"}
+    (project / "tasks.json").write_text(json.dumps(tasks, indent=1))
+    return project
+
+
+def app_of(folder: Path) -> HudtuiApp:
+    return HudtuiApp(folder, services=Services(now=lambda: NOON))
+
+
+async def until(pilot: Any, true: Callable[[], bool]) -> None:
+    """Wait for something that no worker of the screen tells of."""
+    for _ in range(2000):
+        if true():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never came")
+
+
+async def previewed(pilot: Any) -> None:
+    dialog = pilot.app.screen
+    assert isinstance(dialog, MakeDialog)
+    shown = dialog.query_one("#make-preview")
+    await until(pilot, lambda: dialog._timer is None and any(mark in str(shown.content)[:2] for mark in "✓✗"))
+    await pilot.pause()
+
+
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(project), size=size, press=["3"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_full(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    store(parse_source("text-2048", folder=mixed), ANALYSIS)
+    assert snap(app_of(mixed), size=size, press=["3", "down"])
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24), (60, 20)])
+def test_picture_broken_task(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(mixed), size=size, press=["3", "down", "down", "enter"])
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_problems(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(mixed), size=size, press=["3", "e", "j"])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+def test_picture_statistics(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(mixed), size=size, press=["3", "i"])
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(mixed), size=size, press=["3", "p", "slash", *"miss"])
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    from hudtui.core.tasks import opening
+
+    real = opening.read_into
+
+    def half(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
+        real(index, opened, stop, told)
+        index.size = index.done * 3
+        stop.wait(20)
+        return False
+
+    monkeypatch.setattr(opening, "read_into", half)
+
+    async def begun(pilot: Any) -> None:
+        await pilot.press("3")
+        await until(pilot, lambda: getattr(pilot.app.screen, "index", None) is not None and pilot.app.screen.index.size > 0)
+        await pilot.pause(0.3)
+
+    assert snap(app_of(mixed), size=size, run_before=begun, wait=False)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    (project / "tasks.json").write_text('[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com')
+    assert snap(app_of(project), size=size, press=["3"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_convert(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(mixed), size=size, press=["3", "c"], run_before=previewed)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_is_opened_and_every_task_is_there(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.complete and screen.source == "tasks.json" and screen.table.count == 8
+        whole = read_tasks(mixed / "tasks.json")
+        usable = screen.index.counts["ok"] + screen.index.counts["warning"]
+        assert usable == len(whole.tasks) == 5
+        text = screen_text(app)
+        assert "8 tasks" in text and "✓ 4 ok" in text and "! 1 warning" in text and "✗ 3 errors" in text
+        assert screen.index.row(5).head == "id: task 4 has this id already" and "id: task 4 has" in text
+
+
+async def test_filters_go_round_and_the_search_narrows(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        seen = []
+        for _ in range(8):
+            await pilot.press("p")
+            await settle(pilot)
+            seen.append((screen.filter, screen.table.count))
+        assert seen[:3] == [(("problems",), 4), (("error",), 3), (("warning",), 1)]
+        assert (("error", "duplicate-id"), 1) in seen and ((), 8) in seen
+        while screen.filter:
+            await pilot.press("p")
+            await settle(pilot)
+        await pilot.press("slash", *"board-4")
+        await settle(pilot)
+        assert screen.table.count == 2 and "2 of 8" in screen_text(app)
+        await pilot.press("enter", "down")
+        await settle(pilot)
+        assert screen.chosen == 5
+        await pilot.press("slash", *"zzz")
+        await settle(pilot)
+        assert screen.table.count == 0 and "No task fits" in screen_text(app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert screen.table.count == 8 and not screen.query_one("#ds-search").display
+
+
+async def test_sorting_goes_through_the_columns_and_keeps_the_task(open_app: Any, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed, size=(160, 40)) as (app, pilot):
+        await pilot.press("3", "down", "down", "down")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.chosen == 3
+        await pilot.press("s", "s", "s", "S")
+        await settle(pilot)
+        assert screen.sort == ("prompt", True) and screen.chosen == 3
+        lengths = [screen.index.row(screen._rows.task(row)).length for row in range(8)]
+        assert lengths == sorted(lengths, reverse=True)
+        assert screen._rows.task(screen.table.cursor) == 3
+        await pilot.click(TaskTable, offset=(12, 0))
+        await settle(pilot)
+        assert screen.sort == ("id", False)
+
+
+async def test_problems_jump_to_their_task(open_app: Any, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "n")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.chosen == 2
+        await pilot.press("n", "n")
+        await settle(pilot)
+        assert screen.chosen == 5
+        await pilot.press("N")
+        await settle(pilot)
+        assert screen.chosen == 3
+        await pilot.press("p", "p", "p")  # only warnings
+        await settle(pilot)
+        assert screen.table.count == 1
+        await pilot.press("e", "G", "enter")
+        await settle(pilot)
+        rows = screen.query_one("#ds-problems", TaskTable).rows
+        assert isinstance(rows, ProblemRows) and screen.chosen == rows.task(len(rows) - 1) == 6
+        assert screen.table.count == 8 and screen.table.cursor == 6  # the filter hid it
+        await pilot.press("n")
+        await settle(pilot)
+        assert screen.chosen == 2 and "beginning" in screen.message
+
+
+async def test_details_mask_secrets_and_copies_do_too(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "down", "down", "down")
+        await settle(pilot)
+        text = screen_text(app)
+        assert "Bearer …cdef" in text and "0123456789" not in text
+        copied: list[str] = []
+        monkeypatch.setattr(app, "copy", copied.append)
+        await pilot.press("y")
+        await settle(pilot)
+        assert json.loads(copied[0])["id"] == "board-3" and "0123456789" not in copied[0]
+
+
+async def test_a_change_outside_is_noticed(open_app: Any, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "down")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        (mixed / "tasks.json").write_text(json.dumps([good(number) for number in range(11)]))
+        await screen._look_outside()
+        await settle(pilot)
+        assert screen.index.counts == {"ok": 11, "warning": 0, "error": 0} and screen.chosen == 1
+        assert "has changed" in screen.message
+
+
+async def test_reading_can_be_cancelled_and_begun_again(
+    open_app: Any, mixed: Path, settle: Any, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    from hudtui.core.tasks import opening
+
+    real = opening.read_into
+
+    def slow(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
+        return real(index, opened, stop, told) and not stop.wait(30)
+
+    monkeypatch.setattr(opening, "read_into", slow)
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await until(pilot, lambda: getattr(app.screen, "index", None) is not None and app.screen.table.count == 8)
+        screen: DatasetScreen = app.screen
+        assert screen.reading and screen.why_not("dataset.sort") is not None
+        await pilot.press("ctrl+x")
+        await settle(pilot)
+        assert not screen.reading and not screen.complete and "not read to the end" in screen_text(app)
+        monkeypatch.setattr(opening, "read_into", real)
+        await pilot.press("r")
+        await settle(pilot)
+        assert screen.complete
+
+
+async def test_calls_are_checked_against_the_last_environment(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+    store(parse_source("text-2048", folder=mixed), replace(ANALYSIS, tools=(Tool("setup"), Tool("judge"))))
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.index.counts["error"] == 8 and "checked against text-2048" in screen_text(app)
+        await pilot.press("v")
+        await settle(pilot)
+        assert screen.index.counts["error"] == 3 and "v switches that on" in screen_text(app)
+
+
+# -- opening ---------------------------------------------------------------------------------------------------------
+
+
+async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+    (mixed / "more_tasks.jsonl").write_text(json.dumps(good(77)) + "\n")
+    (mixed / "plain.data").write_text(json.dumps(good(78)))
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        first = screen.source
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OpenDialog))
+        await pilot.press("down" if first == "more_tasks.jsonl" else "up", "enter")
+        await settle(pilot)
+        assert {first, screen.source} == {"tasks.json", "more_tasks.jsonl"}
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OpenDialog))
+        await pilot.press("tab", *"plain", "full_stop", *"data", "enter")
+        await settle(pilot)
+        assert screen.source == "plain.data" and screen.index.row(0).id == "board-78"
+        app.open_station("dataset", path=mixed / "nothing.json")
+        await settle(pilot)
+        assert "there is no such file" in screen.message and "nothing.json" in screen_text(app)
+
+
+async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "down", "down", "t")
+        await settle(pilot)
+        assert "cannot be used as it is" in app.screen.message
+        (mixed / "tasks.json").write_text(json.dumps([{"id": "x", "prompt": 3, "mcp_config": {}}]))
+        await pilot.press("r")
+        await settle(pilot)
+        await pilot.press("c")
+        await settle(pilot)
+        assert "no task can be used" in app.screen.message
+
+
+# -- testing ---------------------------------------------------------------------------------------------------------
+
+
+async def _test_first(app: Any, pilot: Any, settle: Any) -> str:
+    await pilot.press("3")
+    await settle(pilot)
+    await pilot.press("t")
+    await until(pilot, lambda: app.screen.is_modal)
+    await pilot.press("enter")
+    await settle(pilot)
+    return str(app.screen.query_one("#ds-test").content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "set-up and evaluation work: reward 0."),
+        ({"setup_tool": {"name": "setup", "arguments": {"name": "bored"}}}, "the set-up failed"),
+        ({"evaluate_tool": {"name": "evaluate", "arguments": {"name": "nothing_such"}}}, "the evaluator is broken"),
+        (
+            {
+                "mcp_config": {"bare": {"command": sys.executable, "args": ["bare.py"]}},
+                "setup_tool": ...,
+                "evaluate_tool": {"name": "judge"},
+            },
+            "the evaluator's answer holds no reward",
+        ),
+        ({"mcp_config": {"a": {"command": "/no/such/program"}}}, "the environment failed"),
+        (
+            {
+                "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}}},
+                "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 4}}},
+            },
+            "full marks for nothing",
+        ),
+    ],
+)
+async def test_a_task_is_tried_for_real(open_app: Any, project: Path, settle: Any, changes: dict[str, Any], said: str) -> None:
+    config = {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}}
+    (project / "bare.py").write_text(
+        "from mcp.server import MCPServer\nserver = MCPServer('bare')\n"
+        "@server.tool()\ndef judge() -> str:\n    return 'looks fine'\nserver.run()\n"
+    )
+    (project / "tasks.json").write_text(json.dumps([good(1, **{"mcp_config": config, **changes})]))
+    async with open_app(project) as (app, pilot):
+        shown = await _test_first(app, pilot, settle)
+        assert said in shown
+        assert said in app.screen.message
+
+
+# -- making ----------------------------------------------------------------------------------------------------------
+
+
+async def test_converting_previews_writes_and_names_it_in_the_lock(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
+    lock = mixed / "hud.lock.yaml"
+    lock.write_text("image: my-org/my-env@sha256:" + "0" * 64 + "\n")
+    async with open_app(mixed, size=(120, 40)) as (app, pilot):
+        await pilot.press("3", "c")
+        await previewed(pilot)
+        dialog: MakeDialog = app.screen
+        assert "5 rows" in str(dialog.query_one("#make-preview").content)
+        assert "0123456789" not in str(dialog.query_one("#make-preview").content)
+        dialog.query_one("#make-remote", Toggle).action_flip()
+        dialog.query_one("#make-min").value = "7"
+        await pilot.pause()
+        await previewed(pilot)
+        shown = str(dialog.query_one("#make-preview").content)
+        assert "7 rows" in shown and "2 copies" in shown and "Mcp-Image" in shown
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        message = app.screen.message
+        assert "Wrote tasks.parquet: 7 in train; 3 unusable left out; 2 copies; hud.lock.yaml names it." in message
+        found = read_tasks(mixed / "tasks.parquet")
+        assert len(found.tasks) == 7 and all("hud" in task.mcp_config for task in found.tasks)
+        assert "0123456789" not in (mixed / "tasks.parquet").read_bytes().decode("latin-1")
+        assert "task_count: 7" in lock.read_text() and app.facts.dataset == "tasks.parquet"
+
+
+async def test_a_bad_filter_is_said_in_the_dialog(open_app: Any, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "c")
+        await previewed(pilot)
+        dialog: MakeDialog = app.screen
+        dialog.query_one("#make-filter").value = "nonsense"
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert app.screen is dialog and "is no filter" in str(dialog.query_one("#make-preview").content)
+        dialog.query_one("#make-filter").value = "metadata.category=easy"
+        await pilot.pause()
+        await previewed(pilot)
+        assert "2 rows" in str(dialog.query_one("#make-preview").content)
+        assert "3 filtered out" in str(dialog.query_one("#make-preview").content)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert not list(mixed.glob("*.parquet"))
+
+
+async def test_a_file_in_the_way_is_asked_about(open_app: Any, mixed: Path, settle: Any) -> None:
+    (mixed / "tasks.parquet").write_text("mine")
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("c")
+        await previewed(pilot)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal and not isinstance(app.screen, MakeDialog))
+        await pilot.press("n")
+        await settle(pilot)
+        assert (mixed / "tasks.parquet").read_text() == "mine"
+
+
+async def test_publishing_without_a_token_says_so_in_place(open_app: Any, mixed: Path, settle: Any) -> None:
+    async with open_app(mixed, size=(120, 40)) as (app, pilot):
+        await pilot.press("3", "P")
+        await previewed(pilot)
+        assert "no token for the Hub" in str(app.screen.query_one("#make-preview").content)
+        app.screen.query_one("#make-name").value = "my-org/my-tasks"
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert "pushing needs a token" in app.screen.message and app.screen.NAME == "dataset"
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_masked_wherever_they_stand() -> None:
+    config = {
+        "a": {
+            "url": "https://x",
+            "headers": {"Authorization": "Bearer sk-live-0123456789abcdef", "X-Api-Key": "${KEY}"},
+            "env": {"TOKEN": "abcdefghijklmnopqrst", "MODE": "fast"},
+            "args": ["-e", "API_KEY=zyxwvutsrqponmlkjihg"],
+        }
+    }
+    shown = json.dumps(masked_config(config, HUD), ensure_ascii=False)
+    assert not any(secret in shown for secret in ("0123456789", "abcdefghijkl", "zyxwvuts"))
+    assert "Bearer …cdef" in shown and "${KEY}" in shown and "fast" in shown and "API_KEY=…" in shown
+    broken = '{"Authorization": "Bearer sk-live-0123456789abcdef", "prompt": "x", '
+    assert "0123456789" not in masked_text(broken) and '"prompt": "x"' in masked_text(broken)
+    assert server_lines({"a": {"url": "https://x"}, "b": {"command": "run", "args": ["me"]}}, HUD) == (
+        "a: connects to https://x",
+        "b: starts run me",
+    )
+
+
+def test_the_suggested_file_is_never_the_source() -> None:
+    assert suggested_output("a/tasks.json", None) == "tasks.parquet"
+    assert suggested_output("tasks.jsonl.gz", None) == "tasks.parquet"
+    assert suggested_output("tasks.parquet", None) == "tasks-checked.parquet"
+    assert suggested_output("org/name@main:train", None) == "name.parquet"
+
+
+# -- the widget ------------------------------------------------------------------------------------------------------
+
+
+class Numbers:
+    """A million rows that count how often they are asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.asked = count, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def cells(self, row: int) -> tuple[str, tuple[str, str]]:
+        self.asked += 1
+        return f"row {row}", ("[red]not markup[/]\x1b[31m", "table--error")
+
+
+async def test_a_million_rows_ask_only_for_what_is_in_sight(screen_text: Any) -> None:
+    from textual.app import App
+
+    rows = Numbers(1_000_000)
+    table = TaskTable((Column("a", "first", 12), Column("b", "second", 10, flexible=1), Column("c", "wide", 5, from_width=200)))
+
+    class Host(App[None]):
+        def compose(self) -> Any:
+            yield table
+
+    app = Host()
+    async with app.run_test(size=(60, 20)) as pilot:
+        table.show(rows)
+        table.focus()
+        await pilot.pause()
+        await pilot.press("G")
+        await pilot.pause()
+        assert table.cursor == 999_999
+        text = screen_text(app)
+        assert "row 999999" in text and "first" in text and "wide" not in text and "[red]not markup[/]" in text
+        await pilot.press("g", "pagedown", "j", "k", "down")
+        await pilot.pause()
+        assert 0 < table.cursor < 30
+        asked = rows.asked
+        table.scroll_to(y=500_000, animate=False, immediate=True)
+        await pilot.pause()
+        assert "row 500000" in screen_text(app)
+        assert rows.asked - asked < 400
+        table.show(Numbers(0))
+        await pilot.pause()
+        assert "Nothing here." in screen_text(app) and table.cursor == 0
+
+
+async def test_rows_that_come_later_do_not_move_the_cursor() -> None:
+    from textual.app import App
+
+    rows, told = Numbers(10), []
+
+    class Host(App[None]):
+        def compose(self) -> Any:
+            yield TaskTable((Column("a", "first", 12), Column("b", "second", 10, flexible=1)))
+
+        def on_task_table_highlighted(self, event: TaskTable.Highlighted) -> None:
+            told.append(event.row)
+
+    async with Host().run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(TaskTable)
+        table.show(rows, cursor=4)
+        await pilot.pause()
+        rows.count = 100_000
+        table.took()
+        await pilot.pause()
+        assert table.cursor == 4 and table.count == 100_000 and told == [4]
+        await pilot.resize_terminal(30, 6)
+        await pilot.pause()
+        assert table.cursor == 4 and told == [4]
+        await asyncio.sleep(0)
