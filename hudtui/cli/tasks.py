@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,19 +89,15 @@ def list_tasks(
             _list_files(settings, as_json=as_json)
             return
         from hudtui.core.tasks.dataset import DatasetRequest
+        from hudtui.core.text import clean_line
 
-        rows = _rows(DatasetRequest(tasks, split=split), settings, limit)
-    if as_json:
-        console.out_json(rows)
-        return
-    from hudtui.core.text import clean_line
-
-    width = max((len(row["id"]) for row in rows), default=0)
-    for row in rows:
-        calls = ", ".join(row["evaluate"])
-        console.out(
-            f"{clean_line(row['id'], 40):<{min(width, 40)}}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}"
-        )
+        rows = islice(_rows(DatasetRequest(tasks, split=split), settings), limit)
+        if as_json:
+            console.out_json(list(rows))
+            return
+        for row in rows:
+            calls = ", ".join(row["evaluate"])
+            console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
 
 
 def convert(
@@ -196,7 +194,7 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
         console.say("there are no task files here")
 
 
-def _rows(request: DatasetRequest, settings: Settings, limit: int | None) -> list[dict[str, Any]]:
+def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any]]:
     from hudtui.core.tasks.dataset import hub_token, lock_image
     from hudtui.core.tasks.load import tasks_of
     from hudtui.core.tasks.rules import Rules
@@ -209,22 +207,16 @@ def _rows(request: DatasetRequest, settings: Settings, limit: int | None) -> lis
         from hudtui.core.tasks.hub import fetch
 
         source = fetch(source, token=hub_token(request, settings))
-    rows: list[dict[str, Any]] = []
     for batch in scan(source, Rules(lock_image=image, platform=settings.platform)):
         for task in tasks_of(batch):
-            rows.append(
-                {
-                    "id": task.id,
-                    "prompt": task.prompt,
-                    "setup": [_words(call.name, call.arguments) for call in task.setup],
-                    "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
-                    "servers": list(task.mcp_config),
-                    "metadata": dict(task.metadata),
-                }
-            )
-            if len(rows) == limit:
-                return rows
-    return rows
+            yield {
+                "id": task.id,
+                "prompt": task.prompt,
+                "setup": [_words(call.name, call.arguments) for call in task.setup],
+                "evaluate": [_words(call.name, call.arguments) for call in task.evaluate],
+                "servers": list(task.mcp_config),
+                "metadata": dict(task.metadata),
+            }
 
 
 def _words(name: str, arguments: Any) -> str:

@@ -66,7 +66,7 @@ def check_record(record: Any, rules: Rules) -> Checked:
         if rules.lock_image is None:
             say(Remark("mcp_config", "this is missing, and no lock file names an image to infer it from", "missing"))
         else:
-            config, found.inferred = rules.platform.mcp_config(rules.lock_image), True
+            config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
     if isinstance(config, Mapping) and config:
         config = without_nulls(config)
         if rules.rewrite is not None:

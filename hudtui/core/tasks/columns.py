@@ -377,7 +377,7 @@ class Checker:
         if text is None or text in _EMPTY:
             if self.rules.lock_image is None:
                 return None
-            made, did = self._rewritten(self.rules.platform.mcp_config(self.rules.lock_image))
+            made, did = self._rewritten(self.rules.platform.mcp_config(self.rules.lock_image, self.rules.lookup))
             return _Config(compact(made), (), True, did)
         try:
             value = parse_json(text.decode(), "mcp_config")

@@ -187,6 +187,7 @@ class _Conversion:
             rewrite=rewrite.rewriting(
                 request.platform,
                 image=request.lock_image,
+                lookup=request.lookup,
                 remote=request.remote,
                 replace_secrets=request.replace_secrets,
             ),
@@ -200,9 +201,13 @@ class _Conversion:
     def steps(self) -> Iterator[Progress]:
         """Read everything, and write it unless the layout turns out too narrow (then `result` stays None)."""
         batches = self._batches()
-        first = next(((batch, progress) for batch, progress in batches if batch.ids), None)
-        if first is not None:
-            self.layout.covers(first[0])
+        first: tuple[Batch, Progress] | None = None
+        for batch, progress in batches:
+            yield progress
+            if batch.ids:
+                first = batch, progress
+                self.layout.covers(batch)
+                break
         splits = self.request.selection.splits
         writer = _Writer(self.request, self.layout.schema(), splits, first[0].size if first is not None else 0)
         with writer:

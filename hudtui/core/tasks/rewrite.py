@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from hudtui.core.platform import Platform
 from hudtui.core.tasks.rules import Rewrite
 from hudtui.core.tasks.secrets import literal_secrets, without_secrets
+from hudtui.core.variables import Lookup
 
 LOCAL = "local"
 """Counted: a server of the task runs on the machine that plays it."""
@@ -51,12 +52,20 @@ def is_local(server: Mapping[str, Any], platform: Platform) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def rewriting(platform: Platform, *, image: str | None = None, remote: bool = False, replace_secrets: bool = False) -> Rewrite:
+def rewriting(
+    platform: Platform,
+    *,
+    image: str | None = None,
+    lookup: Lookup | None = None,
+    remote: bool = False,
+    replace_secrets: bool = False,
+) -> Rewrite:
     """The change of every `mcp_config` that a conversion makes; it also counts what stays as it was.
 
     Args:
         platform: Whose remote servers and key are meant.
         image: What a remote server runs, from the lock file.
+        lookup: Settings that may give the platform another address.
         remote: Change a local server to a remote one.
         replace_secrets: Put variables in the place of secrets.
     """
@@ -66,7 +75,7 @@ def rewriting(platform: Platform, *, image: str | None = None, remote: bool = Fa
         made = dict(config)
         local = [name for name, server in made.items() if isinstance(server, Mapping) and is_local(server, platform)]
         if len(local) == 1 and remote and image is not None:
-            made = _moved(made, local[0], platform.mcp_config(image))
+            made = _moved(made, local[0], platform.mcp_config(image, lookup))
             noticed.append(REMOTE)
         elif local:
             noticed.append(LOCAL)

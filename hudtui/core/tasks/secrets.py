@@ -48,6 +48,7 @@ def _find(config: Mapping[str, Any], platform: Platform) -> Iterator[tuple[tuple
         if not isinstance(server, Mapping):
             continue
         headers, env, args = server.get("headers"), server.get("env"), server.get("args")
+        yield from (((name, "url"), *found) for found in _in_address(server.get("url"), name))
         own = _variable(name) + "_API_KEY"
         if name == platform.name or platform.owns(str(server.get("url", ""))):
             own = platform.key_variable
@@ -68,6 +69,22 @@ def _find(config: Mapping[str, Any], platform: Platform) -> Iterator[tuple[tuple
                 if match and _SECRET_NAME.search(match[1]) and (secret := _literal(match[2])) is not None:
                     offer = f"${{{match[1]}}}"
                     yield (name, "args", number), secret, offer, value[: match.start(2)] + offer
+
+
+def _in_address(url: Any, name: str) -> Iterator[tuple[str, str, str]]:
+    """Secret, variable and whole address for a password or a key that is part of an address (the first of them)."""
+    if not isinstance(url, str) or "$" in url:
+        return
+    match = re.search(r"//[^/@:?#]*:([^/@?#]+)@", url)
+    if match is not None:
+        offer = f"${{{_variable(name)}_PASSWORD}}"
+    else:
+        match = next((m for m in re.finditer(r"[?&]([\w.-]+)=([^&#]+)", url) if _SECRET_NAME.search(m[1])), None)
+        if match is None or len(match[2]) < _SHORTEST:
+            return
+        offer = f"${{{_variable(match[1])}}}"
+    start, end = match.span(match.lastindex or 0)
+    yield url[start:end], offer, url[:start] + offer + url[end:]
 
 
 def _literal(value: Any) -> str | None:

@@ -6,6 +6,7 @@ import codecs
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,8 @@ class Reading:
         self.name = name
         self._path = path
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise InputError("this is no ordinary file", fix="Save the tasks in one first.", where=Location(name))
             self._stream = path.open("rb")
             self._state = _state(os.fstat(self._stream.fileno()))
         except OSError as error:
@@ -178,8 +181,8 @@ class Reading:
         self.check_unchanged()
 
 
-def _state(stat: os.stat_result) -> tuple[int, int, int]:
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def chunks_of(reading: Reading) -> Iterator[Chunk]:
@@ -215,7 +218,7 @@ def chunks_of(reading: Reading) -> Iterator[Chunk]:
         except (msgspec.DecodeError, RecursionError):
             pass
     if lines:
-        yield from split_lines(_chain(first, blocks))
+        yield from split_lines(_chain(first, blocks), reading.name)
         return
     yield _document(_chain(first, blocks), reading.name, Chunk)
 

@@ -100,14 +100,20 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def split_lines(blocks: Iterable[bytes]) -> Iterator[Chunk]:
-    """The chunks of JSON lines."""
+def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
+    """The chunks of JSON lines; `name` is the file's, for errors.
+
+    Raises:
+        InputError: A line is longer than any task.
+    """
     line = 1
     carried: list[bytes] = []
     for block in blocks:
         cut = block.rfind(b"\n")
         if cut < 0:
             carried.append(block)
+            if sum(map(len, carried)) > LARGEST_RECORD:
+                raise InputError(f"a line is longer than {LARGEST_RECORD >> 20} MB, which no task is", where=Location(name, line))
             continue
         data = b"".join([*carried, block[:cut]])
         carried = [block[cut + 1 :]]

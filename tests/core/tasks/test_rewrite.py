@@ -71,6 +71,8 @@ SECRET = "sk-" + "x1" * 12
             {"url": "https://x.example/mcp", "headers": {"Authorization": SECRET, "X-Api-Key": SECRET}},
             {"headers": {"Authorization": "${TOOLS_API_KEY}", "X-Api-Key": "${API_KEY}"}},
         ),
+        ({"url": f"https://me:{SECRET}@x.example/mcp"}, {"url": "https://me:${TOOLS_PASSWORD}@x.example/mcp"}),
+        ({"url": f"https://x.example/mcp?a=1&api_key={SECRET}#x"}, {"url": "https://x.example/mcp?a=1&api_key=${API_KEY}#x"}),
         ({"command": "x", "env": {"OPENAI_API_KEY": SECRET}}, {"env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"}}),
         (
             {"command": "docker", "args": ["run", "-e", f"DB_PASSWORD={SECRET}", "--env=A_TOKEN=" + SECRET, "img"]},
@@ -95,6 +97,7 @@ def test_secrets_are_found_and_replaced(server: dict[str, Any], changed: dict[st
         {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "a" * 40}},
         {"url": "u", "headers": {"Authorization": "Bearer ${KEY:-fallback12}", "X-Keyboard": "abcdefghijkl"}},
         {"command": "x", "env": {"MODE": "abcdefghijkl", "A_KEY": "short"}, "args": ["--name=abcdefghijkl"]},
+        {"url": "https://x.example/mcp?key=$KEY&mode=abcdefghijkl&token=x"},
         {"url": "u", "headers": ["Authorization"], "env": 3, "args": "x"},
     ],
 )

@@ -52,7 +52,7 @@ def test_an_array_gives_its_records(records: list[Any], spelling: dict[str, Any]
 def test_lines_give_their_records(records: list[Any], end: str, size: int, last: bool) -> None:
     text = end.join(json.dumps(record) for record in records) + (end if last else "")
     found, lines = [], []
-    for chunk in split_lines(blocks(text.encode(), size)):
+    for chunk in split_lines(blocks(text.encode(), size), "t"):
         quick = chunk.array()
         listed = list(chunk.records())
         if quick is not None and chunk.count == len(json.loads(quick)):
@@ -86,11 +86,13 @@ def test_a_bracket_that_is_never_closed_does_not_read_the_file_into_memory(monke
 
     with pytest.raises(InputError, match="never closed"):
         list(split_array(endless(), "t"))
+    with pytest.raises(InputError, match="which no task is"):
+        list(split_lines(endless(), "t"))
     assert read < 100
 
 
 def test_two_objects_on_one_line_are_not_two_tasks() -> None:
     data = b'{"id": 1}, {"id": 2}\n{"id": 3}\n'
-    (chunk,) = split_lines([data])
+    (chunk,) = split_lines([data], "t")
     assert chunk.count == 2 and Checker(Rules()).quick(chunk.array() or b"", chunk.count) is None
     assert [line for line, _ in chunk.records()] == [1, 2]
