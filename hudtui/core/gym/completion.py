@@ -121,13 +121,16 @@ def _bare(name: str) -> str:
 
 def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] | None:
     found: list[str] = []
+    margin = " " * indent
     for above in range(row - 1, -1, -1):
         if not indent:
             break
         line = lines[above]
+        if line.startswith(margin):
+            continue
         bare = line.lstrip(" ")
         depth = len(line) - len(bare)
-        if not bare.strip() or bare[0] == "#" or depth >= indent:
+        if not bare.strip() or bare[0] == "#":
             continue
         pair = _KEY.match(line)
         if pair is None:
@@ -136,6 +139,7 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
             return None
         found.append(_bare(pair[2]))
         indent = depth
+        margin = " " * indent
     return tuple(reversed(found))
 
 

@@ -9,12 +9,12 @@ None, and `parse_config` on the whole text decides.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.findings import Finding
 from hudtui.core.gym.values import GymConfig
 
 MAPPINGS = "action_mappings"
@@ -52,14 +52,6 @@ class Reading:
 
     config: GymConfig | None
     """None when it has to be asked of the whole text."""
-    findings: tuple[Finding, ...] = ()
-    """What reading the parts found; `lint` finds more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    config: GymConfig | None
-    findings: tuple[Finding, ...] = ()
 
 
 @dataclass
@@ -68,7 +60,15 @@ class _Whole:
 
     values: dict[str, Any] = field(default_factory=dict)
     raw: dict[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """A text that was read, to be compared with the next one."""
+
+    lines: Sequence[str]
+    parts: list[Part]
+    config: GymConfig
 
 
 _FIELDS: Mapping[str, str] = {
@@ -162,15 +162,21 @@ class Live:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._known: dict[tuple[str, bool], _Known] = {}
+        self._known: dict[tuple[str, bool], GymConfig | None] = {}
+        self._last: _Last | None = None
 
     def read(self, lines: Sequence[str], *, most: int | None = None) -> Reading:
         """The meaning of a text. Never raises.
 
         Args:
-            lines: The text.
+            lines: The text, not to be changed afterwards.
             most: Characters that may be parsed now. Where more are new, nothing is read and nothing is claimed.
         """
+        if self._last is not None and (most is None or most > 0):
+            changed = self._within_one_entry(self._last, lines)
+            if changed is not None:
+                self._last = changed
+                return Reading(changed.config)
         parts, whole = split(lines)
         if not whole or not parts:
             return Reading(None)
@@ -178,51 +184,86 @@ class Live:
             return Reading(None)
         if len(self._known) > _MOST_REMEMBERED + len(parts):
             self._known.clear()
+        config = self._put_together(parts)
+        if config is not None:
+            self._last = _Last(lines, parts, config)
+        return Reading(config)
+
+    def _put_together(self, parts: Sequence[Part]) -> GymConfig | None:
         sections = _Whole()
         mappings: dict[str, Any] = {}
         broken: dict[str, str] = {}
         entries: dict[str, Any] = {}
-        good = True
-        seen_entries = False
         for part in parts:
-            known = self._read_part(part)
-            sections.findings += (self._shifted(finding, part) for finding in known.findings)
-            config = known.config
+            config = self._read_part(part)
             if config is None:
-                good = False
-                continue
+                return None
             if not part.action:
-                good = self._take(sections, config) and good
+                if not self._take(sections, config):
+                    return None
                 continue
-            seen_entries = True
             added = config.raw.get(MAPPINGS)
             if not isinstance(added, Mapping) or len(added) != 1 or not added.keys().isdisjoint(entries):
-                good = False
-                continue
+                return None
             entries.update(added)
             mappings.update(config.mappings)
             broken.update(config.broken)
-        if seen_entries:
-            good = good and MAPPINGS not in sections.raw
+        if entries:
+            if MAPPINGS in sections.raw:
+                return None
             sections.raw[MAPPINGS] = entries
             sections.values.update(mappings=mappings, broken=broken)
-        findings = tuple(sections.findings)
-        if not good:
-            return Reading(None, findings)
-        return Reading(GymConfig(**sections.values, raw=sections.raw, path=self.name), findings)
+        return GymConfig(**sections.values, raw=sections.raw, path=self.name)
 
-    def _read_part(self, part: Part) -> _Known:
+    def _within_one_entry(self, last: _Last, lines: Sequence[str]) -> _Last | None:
+        """The new meaning, where nothing changed but the inside of one entry; None where something else did."""
+        before = last.lines
+        shorter = min(len(before), len(lines))
+        first = next((row for row in range(shorter) if before[row] is not lines[row] and before[row] != lines[row]), shorter)
+        if first == len(before) == len(lines):
+            return last
+        same = 0
+        while same < shorter - first and before[-1 - same] == lines[-1 - same]:
+            same += 1
+        parts = last.parts
+        index = bisect_right(parts, first, key=lambda part: part.line) - 1
+        if index < 0 or not parts[index].action:
+            return None
+        part = parts[index]
+        end = parts[index + 1].line if index + 1 < len(parts) else len(before)
+        by = len(lines) - len(before)
+        if len(before) - same > end or end + by <= part.line:
+            return None
+        entries, good = _entries(lines, part.line, end + by)
+        if (
+            not good
+            or len(entries) != 1
+            or entries[0].line != part.line
+            or _indent(lines[part.line]) != _indent(before[part.line])
+        ):
+            return None
+        if any(line and line[0] not in _CONTINUES and not line.isspace() for line in lines[part.line : end + by]):
+            return None
+        old, new = self._read_part(part), self._read_part(entries[0])
+        if old is None or new is None or old.raw[MAPPINGS].keys() != new.raw.get(MAPPINGS, {}).keys():
+            return None
+        (name,) = new.raw[MAPPINGS]
+        if (name in old.mappings) != (name in new.mappings):
+            return None  # the order of the others would have to be worked out
+        config = replace(
+            last.config,
+            mappings={**last.config.mappings, **new.mappings},
+            broken={**last.config.broken, **new.broken},
+            raw={**last.config.raw, MAPPINGS: {**last.config.raw[MAPPINGS], **new.raw[MAPPINGS]}},
+        )
+        moved = [*parts[:index], entries[0], *(replace(one, line=one.line + by) if by else one for one in parts[index + 1 :])]
+        return _Last(lines, moved, config)
+
+    def _read_part(self, part: Part) -> GymConfig | None:
         key = (part.text, part.action)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = _Known(*parse_config(part.text, name=self.name))
-        return known
-
-    @staticmethod
-    def _shifted(finding: Finding, part: Part) -> Finding:
-        # An entry was read with a line `action_mappings:` above it.
-        by = part.line - (1 if part.action else 0)
-        return replace(finding, line=finding.line + by, fix=None) if by else finding
+        if key not in self._known:
+            self._known[key] = parse_config(part.text, name=self.name)[0]
+        return self._known[key]
 
     @staticmethod
     def _take(sections: _Whole, config: GymConfig) -> bool:
@@ -237,3 +278,7 @@ class Live:
         elif key in _FIELDS:
             sections.values[_FIELDS[key]] = getattr(config, _FIELDS[key])
         return True
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

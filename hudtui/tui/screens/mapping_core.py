@@ -106,7 +106,7 @@ class MappingCore(StationScreen):
 
     def on_mount(self) -> None:
         """Begin with nothing open."""
-        self.editor.show_line_numbers = True
+        self.editor.told = self.text_changed
         self.grid.add_column("", key="mark", width=1)
         self.grid.add_column("action", key="action")
         self.grid.add_column("example", key="example")
@@ -146,7 +146,7 @@ class MappingCore(StationScreen):
     # -- keystrokes --------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """A key was pressed in one of the texts."""
+        """The reply was edited; the editor of the configuration tells by itself."""
         event.stop()
         if event.text_area is self.reply:
             self.sample = Sample("your own", self.reply.text) if self.reply.text != self.sample.text else self.sample
@@ -154,11 +154,11 @@ class MappingCore(StationScreen):
             self.show_sample_name()
             self.show_meaning()
             self._later()
-        elif self.path is not None:
-            self.text_changed()
 
     def text_changed(self) -> None:
         """Everything that a keystroke in the text changes at once."""
+        if self.path is None:
+            return
         lines = list(self.editor.lines)
         self._shift(self._lines, lines)
         self._lines = lines

@@ -32,6 +32,7 @@ class Sheet(Acting, ScrollView, can_focus=True):
         self._lines: tuple[Content, ...] = ()
         self._wrapped: list[Content] = []
         self._made_for = 0
+        self._strips: dict[int, Strip] = {}
 
     @property
     def plain(self) -> str:
@@ -55,8 +56,11 @@ class Sheet(Acting, ScrollView, can_focus=True):
     def _wrap(self) -> None:
         width = max(self.scrollable_content_region.width, 1)
         self._made_for = width
+        self._strips.clear()
         self._wrapped = [piece for line in self._lines for piece in (line.wrap(width) if len(line) >= width // 2 else [line])]
-        self.virtual_size = Size(width, len(self._wrapped))
+        # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
+        self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped)))
+        self._scroll_update(self.virtual_size)
 
     def on_resize(self) -> None:
         """Wrap to the new width."""
@@ -67,6 +71,7 @@ class Sheet(Acting, ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         """The theme changed."""
         super().notify_style_update()
+        self._strips.clear()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -76,8 +81,11 @@ class Sheet(Acting, ScrollView, can_focus=True):
         if not 0 <= row < len(self._wrapped):
             return Strip.blank(width, self.rich_style)
         content = self._wrapped[row]
-        strip = Strip(content.render_segments(self.visual_style), content.cell_length)
-        return strip.adjust_cell_length(width, self.rich_style)
+        strip = self._strips.get(row)
+        if strip is None:
+            strip = Strip(content.render_segments(self.visual_style), content.cell_length)
+            strip = self._strips[row] = strip.adjust_cell_length(width, self.rich_style)
+        return strip
 
     def action_down(self) -> None:
         """One line down."""

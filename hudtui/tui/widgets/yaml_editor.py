@@ -7,7 +7,7 @@ draws. Both are done differently here, and lines that did not change are not dra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,8 +36,6 @@ GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
-_STEP = 40
-"""Cells by which the width that can be scrolled to grows."""
 _LEFT_TO_SCREEN = ("f6", "f7")
 
 
@@ -140,6 +138,8 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """What is searched for; its matches stand out."""
         self.popup = False
         """A list of completions is open: it gets the keys that move in it."""
+        self.told: Callable[[], None] | None = None
+        """Called at once after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
         self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
         self._width = 0
@@ -178,7 +178,25 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._edited = (top, top + edit.text.count("\n"))
         result = super().edit(edit)
         self._edited = None
+        self._tell()
         return result
+
+    def load_text(self, text: str) -> None:
+        """Begin with another text; nothing of the one before can be brought back."""
+        super().load_text(text)
+        self._tell()
+
+    def _undo_batch(self, edits: Sequence[Edit]) -> None:
+        super()._undo_batch(edits)
+        self._tell()
+
+    def _redo_batch(self, edits: Sequence[Edit]) -> None:
+        super()._redo_batch(edits)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.told is not None:
+            self.told()
 
     def _refresh_size(self) -> None:
         lines = self.lines
@@ -188,10 +206,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             # The text grows at once and shrinks when it is measured anew: nobody sees the difference.
             top, bottom = self._edited
             self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
-        # In steps: every change of the size has the whole screen laid out anew.
-        width = -(-(self._width + self.gutter_width + 1) // _STEP) * _STEP
-        self.virtual_size = Size(width if width > self.size.width else self._width + self.gutter_width + 1, len(lines))
-        self._refresh_scrollbars()
+        # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
+        self.set_reactive(YamlEditor.virtual_size, Size(self._width + self.gutter_width + 1, len(lines)))
+        self._scroll_update(self.virtual_size)
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
@@ -279,7 +296,6 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             bracket if near else None,
             self.size,
             scroll_x,
-            self.virtual_size.width,
             self.gutter_width,
             self.has_focus,
         )
