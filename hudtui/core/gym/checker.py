@@ -82,7 +82,7 @@ class Checker:
             transport.close()
 
     async def _running(self) -> asyncio.subprocess.Process:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._reader is not None and not self._reader.done():
             return self._process
         await self.close()
         try:

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import HudtuiError
+from hudtui.core.gym.checker import Checker, finding_from_json
+from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.interpret import Interpreter
+from hudtui.core.gym.lint import lint
+from hudtui.core.gym.preview import Table, agent_tools, call_words, example_call, interpret, prompt_examples, reply_of
+from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
+from hudtui.core.gym.samples import Samples, from_replies, load_samples, save_samples
+from hudtui.core.gym.values import GymConfig
+
+TEXT = """\
+job: {name: t}
+system_prompt: |
+  - go(where): Go
+    Usage: <tool>go("left")</tool>
+  - done(): End
+action_mappings:
+  go:
+    _tool: move
+    _parser: {positional: [where]}
+    direction: {from_arg: where, transform: "lambda w: w.lower()"}
+    times: {static: 1}
+  jump:
+    _tool: leap
+    _parser: {positional: [height, at]}
+    height: {from_arg: height, transform: "lambda h: int(h) * 2"}
+    at: {from_arg: at}
+  bad:
+    _tool: move
+    x: {from_arg: nothing}
+"""
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "move",
+            "",
+            {
+                "type": "object",
+                "properties": {"direction": {"enum": ["left", "right"]}, "times": {"type": "integer"}},
+                "required": ["direction"],
+            },
+        ),
+        Tool(
+            "leap",
+            "",
+            {
+                "type": "object",
+                "properties": {
+                    "height": {"type": "integer", "minimum": 4},
+                    "at": {"type": "array", "items": {"type": "integer"}},
+                },
+                "required": ["height", "at"],
+            },
+        ),
+        Tool("setup", "", None, "setup"),
+    )
+}
+
+
+def config(text: str = TEXT) -> GymConfig:
+    found, _ = parse_config(text, name="c.yaml")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["no tools", "tools"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "<tool>",
+        "<tool>go(</tool>",
+        '<think>a</think><tool>go("LEFT")</tool>',
+        '<tool>go("up")</tool>',
+        "<tool>go(1)</tool>",
+        "<tool>jmup(1, [2])</tool>",
+        "<tool>bad(1)</tool>",
+        "<tool>leap(1)</tool>",
+        "<tool>done(1)</tool>",
+        "<tool>whatever(1)</tool>",
+    ],
+)
+@pytest.mark.parametrize("unmapped", [False, True])
+def test_one_reply_means_the_same_as_to_the_interpreter_of_everything(
+    reply: str, tools: dict[str, Tool] | None, unmapped: bool
+) -> None:
+    whole = config(TEXT + ("allow_unmapped: true\n" if unmapped else ""))
+    assert interpret(whole, tools, reply).to_json() == Interpreter(whole, tools).interpret(reply).to_json()
+
+
+def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> None:
+    table = Table()
+    rows = table.rows(config(), TOOLS)
+    assert [(row.action, row.origin, row.verdict) for row in rows] == [
+        ("go", "prompt", "ok"),
+        ("jump", "made up", "ok"),
+        ("bad", "made up", "broken"),
+    ]
+    assert rows[0].words == 'move(direction="left", times=1)'
+    changed = config(TEXT.replace("w.lower()", "w.upper()"))
+    after = table.rows(changed, TOOLS)
+    assert after[0].verdict == "error" and after[0].words.startswith("schema: ") and after[1] == rows[1]
+    assert table.rows(changed, None)[0].verdict == "ok"
+
+
+def test_a_made_up_example_passes_transforms_and_schema() -> None:
+    text = example_call(config().mappings["jump"], TOOLS)
+    meaning = interpret(config(), TOOLS, reply_of(text))
+    assert meaning.error is None and call_words(meaning).startswith("leap(height=")
+
+
+def test_the_tools_of_a_task_are_not_the_agents() -> None:
+    assert list(agent_tools(Analysis("x", tools=tuple(TOOLS.values())))) == ["move", "leap"]
+
+
+def test_examples_of_the_prompt() -> None:
+    assert prompt_examples(config()) == {"go": ('go("left")',)}
+
+
+def test_samples_are_kept_and_offered_once(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    samples = Samples("mine", ["kept", "mine"], from_replies([("r", "<tool>go(1)</tool>"), ("r", "<tool>go(2)</tool>")]))
+    save_samples(tmp_path, file, samples)
+    again = load_samples(tmp_path, file)
+    assert (again.last, again.kept) == ("mine", ["kept", "mine"])
+    offered = samples.all(config(), TOOLS)
+    texts = [sample.text for sample in offered]
+    assert len(texts) == len(set(texts)) and texts[:2] == ["mine", "kept"]
+    labels = [sample.label for sample in offered]
+    assert {"r", "usage in the prompt", "made up for jump", "no tags at all"} <= set(labels)
+    assert load_samples(tmp_path, tmp_path / "other.yaml") == Samples()
+
+
+def test_a_damaged_store_of_samples_counts_as_none(tmp_path: Path) -> None:
+    save_samples(tmp_path, tmp_path / "c.yaml", Samples("x"))
+    for file in (tmp_path / ".hudtui" / "samples").iterdir():
+        file.write_text('{"format": 1, "last": 3, "kept": [1, "a"]}')
+    assert load_samples(tmp_path, tmp_path / "c.yaml") == Samples(None, ["a"])
+    file.write_text("{")
+    assert load_samples(tmp_path, tmp_path / "c.yaml") == Samples()
+
+
+def test_different_replies_of_rollouts_come_first() -> None:
+    replies = [("a", f"<tool>go({n})</tool>") for n in range(5)] + [("b", "<tool>jump(1)</tool>")]
+    assert [sample.text for sample in from_replies(replies, 3)] == [
+        "<tool>go(0)</tool>",
+        "<tool>jump(1)</tool>",
+        "<tool>go(1)</tool>",
+    ]
+
+
+def test_unsaved_work_is_found_again_until_it_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    keep_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
+    found = find_copy(tmp_path, file, "old\n")
+    assert found is not None and (found.text, found.saved_at) == ("new\n", "2026-11-20T12:00:00+00:00")
+    assert find_copy(tmp_path, file, "new\n") is None
+    (copy,) = (tmp_path / ".hudtui" / "recovery").iterdir()
+    assert copy.stat().st_mode & 0o777 == 0o600
+    drop_copy(tmp_path, file)
+    drop_copy(tmp_path, file)
+    assert find_copy(tmp_path, file, "old\n") is None
+
+
+def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    assert stamp_of(file) == Stamp()
+    file.write_text("a")
+    first = stamp_of(file)
+    assert stamp_of(file) == first != Stamp()
+    file.write_text("ab")
+    assert stamp_of(file) != first
+    assert "+b" in difference("a\n", "a\nb\n", "one", "two") and difference("a", "a", "one", "two") == ""
+
+
+async def test_the_helper_gives_what_lint_gives() -> None:
+    checker = Checker()
+    text = TEXT.replace("_tool: leap", "_tool: leep")
+    try:
+        one, two = await asyncio.gather(checker.check(text, "c.yaml", TOOLS), checker.check(text, "c.yaml", None))
+        assert one == lint(text, name="c.yaml", tools=TOOLS) and any(finding.fix for finding in one)
+        assert two == lint(text, name="c.yaml", tools=None)
+        assert tuple(finding_from_json(finding.to_json()) for finding in one) == one
+        waiting = asyncio.create_task(checker.check(text, "c.yaml", TOOLS))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert await checker.check("x: 1", "c.yaml", TOOLS) == lint("x: 1", name="c.yaml", tools=TOOLS)
+    finally:
+        await checker.close()
+
+
+async def test_a_helper_that_dies_is_told_of_and_started_again() -> None:
+    checker = Checker()
+    try:
+        await checker.check("x: 1", "c.yaml", None)
+        assert checker._process is not None
+        checker._process.kill()
+        with pytest.raises(HudtuiError, match="broke off"):
+            await asyncio.wait_for(checker.check(TEXT * 3, "c.yaml", None), 30)
+        assert await checker.check(TEXT, "c.yaml", None) == lint(TEXT, name="c.yaml")
+    finally:
+        await checker.close()
