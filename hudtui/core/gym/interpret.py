@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hudtui.core.environment.values import Tool
@@ -41,8 +40,7 @@ class Format(NamedTuple):
     """The tool text is a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interpretation:
+class Interpretation(NamedTuple):
     """The meaning of one reply."""
 
     think: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hudtui.core.gym.jsonvalues import NotSendableError, plain
 from hudtui.core.gym.nearest import nearest
@@ -29,8 +29,7 @@ class Problem:
     """The parameter it is about, where it is about one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterTrace:
+class ParameterTrace(NamedTuple):
     """Where one parameter of the call comes from."""
 
     name: str
@@ -44,8 +43,7 @@ class ParameterTrace:
     """The arguments of the action that it is taken from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """The arguments of an action by name."""
 
     arguments: dict[str, Any]
@@ -93,8 +91,7 @@ def _unknown_argument(action: str, name: str, names: list[str]) -> str:
     return f"{action} has no argument {clean_line(name, 60)}{hint}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(NamedTuple):
     """The arguments of the MCP call, or why there are none."""
 
     arguments: dict[str, Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from hudtui.core.gym.literals import Refusal, nested, number_or_word, quoted
@@ -16,6 +16,8 @@ from hudtui.core.gym.literals import Refusal, nested, number_or_word, quoted
 __all__ = ["Call", "Refusal", "Reply", "Span", "parse_call", "split_reply"]
 
 _OPEN = re.compile(r"<(?:think|tool)>")
+_PLAIN = re.compile(r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+").fullmatch
+"""A reply with one think block or none before one tool tag, and no other angle brackets."""
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
 _INSIDE = re.compile(r"\"\"\"|'''|[\"']|<think>|</tool>")
@@ -30,8 +32,8 @@ _NAME = re.compile(r"\s*+(\w++)\s*+")
 _BLANKS = re.compile(r"\s*+")
 _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
 _BARE = re.compile(r"[^\"',()\[\]{}]*+")
-_SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+,")
-"""An argument that needs no further look, and the comma behind it."""
+_SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
+"""An argument that needs no further look, and the comma behind it or the parenthesis that follows."""
 
 _PARENTHESIS = re.compile(r"[()]")
 
@@ -45,8 +47,7 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A reply, taken apart."""
 
     think: str | None
@@ -65,13 +66,12 @@ class Reply:
     """Why there is no tool text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A tool text that was understood. Columns count from 1 in the tool text."""
 
     name: str
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = MappingProxyType({})
     columns: tuple[int, ...] = ()
     """Where each positional argument begins, then where the name of each keyword argument does."""
 
@@ -83,6 +83,17 @@ def split_reply(text: str, use_thinking: bool = True) -> Reply:
         text: Any text.
         use_thinking: Whether a think block is expected, for `Reply.tags`. Think blocks are never carried out either way.
     """
+    plain = _PLAIN(text)
+    if plain is not None:
+        think, body = plain[2], plain[4]
+        tool = body.strip()
+        if tool:
+            spans: tuple[Span, ...] = (Span("tool", *plain.span(3)),)
+            if think is not None:
+                think = think.strip()
+                spans = (Span("think", *plain.span(1)), *spans)
+            at = plain.start(4) + len(body) - len(body.lstrip())
+            return Reply(think, tool, 0, spans, think is not None or not use_thinking, at)
     splitter = _Splitter(text)
     splitter.run()
     tags = splitter.tool is not None and (splitter.think is not None or not use_thinking)
