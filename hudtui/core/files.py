@@ -16,13 +16,18 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its first half
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is its first half
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+
+
+def find_encoding(data: bytes) -> tuple[bytes, str]:
+    """The byte order mark that `data` begins with, and its encoding; no mark and UTF-8 where there is none."""
+    return next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
 
 
 def decode(data: bytes, name: str) -> str:
@@ -31,14 +36,14 @@ def decode(data: bytes, name: str) -> str:
     Raises:
         InputError: The bytes are not valid in that encoding; the error names the line.
     """
-    encoding = next((encoding for mark, encoding in _BOMS if data.startswith(mark)), "utf-8")
+    mark, encoding = find_encoding(data)
     try:
-        text = data.decode(encoding)
+        text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = data.count(b"\n", 0, len(mark) + error.start) + 1
         raise InputError(
-            f"this is not {encoding.removesuffix('-sig').upper()} text",
-            why=f"byte 0x{data[error.start]:02x} at offset {error.start}: {error.reason}",
+            f"this is not {encoding.upper().removesuffix('-LE').removesuffix('-BE')} text",
+            why=f"byte 0x{data[len(mark) + error.start]:02x} at offset {len(mark) + error.start}: {error.reason}",
             fix="Save the file as UTF-8.",
             where=Location(name, line),
         ) from None

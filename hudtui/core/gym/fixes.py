@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,20 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.files import read_text, write_atomic
+from hudtui.core.files import find_encoding, read_text, write_atomic
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.findings import Edit, Finding, Fix, errors_of
 from hudtui.core.gym.lint import lint
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _MOST_ROUNDS = 10
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is its first half
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 
 
 @dataclass(frozen=True)
@@ -83,7 +75,7 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
     """
     read_text(path)  # says in plain words what is wrong with a file that is missing or no text
     data = Path(path).read_bytes()
-    mark, encoding = next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    mark, encoding = find_encoding(data)
     text = data[len(mark) :].decode(encoding)
     fixed = fix_text(text, name=os.fspath(path), tools=tools)
     if fixed.text != text:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.files import find_encoding
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -24,13 +25,6 @@ BLOCK = 1 << 20
 
 _HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is its first half
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 
 
 @dataclass(frozen=True)
@@ -130,14 +124,14 @@ class Reading:
         """
         blocks = self._unpacked()
         first = next(blocks, b"")
-        encoding = next((encoding for mark, encoding in _MARKS if first.startswith(mark)), None)
-        if encoding is not None:
-            first = first[next(len(mark) for mark, name in _MARKS if name == encoding) :]
+        mark, encoding = find_encoding(first)
+        if mark:
+            first = first[len(mark) :]
         elif len(first) > 1 and first[1] == 0 and first[0] in b"[{ \r\n\t":
             encoding = "utf-16-le"
         elif len(first) > 1 and first[0] == 0 and first[1] in b"[{ \r\n\t":
             encoding = "utf-16-be"
-        if encoding in (None, "utf-8"):
+        if encoding == "utf-8":
             yield first
             yield from blocks
             return
