@@ -66,7 +66,7 @@ def open_source(
         platform=platform,
         analysis=analysis,
         token_budget=token_budget,
-        rewrite=rewriting(platform),  # changes nothing; what runs locally or holds secrets is counted
+        rewrite=rewriting(platform, lookup=settings.lookup),  # changes nothing; what runs locally or holds secrets is counted
     )
     return Opened(source, rules, settings, tuple(notices))
 

@@ -68,7 +68,9 @@ def preview(
         platform=wanted.platform,
         analysis=request.analysis,
         token_budget=request.token_budget,
-        rewrite=rewriting(wanted.platform, image=image, remote=request.remote, replace_secrets=request.replace_secrets),
+        rewrite=rewriting(
+            wanted.platform, image=image, lookup=wanted.lookup, remote=request.remote, replace_secrets=request.replace_secrets
+        ),
     )
     predicates = [parse_filter(text) for text in request.selection.filters]
     layout = Layout()

@@ -21,7 +21,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.dataset_making import Making
-from hudtui.tui.screens.dataset_rows import COLUMNS, PROBLEMS, SORTS, Page, ProblemRows, TaskRows, columns_for
+from hudtui.tui.screens.dataset_rows import PROBLEMS, SORTS, Page, ProblemRows, TaskRows, columns_for
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.fit import cut_left
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TICK = 0.1
 """Seconds between two updates of the picture while tasks are read."""
+SLOW_TICK = 0.5
+"""The same after the first second: a picture takes time that the reading wants."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
 
@@ -79,6 +81,7 @@ class DatasetScreen(Making):
         self.filter: tuple[str, ...] = ()
         """() for all tasks, ("problems",), ("error",), ("warning",), or (severity, code)."""
         self.sort: tuple[str, bool] = ("task", False)
+        self._category: str | None = None
         self._print: Print | None = None
         self._return_to: int | None = None
         self._rows: TaskRows | None = None
@@ -94,7 +97,7 @@ class DatasetScreen(Making):
         with Horizontal(id="ds-panes"):
             with Vertical(id="ds-left"):
                 yield FilterField(placeholder="search in ids and prompts", id="ds-search")
-                yield TaskTable(COLUMNS, empty="No task yet.", id="ds-table")
+                yield TaskTable(columns_for(None), empty="No task yet.", id="ds-table")
                 yield Static(id="ds-shown")
             with Vertical(id="ds-right"), TabbedContent(id="ds-tabs"):
                 with TabPane("Task", id="ds-tab-task"), Page(id="ds-task-page"):
@@ -286,8 +289,10 @@ class DatasetScreen(Making):
             self._begin(index)
             if before is not None:
                 before.close()
+            ticks = 0
             while not work.done():
-                await asyncio.wait([work], timeout=TICK)
+                ticks += 1
+                await asyncio.wait([work], timeout=TICK if ticks <= 10 else SLOW_TICK)
                 self._show_progress()
             work.result()
         finally:
@@ -353,9 +358,13 @@ class DatasetScreen(Making):
             self._go(wanted)
         elif index.total and self.chosen is None:
             self._select(0)
-        self.table.columns = columns_for(index.category_field)
+        if index.category_field != self._category:
+            self._category = index.category_field
+            self.table.columns = columns_for(index.category_field)
+            self.table.refresh()
         problems = len(index.problems)
-        if problems != self._counted or final:
+        # The label of the tab costs a new layout, so it is not brought up to date with every problem.
+        if final or not self._counted or problems > 2 * self._counted:
             self._counted = problems
             self._show_problems()
             self.refresh_bindings()
@@ -393,7 +402,7 @@ class DatasetScreen(Making):
             parts.append((f"  ● reading{share}" + (", ^x stops" if width >= 70 else ""), "bold $accent"))
         elif not self.complete:
             parts.append(("  ✗ not read to the end", "bold $warning"))
-        head.update(Content.assemble(*parts))
+        head.update(Content.assemble(*parts), layout=False)
         self._show_shown()
 
     def _show_shown(self) -> None:
@@ -415,7 +424,7 @@ class DatasetScreen(Making):
         shown = self.query_one("#ds-shown", Static)
         if about and line.cell_length + len(about) + 2 <= (shown.size.width or self.size.width) - 2:
             line = Content("  ").join([*([line] if parts else []), Content.styled(about, "$foreground-muted")])
-        shown.update(line)
+        shown.update(line, layout=False)
 
     def _about_calls(self) -> str:
         """Against what the calls are checked."""
@@ -688,9 +697,8 @@ class DatasetScreen(Making):
     def _show_problems(self) -> None:
         index = self.index
         assert index is not None
-        table = self.query_one("#ds-problems", TaskTable)
-        table.show(ProblemRows(index, range(len(index.problems))))
-        count = len(index.problems)
+        table, count = self.query_one("#ds-problems", TaskTable), len(index.problems)
+        table.show(ProblemRows(index, range(count)))
         tab = self.query_one(TabbedContent).get_tab("ds-tab-problems")
         tab.label = Content(f"Problems {count:,}" if count else "Problems")
 

@@ -134,6 +134,9 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         self.rows: Rows | None = None
         """Where the rows come from; see `show`."""
         self._count = 0
+        self._base = Style.null()
+        self._styles: dict[str, Style] = {}
+        self._widths: list[tuple[int, Column, int]] = []
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -158,10 +161,11 @@ class TaskTable(Acting, ScrollView, can_focus=True):
     def took(self) -> None:
         """There are more rows now, or fewer."""
         count = len(self.rows) if self.rows is not None else 0
-        self._count = count
+        seen, self._count = self._count, count
         self.cursor = min(self.cursor, max(count - 1, 0))
         self._fit()
-        self.refresh()
+        if min(seen, count) < self.scroll_offset.y + self.size.height:  # what comes below the last line changes no line
+            self.refresh()
 
     def go(self, row: int, *, tell: bool = True) -> None:
         """Put the cursor on a row and bring it into sight.
@@ -210,33 +214,51 @@ class TaskTable(Acting, ScrollView, can_focus=True):
             made.append((number, column, column.width + extra))
         return made
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines in sight. What is the same for all of them is looked up once: the styles alone take most of the time else."""
+        self._base = self.rich_style
+        self._styles.clear()
+        self._widths = self.widths()
+        return super().render_lines(crop)
+
+    def _style(self, name: str, *, partial: bool = False) -> Style:
+        found = self._styles.get(name)
+        if found is None:
+            found = self._styles[name] = self.get_component_rich_style(name, partial=partial)
+        return found
+
     def render_line(self, y: int) -> Strip:
         """The heading, or the row that is scrolled to this line."""
         width = self.scrollable_content_region.width
-        base = self.rich_style
+        base = self._base
         if y == 0:
-            style = self.get_component_rich_style("table--heading")
-            line = " ".join(pad(self._title(column), cells) for _, column, cells in self.widths())
-            return Strip([Segment(pad(line, width), style)])
+            style = self._style("table--heading")
+            line = " ".join(pad(self._title(column), cells) for _, column, cells in self._widths)
+            return Strip([Segment(pad(line, width), style)], width)
         row = self.scroll_offset.y + y - 1
         if row >= self._count or self.rows is None:
             if y == 1 and not self._count:
-                empty = self.get_component_rich_style("table--empty")
-                return Strip([Segment(pad(" " + self.empty, width), empty)])
-            return Strip([Segment(" " * width, base)])
+                return Strip([Segment(pad(" " + self.empty, width), self._style("table--empty"))], width)
+            return Strip.blank(width, base)
         here = row == self.cursor
-        over = self.get_component_rich_style("table--cursor" if self.has_focus else "table--blurred") if here else Style.null()
+        plain = base + self._style("table--cursor" if self.has_focus else "table--blurred") if here else base
         segments: list[Segment] = []
         cells = self.rows.cells(row)
-        for place, (number, _, room) in enumerate(self.widths()):
+        text, used = "", 0
+        for number, _, room in self._widths:
             cell = cells[number]
-            text, name = cell if isinstance(cell, tuple) else (cell, "")
-            own = self.get_component_rich_style(name, partial=True) if name else Style.null()
-            style = base + own + over
-            segments.append(Segment(pad(clean_line(text), room), style))
-            if place < len(cells) - 1:
-                segments.append(Segment(" ", base + over))
-        return Strip(segments).adjust_cell_length(width, base + over)
+            if not isinstance(cell, tuple) or not cell[1]:
+                text += pad(clean_line(cell[0] if isinstance(cell, tuple) else cell), room) + " "
+            else:
+                own = self._style(cell[1], partial=True)
+                style = base + own + self._style("table--cursor" if self.has_focus else "table--blurred") if here else base + own
+                if text:
+                    segments.append(Segment(text, plain))
+                segments.append(Segment(pad(clean_line(cell[0]), room), style))
+                text = " "
+            used += room + 1
+        segments.append(Segment(text, plain))
+        return Strip(segments, used).adjust_cell_length(width, plain)
 
     def _title(self, column: Column) -> str:
         if self.sorted_by is not None and self.sorted_by[0] == column.key:

@@ -1,0 +1,168 @@
+"""How soon the dataset screen shows tasks, and how it holds while it reads the rest.
+
+    python tests/bench/dataset_open.py [--tasks 1000000] [--file TASKS]
+
+The real app runs without a terminal over a generated file (a JSON array; every 1000th task is broken). Printed: from opening the
+screen to the first rows on it, as time and as processor time (own work of all threads: the machine may be busy), with and
+without the first import of the modules; how far the reading was by then; the longest time that the event loop was held up while
+the rest was read (no key works meanwhile); the time until everything was read; then, over all tasks: the time for a page down,
+for a jump to the end, for a search of every prompt, for sorting by id; and the peak memory. The peer is what must be waited for
+when everything is read first: `json.load` of the same file, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CHILD = """
+import asyncio, json, os, resource, sys, time
+from pathlib import Path
+from hudtui.tui.app import HudtuiApp
+
+async def settled(pilot):
+    for _ in range(3):
+        for worker in list(pilot.app.workers):
+            if worker.name != "forever" and not worker.is_finished:
+                await pilot.app.workers.wait_for_complete([worker])
+        await pilot.pause()
+
+def shown(app):
+    return any("t0000000" in segment.text for strip in app.screen._compositor.render_strips() for segment in strip)
+
+async def main():
+    path, warm = sys.argv[1], sys.argv[2] == "warm"
+    if warm:
+        import hudtui.core.tasks.opening, hudtui.core.tasks.scan, hudtui.tui.screens.dataset, hudtui.tui.screens.dataset_detail
+    app, told = HudtuiApp(Path.cwd()), {}
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(pilot)
+        lags, stop = [], False
+        async def heart():
+            while not stop:
+                before = time.perf_counter()
+                await asyncio.sleep(0.005)
+                lags.append(time.perf_counter() - before - 0.005)
+        wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
+        app.open_station("dataset", path=path)
+        while getattr(app.screen, "index", None) is None or not app.screen.table.count or not shown(app):
+            await asyncio.sleep(0.002)
+        told["first_ui"] = time.thread_time() - own
+        told["first"], told["first_cpu"] = time.perf_counter() - wall, time.process_time() - cpu
+        screen = app.screen
+        told["read_by_then"], told["reading"] = screen.index.total, screen.reading
+        beat = asyncio.ensure_future(heart())
+        while screen.reading:
+            await asyncio.sleep(0.05)
+        stop = True
+        await beat
+        lags.sort()
+        told["lag_worst"], told["lag_99"] = lags[-1], lags[int(len(lags) * 0.99)]
+        await settled(pilot)
+        told["all"], told["all_cpu"] = time.perf_counter() - wall, time.process_time() - cpu
+        told["tasks"], told["errors"] = screen.index.total, screen.index.counts["error"]
+        screen.table.focus()
+        cpu = time.process_time()
+        for _ in range(50):
+            await pilot.press("pagedown")
+        told["page"] = (time.process_time() - cpu) / 50
+        cpu = time.process_time()
+        await pilot.press("G")
+        await pilot.pause()
+        told["end"] = time.process_time() - cpu
+        from hudtui.core.tasks.index import Want
+        wall = time.perf_counter()
+        told["found"] = sum(len(rows) for rows, _ in screen.index.matching(Want("tile 77")))
+        told["search"] = time.perf_counter() - wall
+        wall = time.perf_counter()
+        screen.index.arranged(range(screen.index.total), "id", reverse=True)
+        told["sort"] = time.perf_counter() - wall
+        told["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps(told))
+
+asyncio.run(main())
+"""
+
+PEER = """
+import json, resource, sys, time
+began = time.perf_counter()
+with open(sys.argv[1]) as file:
+    tasks = json.load(file)
+told = {"first": time.perf_counter() - began, "cpu": time.process_time(), "tasks": len(tasks)}
+told["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps(told))
+"""
+
+
+def generate(path: Path, count: int) -> None:
+    """Write tasks of about 600 bytes."""
+    config = {"text-2048": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}}
+    with path.open("w") as out:
+        out.write("[")
+        for number in range(count):
+            task = {
+                "id": f"t{number:07}",
+                "prompt": f"Play 2048 on a board and reach the tile {number % 101}. " + "Be quick and careful. " * (number % 13),
+                "mcp_config": config,
+                "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 4, "seed": number}}},
+                "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 256}}},
+                "metadata": {"category": "abc"[number % 3], "seed": number, "difficulty": number % 5},
+            }
+            if number % 1000 == 999:
+                task["prompt"] = 5
+            out.write((",\n" if number else "") + json.dumps(task))
+        out.write("]\n")
+
+
+def run(code: str, folder: Path, *arguments: str) -> dict[str, float]:
+    """Carry out a child."""
+    environment = {**os.environ, "HUDTUI_HOME": str(folder / "home")}
+    made = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        raise SystemExit(made.stderr)
+    found: dict[str, float] = json.loads(made.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--file", type=Path, help="an existing file, made by this script")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hudtui-bench-") as name:
+        folder = Path(name)
+        path = options.file.absolute() if options.file else folder / "many.json"
+        if not options.file:
+            generate(path, options.tasks)
+        peer = run(PEER, folder, str(path))
+        print(f"{peer['tasks']:,} tasks, {path.stat().st_size / 1e6:,.0f} MB")
+        print(f"json.load alone: {peer['first']:.2f} s, {peer['cpu']:.2f} s of own work, peak {peer['peak'] / 1024:,.0f} MB")
+        for start in ("cold", "warm"):
+            told = run(CHILD, folder, str(path), start)
+            words = "first import included" if start == "cold" else "modules imported before"
+            print(f"\n{start} ({words})")
+            print(
+                f"  first rows   {1000 * told['first']:7.0f} ms, {1000 * told['first_cpu']:.0f} ms of own work, "
+                f"{1000 * told['first_ui']:.0f} of it on the screen's side; {told['read_by_then']:,} of {told['tasks']:,} tasks "
+                f"checked; json.load / ours {peer['first'] / told['first']:.0f}"
+            )
+            print(f"  everything   {told['all']:7.1f} s, {told['all_cpu']:.1f} s of own work; {told['errors']:,} broken")
+            print(
+                f"  keys held up {1000 * told['lag_worst']:7.0f} ms at worst, {1000 * told['lag_99']:.0f} ms in 99 of 100 moments"
+            )
+            print(f"  page down    {1000 * told['page']:7.1f} ms; to the end {1000 * told['end']:.0f} ms (own work)")
+            print(f"  search       {told['search']:7.1f} s through every prompt, {told['found']:,} found")
+            print(f"  sort         {told['sort']:7.1f} s by id")
+            print(f"  peak         {told['peak'] / 1024:7,.0f} MB; json.load / ours {peer['peak'] / told['peak']:.1f}")
+
+
+if __name__ == "__main__":
+    main()
