@@ -151,16 +151,15 @@ class Making(StationScreen):
                 if isinstance(step, Made):
                     made = step
                 elif isinstance(step, Notice):
-                    notes.append(step.message)
+                    if step.severity != "info":  # the dialog has shown what is merely good to know
+                        notes.append(f"! {step.message}.")
                 elif isinstance(step, Progress) and (now := time.monotonic()) - told > _TOLD:
                     told = now
                     share = f" {100 * step.done // step.total} %" if step.done is not None and step.total else ""
                     self.busy(f"{step.stage}: {step.message}{share} (Ctrl-X cancels)")
         assert made is not None
         self.shell.reload()
-        self.say(_told(made, self.shell.folder), "success")
-        if notes:
-            self.notify("\n".join(notes), severity="warning", markup=False, timeout=10)
+        self.say(" ".join([_told(made, self.shell.folder), *notes]), "warning" if notes else "success")
 
 
 def use_hub(settings: Any) -> None:
