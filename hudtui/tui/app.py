@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -379,25 +379,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Go home."""
         self.open_station("home")
 
-    def action_open_environment(self) -> None:
-        """Open a station."""
-        self.open_station("environment")
-
-    def action_open_mapping(self) -> None:
-        """Open a station."""
-        self.open_station("mapping")
-
-    def action_open_dataset(self) -> None:
-        """Open a station."""
-        self.open_station("dataset")
-
-    def action_open_compute(self) -> None:
-        """Open a station."""
-        self.open_station("compute")
-
-    def action_open_run(self) -> None:
-        """Open a station."""
-        self.open_station("run")
+    action_open_environment = partialmethod(open_station, "environment")
+    action_open_mapping = partialmethod(open_station, "mapping")
+    action_open_dataset = partialmethod(open_station, "dataset")
+    action_open_compute = partialmethod(open_station, "compute")
+    action_open_run = partialmethod(open_station, "run")
 
     def action_settings(self) -> None:
         """Open the settings."""

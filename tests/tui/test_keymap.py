@@ -29,7 +29,7 @@ def test_every_action_is_complete_and_can_be_carried_out() -> None:
     load_all_actions()
     classes = list(_acting(Acting))
     for action in REGISTRY.values():
-        assert action.title and action.tooltip.endswith((".", "?")), action
+        assert action.title and action.tooltip.endswith((".", "?", "…")), action
         owners = [one for one in classes if action in one.__dict__.get("ACTIONS", ())]
         assert owners, action.id
         assert all(callable(getattr(owner, action.method, None)) for owner in owners), f"{action.id} needs {action.method}"
