@@ -44,7 +44,7 @@ def interpret(config: GymConfig, tools: Tools, reply: str) -> Interpretation:
 
 def reply_of(tool_text: str, use_thinking: bool = True) -> str:
     """A whole reply around a tool text."""
-    think = "<think>What this does is shown on the right.</think>\n" if use_thinking else ""
+    think = "<think>Let me try this.</think>\n" if use_thinking else ""
     return f"{think}<tool>{tool_text}</tool>"
 
 

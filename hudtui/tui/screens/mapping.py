@@ -71,7 +71,9 @@ class MappingScreen(MappingPlay):
     )
 
     def offers(self, action_id: str) -> bool:
-        """The difference only when there is one."""
+        """Nothing but a choice while no file is open; the difference only when there is one."""
+        if self.path is None and action_id.startswith("mapping."):
+            return action_id == "mapping.config"
         return action_id != "mapping.outside" or self._outside is not None
 
     def why_not(self, action_id: str) -> str | None:

@@ -194,9 +194,14 @@ class MappingCore(StationScreen):
                 await self.while_typing()
                 continue
             version = self._version
-            if version != self._checked and self.path is not None:
-                await self._check(version)
-            await self.at_rest()
+            try:
+                if version != self._checked and self.path is not None:
+                    await self._check(version)
+                await self.at_rest()
+            except NoMatches:
+                if self.app.is_running:
+                    raise
+                return  # the app is closing, and takes the widgets away one by one
             if version == self._version and time.monotonic() >= self._typed_at + self.quiet:
                 return
 
@@ -390,11 +395,11 @@ class MappingCore(StationScreen):
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
-            fix = f"  ^l: {finding.fix.title}" if finding.fix is not None else ""
+            fix = f"^l: {finding.fix.title}" if finding.fix is not None else ""
             words = Content.assemble(
                 (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
                 clean_line(finding.message, 300),
-                (clean_line(fix, 100), "bold $accent"),
+                (f"  {clean_line(fix, 100)}", "bold $accent"),
             )
         else:
             words = Content.styled(f"{row + 1}:{column + 1}", "$foreground-muted")
@@ -418,20 +423,17 @@ class MappingCore(StationScreen):
         """Show one of the tabs on the right."""
         self.tabs.active = name
         self.query_one("#map-panes").add_class("-detail")
-        try:
-            target = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings", "scenario": "#map-episode"}
-            self.query_one(target[name]).focus()
-        except NoMatches:  # pragma: no cover - the tabs are made with the screen
-            return
+        target = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings", "scenario": "#map-episode"}
+        self.query_one(target[name]).focus()
 
 
 def _finding_line(finding: Finding) -> Content:
     where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
-    fix = f"  (f: {finding.fix.title})" if finding.fix is not None else ""
+    fix = f"(f: {finding.fix.title})" if finding.fix is not None else ""
     return Content.assemble(
         (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
         (f"{finding.line:>4} ", "$foreground-muted"),
         (f"{clean_line(where, 40)}: " if where else "", "bold"),
         clean_line(finding.message, 300),
-        (clean_line(fix, 80), "$accent"),
+        (f"  {clean_line(fix, 80)}", "$accent"),
     )

@@ -65,7 +65,7 @@ class MappingFiles(MappingCore):
         if self.path is None and workspace is not None and not workspace.configs:
             self.query_one(EmptyState).tell(
                 "There is no configuration here yet.",
-                "1 goes to the environment; w writes a configuration for it there (Generate config)",
+                "1, then w: generate one for the environment",
             )
         if self.path is not None:
             self.start(self._look_at_environment(), group="look")
@@ -76,7 +76,7 @@ class MappingFiles(MappingCore):
         if not configs:
             self.query_one(EmptyState).tell(
                 "There is no configuration here yet.",
-                "1 goes to the environment; w writes a configuration for it there (Generate config)",
+                "1, then w: generate one for the environment",
             )
             return
         if len(configs) == 1:

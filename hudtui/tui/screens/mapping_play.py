@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hudtui.core.environment.connection import EnvironmentSession
     from hudtui.core.tasks.task import Task
 
+BOTH_PANES = 120
+"""Columns from which both panes are shown."""
 _MOST_TASKS = 1_000
 
 
@@ -86,6 +88,8 @@ class MappingPlay(MappingFiles):
             self.answer.insert(1, Content.styled("  ! the environment does not list this tool", "$warning"))
         self.show_meaning()
         self.tabs.active = "preview"
+        if self.size.width < BOTH_PANES:
+            self.tab("preview")
         sheet = self.query_one("#map-meaning", Sheet)
         self.call_after_refresh(sheet.reveal, "sent ")
 

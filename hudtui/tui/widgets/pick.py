@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from textual import events
@@ -49,7 +49,7 @@ class Pick(Dialog["int | None"]):
         """Title, field, list."""
         with Vertical(classes="dialog -wide"):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
-            if len(self._options) > 6:
+            if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
             yield Rows(id="pick-rows")
             yield Static(Content(self._hint or "Enter chooses   Esc closes"), classes="dialog-keys")
@@ -103,8 +103,3 @@ class Pick(Dialog["int | None"]):
         """Take the one under the cursor."""
         at = self.query_one(Rows).highlighted
         self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
-
-
-def numbered(texts: Sequence[str]) -> list[str]:
-    """Options with their numbers."""
-    return [f"{number:>3}  {text}" for number, text in enumerate(texts, 1)]

@@ -22,8 +22,9 @@ from textual.document._document import EditResult
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
@@ -142,6 +143,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """Called at once after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
         self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
+        self._themed: object = None
         self._width = 0
         self._edited: tuple[int, int] | None = None
         self._styles: dict[str, Style] = {}
@@ -244,6 +246,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """The theme changed."""
         self._strips.clear()
         self._styles.clear()
+        self._themed = None
         super().notify_style_update()
 
     def _build_highlight_map(self) -> None:
@@ -275,6 +278,15 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             for match in self.pattern.finditer(line):
                 text.stylize(self._style("match"), *match.span())
         return text
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw what is in sight. The line of the cursor keeps the colours of its words."""
+        if self._theme is not self._themed:
+            theme = self._themed = self._theme
+            theme.apply_css(self)
+            if theme.cursor_line_style is not None:
+                theme.cursor_line_style = Style(bgcolor=theme.cursor_line_style.bgcolor)
+        return ScrollView.render_lines(self, crop)
 
     def render_line(self, y: int) -> Strip:
         """Draw a line, or take it as it was drawn before."""

@@ -1,0 +1,601 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.environment import connection
+from hudtui.core.environment.cache import store
+from hudtui.core.environment.source import parse_source
+from hudtui.core.environment.values import Analysis, Block, Server, Tool, ToolResult
+from hudtui.core.gym.recovery import find_copy, keep_copy
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+from hudtui.tui.screens.mapping import MappingScreen
+from hudtui.tui.screens.mapping_play import MappingPlay
+from hudtui.tui.widgets.dialog import TextDialog
+from hudtui.tui.widgets.find_bar import FindBar
+from hudtui.tui.widgets.pick import Pick
+from hudtui.tui.widgets.popup import Popup
+from hudtui.tui.widgets.sheet import Sheet
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SHIPPED = Path(__file__).parents[2] / "configs"
+TEXT = """\
+# Clicks and keys.
+job:
+  name: "Desk"
+
+system_prompt: |
+  You work at a desk. Think inside <think> tags, then make one call.
+
+  - click(x, y): Click somewhere
+    Usage: <tool>click(100, 200)</tool>
+
+  - key(name): Press a key
+    Usage: <tool>key("Enter")</tool>
+
+  - done(): End the episode
+    Usage: <tool>done()</tool>
+
+action_mappings:
+  click:
+    _tool: "computer"
+    _parser:
+      positional: ["x", "y"]
+    action:
+      static: "click"
+    x:
+      from_arg: "x"
+      transform: "lambda x: int(x)"
+    y:
+      from_arg: "y"
+      default: 0
+
+  key:
+    _tool: "computer"
+    _parser:
+      positional: ["name"]
+    action:
+      static: "press"
+    keys:
+      from_arg: "name"
+      transform: "lambda k: k.lower().split('+')"
+
+parser:
+  use_thinking: true
+
+defaults:
+  max_turns: 20
+"""
+COMPUTER = Tool(
+    "computer",
+    "Use mouse and keyboard.",
+    {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["click", "press", "wait"]},
+            "x": {"type": "integer"},
+            "y": {"type": "integer"},
+            "keys": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["action"],
+    },
+)
+MOVE = Tool(
+    "move",
+    "Push the tiles.",
+    {
+        "type": "object",
+        "properties": {"direction": {"type": "string", "enum": ["left", "right", "up", "down"]}},
+        "required": ["direction"],
+    },
+)
+
+
+@pytest.fixture
+def desk(project: Path) -> Path:
+    """A project with one configuration and an environment that was looked at."""
+    (project / "configs").mkdir()
+    (project / "configs" / "desk.yaml").write_text(TEXT)
+    source = parse_source("text-2048", folder=project, lookup={}.get)
+    store(source, Analysis("text-2048", Server("desk", "1"), tools=(COMPUTER, Tool("setup", "", None, "setup"))))
+    return project
+
+
+@pytest.fixture
+def game(project: Path) -> Path:
+    """A project over the bundled environment, with a task."""
+    (project / "configs").mkdir()
+    shutil.copy(SHIPPED / "2048.yaml", project / "configs" / "2048.yaml")
+    source = parse_source("text-2048", folder=project, lookup={}.get)
+    store(source, Analysis("text-2048", Server("text-2048", "1"), tools=(MOVE,)))
+    task = {
+        "id": "small",
+        "prompt": "Build a 64.",
+        "mcp_config": {"game": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
+        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
+        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+    }
+    (project / "tasks.json").write_text(json.dumps([task]))
+    return project
+
+
+def app_of(folder: Path) -> HudtuiApp:
+    return HudtuiApp(folder, services=Services(now=lambda: NOON))
+
+
+def file_of(folder: Path) -> Path:
+    return next((folder / "configs").glob("*.yaml"))
+
+
+@contextlib.asynccontextmanager
+async def mapping(open_app: Any, settle: Any, folder: Path, size: tuple[int, int] = (120, 36)) -> AsyncIterator[tuple[Any, Any]]:
+    async with open_app(folder, size=size, services=Services(now=lambda: NOON)) as (app, pilot):
+        app.open_station("mapping")
+        await settle(pilot)
+        assert isinstance(app.screen, MappingScreen) or app.screen.is_modal
+        yield app.screen, pilot
+
+
+async def type_at(pilot: Any, settle: Any, screen: Any, row: int, column: int, *keys: str) -> None:
+    screen.editor.focus()
+    screen.editor.go(row, column)
+    await pilot.press(*keys)
+    await settle(pilot)
+
+
+def row_of(screen: Any, text: str) -> int:
+    return next(row for row, line in enumerate(screen.editor.lines) if text in line)
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 20)])
+def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(project), size=size, press=["2"])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24), (60, 20)])
+def test_picture_fresh(snap: Any, desk: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(desk), size=size, press=["2"])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_picture_of_the_other_pane(snap: Any, desk: Path, size: tuple[int, int]) -> None:
+    assert snap(app_of(desk), size=size, press=["2", "f6"])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+def test_picture_findings(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
+    text = TEXT.replace('_tool: "computer"', '_tool: "computr"', 1).replace('from_arg: "name"', 'from_arg: "nmae"')
+    file_of(desk).write_text(text.replace('  name: "Desk"', '  title: "Desk"'))
+
+    async def look(pilot: Any) -> None:
+        await pilot.press("f4", "f4")
+        if size[0] > 100:
+            pilot.app.screen.tabs.active = "findings"
+
+    assert snap(app_of(desk), size=size, press=["2"], run_before=look)
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+def test_picture_failing_transform(snap: Any, desk: Path, settle: Any, size: tuple[int, int]) -> None:
+    async def look(pilot: Any) -> None:
+        screen = pilot.app.screen
+        screen.editor.go(row_of(screen, "lambda x: int(x)"))
+        screen.reply.load_text('<think>The button is there.</think>\n<tool>click("here", 200)</tool>')
+
+    assert snap(app_of(desk), size=size, press=["2"], run_before=look)
+
+
+def test_picture_actions(snap: Any, desk: Path) -> None:
+    async def look(pilot: Any) -> None:
+        pilot.app.screen.tab("actions")
+
+    file_of(desk).write_text(TEXT.replace("k.lower()", "k.lower().nothing()"))
+    assert snap(app_of(desk), size=(160, 48), press=["2"], run_before=look)
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, settle: Any, size: tuple[int, int]) -> None:
+    class Session:
+        tools = {"computer": COMPUTER}  # noqa: RUF012
+
+        async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
+            return ToolResult(
+                (Block("text", f"Clicked at {arguments['x']}, {arguments['y']}."),), {"ok": True, "windows": ["a", "b"]}
+            )
+
+    @contextlib.asynccontextmanager
+    async def connect(*given: Any, **options: Any) -> AsyncIterator[Session]:
+        yield Session()
+
+    monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setattr(MappingPlay, "took", lambda self, began: 0.12)
+
+    async def send(pilot: Any) -> None:
+        await pilot.press("f8")
+        await settle(pilot)
+
+    assert snap(app_of(desk), size=size, press=["2"], run_before=send)
+
+
+def test_picture_of_a_completion(snap: Any, desk: Path) -> None:
+    async def ask(pilot: Any) -> None:
+        screen = pilot.app.screen
+        screen.editor.go(row_of(screen, 'static: "press"'), 15)
+        await pilot.press("delete", "delete", "delete", "delete", "delete", "ctrl+n")
+
+    assert snap(app_of(desk), size=(120, 36), press=["2"], run_before=ask)
+
+
+# -- typing ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_changes_the_preview_at_once(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert screen.meaning.call.arguments == {"action": "click", "x": 100, "y": 200}
+        row = row_of(screen, "lambda x: int(x)")
+        line = screen.editor.document.get_line(row)
+        screen.editor.go(row, line.index("int(x)") + 6)
+        before = screen.config
+        await pilot.press("plus", "1")
+        assert screen.meaning.call.arguments["x"] == 101
+        assert screen.config.mappings["key"] is before.mappings["key"]
+        assert (
+            "101" in screen.query_one("#map-meaning", Sheet).plain
+            and "transform of x" in screen.query_one("#map-meaning", Sheet).plain
+        )
+        await pilot.press("ctrl+z")
+        assert screen.meaning.call.arguments["x"] == 100 and not screen.modified
+
+
+async def test_what_does_not_parse_keeps_the_last_good_meaning(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, row_of(screen, "action_mappings"), 0, "enter", "up", "x")
+        assert screen.meaning.call.arguments["x"] == 100
+        assert screen.stale and "does not parse" in screen.stale
+        assert "last good meaning" in screen_text(pilot.app)
+        assert [finding.code for finding in screen.findings] == ["yaml"] and screen.editor.notes
+        await pilot.press("ctrl+z", "ctrl+z")
+        await settle(pilot)
+        assert screen.stale is None and "last good meaning" not in screen_text(pilot.app)
+
+
+async def test_aliases_between_parts_are_understood(open_app: Any, desk: Path, settle: Any) -> None:
+    file_of(desk).write_text(
+        TEXT.replace('    action:\n      static: "click"', '    action: &a\n      static: "click"').replace(
+            '    action:\n      static: "press"', "    action: *a"
+        )
+    )
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        screen.reply.load_text('<think>x</think><tool>key("a")</tool>')
+        await settle(pilot)
+        assert screen.stale is None and screen.meaning.call.arguments["action"] == "click"
+        await type_at(pilot, settle, screen, row_of(screen, 'static: "click"'), 15, "x")
+        assert screen.stale is None and screen.meaning.draft.arguments["action"] == "xclick"
+
+
+async def test_a_change_that_breaks_another_action_is_seen_in_the_table(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert [row.verdict for row in screen.rows] == ["ok", "ok"]
+        row = row_of(screen, 'static: "press"')
+        await type_at(pilot, settle, screen, row, len('      static: "press'), "x")
+        assert [row.verdict for row in screen.rows] == ["ok", "error"]
+        assert "✗1" in str(screen.tabs.get_tab("actions").label)
+        screen.tab("actions")
+        await pilot.press("j", "enter")
+        await settle(pilot)
+        assert screen.editor.cursor_location[0] == row_of(screen, "  key:")
+        assert 'key("Enter")' in screen.reply.text and screen.meaning.error.stage == "schema"
+
+
+async def test_marks_move_with_the_lines_until_the_check_is_done(open_app: Any, desk: Path, settle: Any) -> None:
+    file_of(desk).write_text(TEXT.replace('_tool: "computer"', '_tool: "computr"', 1))
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        row = row_of(screen, "computr")
+        assert row in screen.editor.notes
+        screen.quiet = 30.0
+        screen.editor.go(0, 0)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert row + 1 in screen.editor.notes and row not in screen.editor.notes
+
+
+# -- editing -----------------------------------------------------------------------------------------------------------
+
+
+async def test_enter_tab_and_backspace_mind_the_indentation(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        end = len(editor.lines) - 1
+        await type_at(pilot, settle, screen, end, 0, "a", "colon", "enter", "b", "colon", "space", "1", "enter")
+        assert list(editor.lines)[-3:] == ["a:", "  b: 1", "  "]
+        await pilot.press("tab")
+        assert editor.lines[-1] == "    "
+        await pilot.press("backspace", "backspace")
+        assert editor.lines[-1] == ""
+        editor.selection = type(editor.selection)((end, 0), (end + 1, 3))
+        await pilot.press("tab")
+        assert list(editor.lines)[-3:-1] == ["  a:", "    b: 1"]
+        await pilot.press("shift+tab")
+        assert list(editor.lines)[-3:-1] == ["a:", "  b: 1"]
+
+
+async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        row = row_of(screen, "  click:")
+        editor.selection = type(editor.selection)((row, 2), (row + 2, 4))
+        await pilot.press("ctrl+t")
+        assert list(editor.lines)[row : row + 3] == ["  # click:", '  #   _tool: "computer"', "  #   _parser:"]
+        await pilot.press("ctrl+t")
+        assert editor.text == TEXT
+        await pilot.press("ctrl+z")
+        assert editor.lines[row] == "  # click:"
+        await pilot.press("ctrl+y")
+        assert editor.text == TEXT
+
+
+async def test_search_and_replace(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("ctrl+f", *"COMPUTER")
+        assert screen.editor.selected_text == "computer" and "1/2" in screen_text(pilot.app)
+        first = screen.editor.cursor_location
+        await pilot.press("enter")
+        assert screen.editor.cursor_location > first and "2/2" in screen_text(pilot.app)
+        await pilot.press("enter")
+        assert screen.editor.cursor_location == first
+        await pilot.press("tab", *"desk", "enter")
+        await settle(pilot)
+        assert screen.editor.text.count('"desk"') == 1 and screen.editor.text.count('"computer"') == 1
+        await pilot.press("ctrl+l")
+        assert screen.editor.text.count('"desk"') == 2
+        await pilot.press("escape")
+        assert screen.focused is screen.editor and not screen.query_one(FindBar).display and screen.editor.pattern is None
+        await pilot.press("ctrl+z")
+        assert screen.editor.text.count('"computer"') == 1
+
+
+async def test_completion_offers_and_inserts(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        row = row_of(screen, "  click:")
+        screen.editor.go(row + 1, 0)
+        await pilot.press("end")
+        await pilot.press("enter")
+        assert editor.cursor_location == (row + 2, 4)
+        await pilot.press("k", "e")
+        popup = screen.query_one(Popup)
+        assert popup.display and [one.label for one in popup.completion.candidates] == ["keys"]
+        await pilot.press("tab")
+        assert editor.lines[row + 2] == "    keys:" and not popup.display
+        editor.go(row_of(screen, 'static: "click"'), 15)
+        await pilot.press("ctrl+n")
+        assert popup.display
+        await pilot.press("escape")
+        assert not popup.display and screen.focused is editor
+        editor.go(row_of(screen, 'static: "click"'), 13)
+        await pilot.press(*["delete"] * 7, "ctrl+n", "down", "enter")
+        assert '      static: "press"' in editor.lines[row_of(screen, 'static: "press"')]
+
+
+async def test_jumping(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press(*"key", "enter")
+        await settle(pilot)
+        assert screen.editor.cursor_location[0] == row_of(screen, "  key:")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        await pilot.press("3", "enter")
+        await settle(pilot)
+        assert screen.editor.cursor_location[0] == 2
+
+
+async def test_findings_are_jumped_to_and_fixed(open_app: Any, desk: Path, settle: Any) -> None:
+    text = TEXT.replace('_tool: "computer"', '_tol: "computer"', 1).replace("      transform", "      tranform")
+    file_of(desk).write_text(text)
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        fixable = [finding for finding in screen.findings if finding.fix]
+        assert len(fixable) >= 2
+        await pilot.press("f4")
+        while not (screen.finding_at_cursor() and screen.finding_at_cursor().fix):
+            await pilot.press("f4")
+        before = screen.editor.text
+        await pilot.press("ctrl+l")
+        await settle(pilot)
+        assert screen.editor.text != before and len([one for one in screen.findings if one.fix]) < len(fixable)
+        await pilot.press("escape", "F")
+        await settle(pilot)
+        assert screen.editor.text == TEXT
+        assert screen.config.mappings.keys() == {"click", "key"}
+
+
+async def test_a_new_action_from_a_tool(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("f7")
+        await pilot.pause()
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "computer" in screen.config.mappings and "- computer(" in screen.config.system_prompt
+        assert screen.editor.cursor_location[0] == row_of(screen, "  computer:")
+        await pilot.press("ctrl+z")
+        assert screen.editor.text == TEXT
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, 0, 0, "#")
+        assert screen.modified and find_copy(desk, file_of(desk), TEXT) is not None
+        await pilot.press("f9")
+        await settle(pilot)
+        assert file_of(desk).read_text() == "#" + TEXT and not screen.modified
+        assert find_copy(desk, file_of(desk), TEXT) is None
+        assert "Saved configs/desk.yaml" in screen.message
+
+
+async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        file_of(desk).write_text(TEXT + "# more\n")
+        screen.look_outside()
+        await settle(pilot)
+        assert screen.editor.text == TEXT + "# more\n" and not screen.modified
+        assert "read again" in screen.message
+
+
+@pytest.mark.parametrize("choice", ["read", "keep"])
+async def test_a_file_changed_outside_never_overwrites_unsaved_work(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any, choice: str
+) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, 0, 0, "#")
+        file_of(desk).write_text(TEXT + "# theirs\n")
+        screen.look_outside()
+        await settle(pilot)
+        assert screen.editor.text == "#" + TEXT and "changed on disk" in screen_text(pilot.app)
+        await pilot.press("f9")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, TextDialog) and "-# theirs" in screen_text(pilot.app)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pilot.press(*(["j"] if choice == "read" else ["j", "j"]), "enter")
+        await settle(pilot)
+        if choice == "read":
+            assert screen.editor.text == file_of(desk).read_text() == TEXT + "# theirs\n"
+            await pilot.press("ctrl+z")
+            assert screen.editor.text == "#" + TEXT
+        else:
+            assert file_of(desk).read_text() == "#" + TEXT
+        assert "changed on disk" not in screen_text(pilot.app)
+
+
+async def test_unsaved_work_survives_a_crash(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, 0, 0, "x", "y")
+    # the app is gone without a word; the next one offers what was not saved
+    async with mapping(open_app, settle, desk) as (_, pilot):
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press("enter")
+        await settle(pilot)
+        screen = pilot.app.screen
+        assert screen.editor.text == "xy" + TEXT and screen.modified
+        await pilot.press("ctrl+z")
+        assert screen.editor.text == TEXT
+    assert file_of(desk).read_text() == TEXT
+
+
+async def test_unsaved_work_can_be_given_up(open_app: Any, desk: Path, settle: Any) -> None:
+    keep_copy(desk, file_of(desk), "old: 1\n", "2026-11-20T11:00:00+00:00")
+    async with mapping(open_app, settle, desk) as (_, pilot):
+        await pilot.press("j", "j", "enter")
+        await settle(pilot)
+        assert pilot.app.screen.editor.text == TEXT
+    assert find_copy(desk, file_of(desk), TEXT) is None
+
+
+async def test_several_configurations_are_chosen_from(open_app: Any, desk: Path, settle: Any) -> None:
+    (desk / "configs" / "other.yaml").write_text("action_mappings:\n  a:\n    _tool: computer\n")
+    async with mapping(open_app, settle, desk) as (_, pilot):
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press("j", "enter")
+        await settle(pilot)
+        assert pilot.app.screen.path == desk / "configs" / "other.yaml"
+        pilot.app.open_station("mapping", path=desk / "configs" / "desk.yaml")
+        await settle(pilot)
+        assert pilot.app.screen.editor.text == TEXT
+
+
+async def test_samples_turn_and_are_kept(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("escape", "n")
+        assert 'key("Enter")' in screen.reply.text and screen.meaning.call.arguments["keys"] == ["enter"]
+        await pilot.press("K", "w")
+        assert screen.focused is screen.reply
+        screen.reply.load_text("<tool>click(7)</tool>")
+        await settle(pilot)
+        assert screen.meaning.call.arguments == {"action": "click", "x": 7, "y": 0}
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert screen.reply.text == "<tool>click(7)</tool>" and screen.sample.label == "the last one"
+        await pilot.press("escape", "n")
+        assert screen.sample.label == "kept"
+
+
+# -- the environment ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_sent_to_the_real_environment_on_a_key_only(
+    open_app: Any, game: Path, settle: Any, screen_text: Any
+) -> None:
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        assert "not connected" in screen_text(pilot.app) and screen._session is None
+        await pilot.press("f8")
+        await settle(pilot)
+        plain = screen.query_one("#map-meaning", Sheet).plain
+        assert "sent" in plain and "answered" in plain and '"score"' in plain
+        assert "● connected" in screen_text(pilot.app)
+        await pilot.press("escape", "x")
+        await settle(pilot)
+        assert screen._session is None
+
+
+async def test_a_refused_reply_is_not_sent(open_app: Any, game: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        screen.reply.load_text("<tool>nothing()</tool>")
+        await pilot.press("f8")
+        await settle(pilot)
+        assert screen._session is None and "becomes no call" in screen.message
+
+
+async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        await pilot.press("escape", "p")
+        await settle(pilot)
+        assert screen.player is not None and screen.player.stop is None, screen.message
+        assert "Build a 64." in screen_text(pilot.app) and "not evaluated yet" in screen_text(pilot.app)
+        for move in ("left", "down", "nothing"):
+            screen.reply.load_text(f"<think>x</think><tool>{move}()</tool>")
+            await pilot.press("f8")
+            await settle(pilot)
+        assert len(screen.player.turns) == 3 and screen.player.turns[2].is_error
+        assert 0 < screen.player.scores.tool_execution < 1 and "▼" in screen_text(pilot.app)
+        await pilot.press("e")
+        await settle(pilot)
+        assert screen.player.scores.reward_found and screen.player.scores.task_completion > 0
+        screen.reply.load_text("<think>x</think><tool>done()</tool>")
+        await pilot.press("f8")
+        await settle(pilot)
+        assert screen.player.stop == "done" and "the episode is over" in screen_text(pilot.app)
+        await pilot.press("X")
+        await settle(pilot)
+        assert screen.player is None and screen._player_stack is None
+
+
+async def test_without_an_environment_the_screen_works_and_says_what_is_missing(
+    open_app: Any, project: Path, settle: Any
+) -> None:
+    (project / "configs").mkdir()
+    (project / "configs" / "a.yaml").write_text(TEXT)
+    async with mapping(open_app, settle, project) as (screen, pilot):
+        assert screen.meaning.call is not None and not screen.meaning.checked
+        await pilot.press("f8")
+        await settle(pilot)
+        assert "look at an environment first" in screen.message
+        await pilot.press("f7")
+        assert "look at the environment first" in screen.message
