@@ -508,7 +508,7 @@ class TaskIndex:
 
         order = np.asarray(array("I", rows), np.uint32)
         if key == "id":
-            ids = [self.row(row).id for row in rows]
+            ids = self._ids(rows)
             places = sorted(range(len(ids)), key=ids.__getitem__, reverse=reverse)
             return array("I", [rows[place] for place in places])
         if key == "task":
@@ -519,6 +519,19 @@ class TaskIndex:
             order = order[np.argsort(values, kind="stable")]
         made = array("I")
         made.frombytes(np.ascontiguousarray(order, np.uint32).tobytes())
+        return made
+
+    def _ids(self, rows: Sequence[int]) -> list[bytes]:
+        """The ids of rows, as UTF-8: those sort as the texts do."""
+        made: list[bytes] = []
+        start = end = 0
+        heads, ends = b"", array("I")
+        for row in rows:
+            if not start <= row < end:
+                block = self._blocks[bisect_right(self._starts, row) - 1]
+                start, end, heads, ends = block.start, block.start + block.count, block.heads, block.ends
+            first = ends[row - start - 1] if row > start else 0
+            made.append(heads[first : heads.index(b"\x1f", first)] or f"task-{row:04d}".encode())
         return made
 
     def _sortable(self, key: str) -> Any:

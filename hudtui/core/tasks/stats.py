@@ -57,12 +57,15 @@ def stats_of(index: TaskIndex) -> Stats:
         _bars("set-up", index.setups),
         _bars("servers", index.servers),
     ]
+    single: list[str] = []
     known = sorted(index.metadata.items(), key=lambda item: item[0] != index.category_field)
     for name, counter in known:
-        if counter:
+        if len(counter) > 1 and max(counter.values()) == 1:  # a number of its own for each task: bars would say nothing
+            single.append(name)
+        elif counter:
             groups.append(_group(f"metadata.{name}", counter.most_common()))
-    if index.crowded:
-        groups.append(Bars("metadata with many values", (), ", ".join(sorted(index.crowded))))
+    if single or index.crowded:
+        groups.append(Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded]))))
     usable = index.counts["ok"] + index.counts["warning"]
     return Stats(usable, lengths_of(index), tuple(group for group in groups if group.bars or group.note))
 

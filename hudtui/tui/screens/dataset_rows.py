@@ -27,8 +27,8 @@ COLUMNS = (
 )
 PROBLEMS = (
     Column("state", "", 9),
-    Column("id", "id", 12, flexible=1, from_width=40),
-    Column("message", "problem", 24, flexible=4),
+    Column("id", "id", 10, flexible=1, from_width=40),
+    Column("message", "problem", 16, flexible=4),
 )
 SORTS = ("task", "id", "state", "prompt", "servers", "evaluator", "category")
 STATE_CELLS: dict[State, tuple[str, str]] = {
