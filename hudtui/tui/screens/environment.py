@@ -102,7 +102,6 @@ class EnvironmentScreen(StationScreen):
 
     def on_mount(self) -> None:
         """Begin empty, with the source field waiting."""
-        super().on_mount()
         self.query_one("#env-tabs").display = False
         self.query_one(FilterField).display = False
         self._show_state()

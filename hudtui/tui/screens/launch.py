@@ -79,7 +79,6 @@ class LaunchScreen(StationScreen):
 
     def on_mount(self) -> None:
         """The usual answers."""
-        super().on_mount()
         self._field("policy").suggester = SuggestFromList(_POLICIES)
         if not self._value("policy"):
             self._field("policy").value = "greedy"

@@ -52,7 +52,7 @@ class RunScreen(StationScreen):
     CSS_PATH = "run.tcss"
     HELP = (
         "The runs of this project, the newest first. Enter opens one: its log is followed while it grows, and closing hudtui "
-        "stops nothing. t shows the real tmux session; a starts another run."
+        "stops nothing. v shows the real tmux session; a starts another run."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
@@ -100,7 +100,6 @@ class RunScreen(StationScreen):
         for title in ("task", "reward", "±", "episodes", "turns", "errors"):
             table.add_column(title)
         self.query_one("#run-panes").display = False
-        super().on_mount()
 
     # -- the list ----------------------------------------------------------------------------------------------------
 
@@ -194,7 +193,6 @@ class RunScreen(StationScreen):
 
     def on_screen_resume(self) -> None:
         """Go on where it was left."""
-        super().on_screen_resume()
         if self.chosen is not None:
             self.query_one("#run-log", LogView).clear()
             self._follow()
