@@ -114,6 +114,22 @@ def test_picture_error(snap: Any, project: Path, finds: Any, size: tuple[int, in
     assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
 
 
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+def test_picture_loading(snap: Any, project: Path, finds: Any, size: tuple[int, int]) -> None:
+    finds(None)
+
+    async def look(pilot: Any) -> None:
+        await _name(pilot, "text-2048")
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if "Looking at" in pilot.app.screen.message:
+                break
+        for worker in pilot.app.workers:
+            worker.name = "forever"  # it is not waited for: the picture is of the wait
+
+    assert snap(HudtuiApp(project, services=Services(now=lambda: NOON)), size=size, press=["1"], run_before=look)
+
+
 async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path, finds: Any, settle: Any) -> None:
     finds(None)
     async with open_app(project) as (app, pilot):

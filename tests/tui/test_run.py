@@ -99,6 +99,12 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
     assert snap(_app(project), size=size, press=["5"])
 
 
+def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path) -> None:
+    (project / ".hudtui").mkdir()
+    (project / ".hudtui" / "runs.db").write_bytes(b"this is no database" * 100)
+    assert snap(_app(project), size=(80, 24), press=["5"])
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
     async def wait(pilot: Any) -> None:

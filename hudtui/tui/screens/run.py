@@ -113,7 +113,12 @@ class RunScreen(StationScreen):
 
     def facts_changed(self, facts: Facts) -> None:
         """Bring the list up to date; the cursor stays on its run."""
-        self.query_one("#run-empty").display = not facts.runs
+        empty = self.query_one(EmptyState)
+        empty.display = not facts.runs
+        if facts.warnings:
+            empty.tell("\n".join(("No run can be shown.", *facts.warnings)), "hudtui doctor tells more")
+        else:
+            empty.tell("No run yet.", "a starts one")
         self.query_one("#run-panes").display = bool(facts.runs)
         if facts.runs == self._listed:
             return
