@@ -116,7 +116,9 @@ class RunScreen(StationScreen):
         empty = self.query_one(EmptyState)
         empty.display = not facts.runs
         if facts.warnings:
-            empty.tell("\n".join(("No run can be shown.", *facts.warnings)), "hudtui doctor tells more")
+            # Paths as seen from the project, which the header names.
+            told = [warning.replace(f"{facts.folder}/", "") for warning in facts.warnings]
+            empty.tell("\n".join(("No run can be shown.", *told)), "hudtui doctor tells more")
         else:
             empty.tell("No run yet.", "a starts one")
         self.query_one("#run-panes").display = bool(facts.runs)
