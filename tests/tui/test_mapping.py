@@ -448,6 +448,24 @@ async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
         assert "Saved configs/desk.yaml" in screen.message
 
 
+async def test_line_ends_and_byte_order_mark_stay(open_app: Any, desk: Path, settle: Any) -> None:
+    file_of(desk).write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert not screen.modified
+        await type_at(pilot, settle, screen, 0, 0, "#")
+        await pilot.press("f9")
+        await settle(pilot)
+        assert file_of(desk).read_bytes() == b"\xef\xbb\xbf#" + TEXT.replace("\n", "\r\n").encode()
+
+
+async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        screen.quiet = 60.0
+        await pilot.press("x")
+    found = find_copy(desk, file_of(desk), TEXT)
+    assert found is not None and found.text == "x" + TEXT
+
+
 async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         file_of(desk).write_text(TEXT + "# more\n")

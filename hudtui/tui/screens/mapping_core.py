@@ -142,6 +142,12 @@ class MappingCore(StationScreen):
         """Either the panes, or the words that say why there are none."""
         self.query_one("#map-panes").display = shown
         self.query_one(EmptyState).display = not shown
+        if shown:
+            self._underline_tab()
+
+    def _underline_tab(self) -> None:
+        # Tabs that were laid out while they were hidden have no line below the active one.
+        self.call_after_refresh(self.tabs.show_tab, self.tabs.active)
 
     # -- keystrokes --------------------------------------------------------------------------------------------------
 
@@ -423,6 +429,7 @@ class MappingCore(StationScreen):
         """Show one of the tabs on the right."""
         self.tabs.active = name
         self.query_one("#map-panes").add_class("-detail")
+        self._underline_tab()
         target = {"preview": "#map-meaning", "actions": "#map-table", "findings": "#map-findings", "scenario": "#map-episode"}
         self.query_one(target[name]).focus()
 

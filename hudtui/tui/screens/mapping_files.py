@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class MappingFiles(MappingCore):
         """What the file holds since somebody else changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
+        self._form = ("", "\n")
+        """Byte order mark and line ends of the file, which stay as they are."""
         self._kept_last: str | None = None
         self._watch_timer: Timer | None = None
 
@@ -122,6 +125,7 @@ class MappingFiles(MappingCore):
             await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         stamp = stamp_of(path)
         text = await asyncio.to_thread(read_text, path)
+        form = await asyncio.to_thread(_form_of, path)
         live, lines = Live(path.name), text.split("\n")
         reading = await asyncio.to_thread(live.read, lines)
         samples = await asyncio.to_thread(load_samples, self.shell.folder, path)
@@ -129,6 +133,7 @@ class MappingFiles(MappingCore):
         await self._look_at_environment()
         # From here to the end of the block nothing else runs: the text and what is known of it change together.
         self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
+        self._form = form
         self.config, self.stale, self.findings, self.rows, self.answer = reading.config, None, (), (), []
         self._live, self._lines, self._copied = live, lines, None
         self.samples, self._kept_last = samples, samples.last
@@ -226,6 +231,13 @@ class MappingFiles(MappingCore):
             except HudtuiError as error:
                 self.say(f"The reply is not kept: {error.what}", "warning")
 
+    async def on_unmount(self) -> None:
+        """The app ends: what was typed in the last moment is copied, too."""
+        text = "\n".join(self._lines)
+        if self.path is not None and text not in (self.saved, self._copied):
+            with contextlib.suppress(HudtuiError):
+                keep_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
+
     async def _copy(self) -> None:
         if self.path is None:
             return
@@ -255,7 +267,8 @@ class MappingFiles(MappingCore):
         if self._outside is not None and not await self._settle_outside(saving=True):
             return
         text = self.editor.text
-        await asyncio.to_thread(write_atomic, self.path, text)
+        mark, newline = self._form
+        await asyncio.to_thread(write_atomic, self.path, mark + text.replace("\n", newline))
         self.saved, self._stamp, self._outside = text, stamp_of(self.path), None
         self._copied = None
         await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
@@ -334,3 +347,9 @@ class MappingFiles(MappingCore):
                 self._say_outside()
                 return True
             return False
+
+
+def _form_of(path: Path) -> tuple[str, str]:
+    data = path.read_bytes()
+    windows = data.count(b"\r\n") * 2 > data.count(b"\n")
+    return "\ufeff" if data.startswith(b"\xef\xbb\xbf") else "", "\r\n" if windows else "\n"
