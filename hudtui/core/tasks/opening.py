@@ -5,11 +5,12 @@ Imports msgspec: import this module late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.lockfile import find_lock, read_lock
@@ -22,6 +23,7 @@ from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, 
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.scan import Batch
 
 Print = tuple[tuple[str, int, int], ...]
 """What the files of a source look like from outside: path, size, time of the last change."""
@@ -104,11 +106,12 @@ def read_into(index: TaskIndex, opened: Opened, stop: Event, told: Callable[[], 
     """
     from hudtui.core.tasks.scan import scan
 
-    for batch in scan(opened.source, opened.rules):
-        if stop.is_set():
-            return False
-        index.add(batch)
-        told()
+    with contextlib.closing(cast("Generator[Batch, None, None]", scan(opened.source, opened.rules))) as batches:
+        for batch in batches:
+            if stop.is_set():
+                return False
+            index.add(batch)
+            told()
     return not stop.is_set()
 
 
