@@ -165,10 +165,11 @@ def _run_guesses(report: Report, mapping: ActionMapping, name: str, parameter: F
     kinds = kinds_only(schema, prop.schema) if schema is not None and prop is not None else None
     results: list[tuple[Any, Any]] = []
     failures: list[tuple[Any, str]] = []
-    fits = False
+    fits = hurried = False
     end = time.monotonic() + _PATIENCE
     for number, value in enumerate(_guesses(reading, prop.schema if prop is not None else {})):
-        if (fits and number >= len(_EDGES)) or time.monotonic() > end:
+        hurried = time.monotonic() > end
+        if (fits and number >= len(_EDGES)) or hurried:
             break
         try:
             result = _first_run(parameter, mapping, value)
@@ -178,6 +179,8 @@ def _run_guesses(report: Report, mapping: ActionMapping, name: str, parameter: F
             results.append((value, result))
             fits = fits or kinds is None or (schema is not None and schema.fits(kinds, result))
     if not results:
+        if hurried:
+            return  # too little was tried to say that nothing works
         value, why = failures[0]
         message = f"the transform fails on every argument that was tried, for example on {shown(value)}: {why}"
         report.add("transform-fails", "error", message, path, mapping=mapping, parameter=name)

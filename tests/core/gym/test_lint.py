@@ -622,3 +622,11 @@ def test_any_document_gets_an_answer(mappings: Any, prompt: Any) -> None:
     for finding in lint(text, name="x", tools=TOOLS):
         assert 1 <= finding.line <= len(lines) and finding.column >= 1
         assert finding.message and "\n" not in finding.message
+
+
+def test_no_time_to_try_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hudtui.core.gym.lint_transforms._PATIENCE", -1.0)
+    text = 'action_mappings: {go: {_tool: move, _parser: {positional: [n]}, n: {from_arg: n, transform: "lambda n: n[5]"}}}'
+    assert "transform-fails" not in {finding.code for finding in lint(text, name="c.yaml", tools=None)}
+    monkeypatch.undo()
+    assert "transform-fails" in {finding.code for finding in lint(text, name="c.yaml", tools=None)}
