@@ -20,7 +20,9 @@ class Ids:
     """
 
     def __init__(self) -> None:
-        self._exact: dict[str, int] | None = {}
+        self._exact: set[str] | None = set()
+        self._batches: list[tuple[Sequence[str], Sequence[int]]] = []
+        """What `_exact` was made of, to look up the place of the few ids that occur again."""
         self._runs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
 
     def add(self, ids: Sequence[str], places: Sequence[int]) -> dict[int, int]:
@@ -36,23 +38,30 @@ class Ids:
         if self._exact is not None:
             if len(self._exact) + len(ids) <= _EXACT:
                 return self._add_exactly(self._exact, ids, places)
-            import numpy as np
-
-            known, self._exact = self._exact, None
-            if known:
-                self._push(np.fromiter(map(hash, known), np.int64, len(known)), np.fromiter(known.values(), np.int64, len(known)))
+            self._exact = None
+            for batch, where in self._batches:
+                self._add_hashes(batch, where)
+            self._batches.clear()
         return self._add_hashes(ids, places)
 
-    @staticmethod
-    def _add_exactly(known: dict[str, int], ids: Sequence[str], places: Sequence[int]) -> dict[int, int]:
-        if len(distinct := dict(zip(ids, places, strict=True))) == len(ids) and known.keys().isdisjoint(distinct):
-            known.update(distinct)
-            return {}
-        found = {}
-        for position, (name, place) in enumerate(zip(ids, places, strict=True)):
-            first = known.setdefault(name, place)
-            if first != place:
-                found[position] = first
+    def _add_exactly(self, known: set[str], ids: Sequence[str], places: Sequence[int]) -> dict[int, int]:
+        distinct = set(ids)
+        found: dict[int, int] = {}
+        if len(distinct) != len(ids) or not known.isdisjoint(distinct):
+            again = known & distinct
+            firsts: dict[str, int] = {}
+            for batch, where in self._batches:
+                if len(firsts) == len(again):
+                    break
+                for name, place in zip(batch, where, strict=True):
+                    if name in again:
+                        firsts.setdefault(name, place)
+            for position, (name, place) in enumerate(zip(ids, places, strict=True)):
+                first = firsts.setdefault(name, place)
+                if first != place:
+                    found[position] = first
+        known |= distinct
+        self._batches.append((ids, places))
         return found
 
     def _add_hashes(self, ids: Sequence[str], places: Sequence[int]) -> dict[int, int]:

@@ -56,7 +56,7 @@ class Layout:
 
     def record_batch(self, batch: Batch) -> pa.RecordBatch:
         """The usable tasks of a batch as rows."""
-        columns = [text_column(list(map(str.encode, batch.ids))), text_column(list(map(str.encode, batch.prompts)))]
+        columns = [_from_texts(batch.ids), _from_texts(batch.prompts)]
         columns += [text_column(batch.columns[name]) for name in TASK_FIELDS[2:]]
         for name, kind in self.kept.items():
             column = batch.columns.get(name, [None] * len(batch.ids))
@@ -71,12 +71,25 @@ def text_column(texts: Sequence[bytes | None]) -> pa.StringArray:
     """A column from UTF-8 texts. `pyarrow.array` would do, but it imports pandas, which takes longer than 100 000 tasks."""
     present: Sequence[bytes] = texts  # type: ignore[assignment]
     validity = None
+    first = texts[0] if texts else None
+    if first is not None and texts.count(first) == len(texts):  # found out by identity where it is one object
+        step = len(first)
+        offsets = array("i", range(0, step * len(texts) + 1, step)) if step else array("i", [0]) * (len(texts) + 1)
+        return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(first * len(texts)))
     if None in texts:
         present = [text or b"" for text in texts]
         bits = int("".join("0" if text is None else "1" for text in reversed(texts)), 2)
         validity = pa.py_buffer(bits.to_bytes((len(texts) + 7) // 8, "little"))
     offsets = array("i", accumulate(map(len, present), initial=0))
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(present)), validity)
+
+
+def _from_texts(texts: Sequence[str]) -> pa.StringArray:
+    data = "".join(texts)
+    if not data.isascii():
+        return text_column(list(map(str.encode, texts)))
+    offsets = array("i", accumulate(map(len, texts), initial=0))
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data.encode()))
 
 
 def native_rows(rows: pa.RecordBatch) -> list[bytes]:

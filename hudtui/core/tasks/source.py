@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from hudtui.core.tasks.split import Chunk
 
-BLOCK = 1 << 20
-"""Bytes that are read at once."""
+BLOCK = 512 << 10
+"""Bytes that are read at once: enough that what is done once a block does not count, and what is made of them stays near."""
 
 _HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -254,7 +254,7 @@ def _without_blank_start(blocks: Iterator[bytes]) -> Iterator[bytes]:
         if blank.strip():
             yield blank
             break
-        if len(blank) > 64 * BLOCK:
+        if len(blank) > 64 << 20:
             return
     yield from blocks
 
