@@ -32,6 +32,7 @@ class Sheet(Acting, ScrollView, can_focus=True):
         self._lines: tuple[Content, ...] = ()
         self._wrapped: list[Content] = []
         self._made_for = 0
+        self._revealed = ""
         self._strips: dict[int, Strip] = {}
 
     @property
@@ -44,11 +45,13 @@ class Sheet(Acting, ScrollView, can_focus=True):
         found = tuple(lines)
         if found != self._lines or any(a.spans != b.spans for a, b in zip(found, self._lines, strict=True)):
             self._lines = found
+            self._revealed = ""
             self._wrap()
             self.refresh()
 
     def reveal(self, beginning: str) -> None:
         """Scroll so that the last line that begins like this is in sight, with as much of what follows as there is room for."""
+        self._revealed = beginning
         row = next((at for at in range(len(self._wrapped) - 1, -1, -1) if self._wrapped[at].plain.startswith(beginning)), None)
         if row is not None:
             self.scroll_to(y=row, animate=False)
@@ -67,6 +70,8 @@ class Sheet(Acting, ScrollView, can_focus=True):
         if self._made_for != self.scrollable_content_region.width:
             self._wrap()
             self.refresh()
+        if self._revealed:
+            self.reveal(self._revealed)
 
     def notify_style_update(self) -> None:
         """The theme changed."""

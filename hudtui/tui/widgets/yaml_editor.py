@@ -6,10 +6,11 @@ draws. Both are done differently here, and lines that did not change are not dra
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -144,6 +145,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._marks = YamlMarks()
         self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
         self._themed: object = None
+        self._drawn: dict[int, tuple[object, ...]] = {}
+        """What decided the look of each line in sight when it was drawn last."""
+        self._changing = False
         self._width = 0
         self._edited: tuple[int, int] | None = None
         self._styles: dict[str, Style] = {}
@@ -178,22 +182,35 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """Carry out an edit, and remember which rows it touched."""
         top = min(edit.from_location, edit.to_location)[0]
         self._edited = (top, top + edit.text.count("\n"))
-        result = super().edit(edit)
-        self._edited = None
+        with self._change():
+            result = super().edit(edit)
+            self._edited = None
         self._tell()
         return result
 
+    @contextlib.contextmanager
+    def _change(self) -> Iterator[None]:
+        before, self._changing = self._changing, True
+        try:
+            yield
+        finally:
+            self._changing = before
+            self.refresh()
+
     def load_text(self, text: str) -> None:
         """Begin with another text; nothing of the one before can be brought back."""
-        super().load_text(text)
+        with self._change():
+            super().load_text(text)
         self._tell()
 
     def _undo_batch(self, edits: Sequence[Edit]) -> None:
-        super()._undo_batch(edits)
+        with self._change():
+            super()._undo_batch(edits)
         self._tell()
 
     def _redo_batch(self, edits: Sequence[Edit]) -> None:
-        super()._redo_batch(edits)
+        with self._change():
+            super()._redo_batch(edits)
         self._tell()
 
     def _tell(self) -> None:
@@ -247,6 +264,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._strips.clear()
         self._styles.clear()
         self._themed = None
+        self._drawn.clear()
         super().notify_style_update()
 
     def _build_highlight_map(self) -> None:
@@ -288,17 +306,28 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
                 theme.cursor_line_style = Style(bgcolor=theme.cursor_line_style.bgcolor)
         return ScrollView.render_lines(self, crop)
 
-    def render_line(self, y: int) -> Strip:
-        """Draw a line, or take it as it was drawn before."""
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Have it drawn anew; where nothing else is said, those lines that look different from what was drawn last."""
+        if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted:
+            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        if self._changing:
+            return self  # the end of the change asks again, when everything is in place
+        changed = [y for y in range(self.size.height) if self._drawn.get(y, self) != self._look(y)]
+        if not changed:
+            return self
+        return super().refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def _look(self, y: int) -> tuple[object, ...]:
+        """Everything that decides how a line in sight looks."""
         scroll_x, scroll_y = self.scroll_offset
         row = y + scroll_y
         if row >= self.document.line_count:
-            return super()._render_line(y)
+            return (self.size, self.has_focus)
         selection = self.selection
         first, last = sorted((selection.start[0], selection.end[0]))
         bracket = self._matching_bracket_location
         near = bracket is not None and row in (bracket[0], selection.end[0])
-        key = (
+        return (
             row,
             self.document.get_line(row),
             self._marks.block(self.lines, row // BLOCK)[row % BLOCK],
@@ -311,6 +340,13 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.gutter_width,
             self.has_focus,
         )
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a line, or take it as it was drawn before."""
+        key = self._drawn[y] = self._look(y)
+        row = y + self.scroll_offset.y
+        if row >= self.document.line_count:
+            return super()._render_line(y)
         strip = self._strips.get(key)
         if strip is None:
             strip = self._strips[key] = self._with_glyph(super()._render_line(y), row)
