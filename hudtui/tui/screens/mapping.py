@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.content import Content
-from textual.widgets import DataTable, OptionList
+from textual.widgets import OptionList
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.gym.completion import complete, new_action
-from hudtui.core.gym.findings import Finding
-from hudtui.core.gym.live import outline
-from hudtui.core.gym.preview import reply_of
-from hudtui.core.gym.samples import Sample, save_samples
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.mapping_play import MappingPlay
@@ -23,6 +18,11 @@ from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.yaml_editor import YamlEditor
+
+if TYPE_CHECKING:
+    from textual.widgets import DataTable
+
+    from hudtui.core.gym.findings import Finding
 
 
 class MappingScreen(MappingPlay):
@@ -232,6 +232,8 @@ class MappingScreen(MappingPlay):
         self.start(self._outline(), group="outline")
 
     async def _outline(self) -> None:
+        from hudtui.core.gym.live import outline
+
         entries = outline(self.editor.lines)
         if not entries:
             self.say("There is nothing to jump to.", "warning")
@@ -268,6 +270,10 @@ class MappingScreen(MappingPlay):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter on an action tries its example and goes to its entry."""
+        from hudtui.core.gym.live import outline
+        from hudtui.core.gym.preview import reply_of
+        from hudtui.core.gym.samples import Sample
+
         event.stop()
         if not 0 <= event.cursor_row < len(self.rows):
             return
@@ -352,6 +358,8 @@ class MappingScreen(MappingPlay):
 
     def on_yaml_editor_wants(self, event: YamlEditor.Wants) -> None:
         """Offer what can stand at the cursor."""
+        from hudtui.core.gym.completion import complete
+
         event.stop()
         popup, editor = self.query_one(Popup), self.editor
         row, column = editor.cursor_location
@@ -422,6 +430,8 @@ class MappingScreen(MappingPlay):
         self.start(self._new(), group="new")
 
     async def _new(self) -> None:
+        from hudtui.core.gym.completion import new_action
+        from hudtui.core.gym.findings import Finding, Fix
         from hudtui.core.gym.fixes import apply_fixes
 
         tools = self._snippet_tools()
@@ -436,8 +446,6 @@ class MappingScreen(MappingPlay):
         if isinstance(made, str):
             self.say(f"New action: {made}", "warning")
             return
-        from hudtui.core.gym.findings import Fix
-
         fix = Fix("put the action in", made.edits)
         text = apply_fixes(self.editor.text, (Finding("new", "info", "", fix=fix),))
         self.editor.replace_all(text)
@@ -475,6 +483,8 @@ class MappingScreen(MappingPlay):
 
     async def action_keep(self) -> None:
         """Keep this reply, or forget it."""
+        from hudtui.core.gym.samples import save_samples
+
         assert self.path is not None
         text = self.reply.text
         known = text in self.samples.kept

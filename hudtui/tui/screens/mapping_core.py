@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -14,18 +14,9 @@ from textual.css.query import NoMatches
 from textual.widget import Widget
 from textual.widgets import Static, TabbedContent, TabPane, TextArea
 
-from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import HudtuiError
-from hudtui.core.gym.checker import Checker
-from hudtui.core.gym.findings import Finding
-from hudtui.core.gym.interpret import Interpretation
-from hudtui.core.gym.live import Live
-from hudtui.core.gym.preview import Row, Table, agent_tools, interpret
-from hudtui.core.gym.samples import Sample, Samples
-from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import clean_line
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.mapping_view import brief, preview_lines, row_cells
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.find_bar import FindBar
 from hudtui.tui.widgets.lists import Rows
@@ -33,6 +24,13 @@ from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.values import Analysis, Tool
+    from hudtui.core.gym.findings import Finding
+    from hudtui.core.gym.interpret import Interpretation
+    from hudtui.core.gym.preview import Row
+    from hudtui.core.gym.values import GymConfig
 
 QUIET = 0.15
 """Seconds without a key after which the whole text is checked."""
@@ -45,6 +43,11 @@ class MappingCore(StationScreen):
     """Text on the left, meaning on the right."""
 
     def __init__(self) -> None:
+        from hudtui.core.gym.checker import Checker
+        from hudtui.core.gym.live import Live
+        from hudtui.core.gym.preview import Table
+        from hudtui.core.gym.samples import Sample, Samples
+
         super().__init__()
         self.path: Path | None = None
         self.saved = ""
@@ -153,6 +156,8 @@ class MappingCore(StationScreen):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """The reply was edited; the editor of the configuration tells by itself."""
+        from hudtui.core.gym.samples import Sample
+
         event.stop()
         if event.text_area is self.reply:
             self.sample = Sample("your own", self.reply.text) if self.reply.text != self.sample.text else self.sample
@@ -265,6 +270,9 @@ class MappingCore(StationScreen):
 
     def show_meaning(self) -> None:
         """What the sample means under the configuration."""
+        from hudtui.core.gym.preview import interpret
+        from hudtui.tui.screens.mapping_view import brief, preview_lines
+
         sheet = self.query_one("#map-meaning", Sheet)
         note = self.query_one("#map-state", Static)
         if self.config is None:
@@ -355,6 +363,8 @@ class MappingCore(StationScreen):
         """The table of actions: only cells that say something else are drawn anew."""
         from rich.text import Text
 
+        from hudtui.tui.screens.mapping_view import row_cells
+
         grid = self.grid
         cells = [row_cells(row) for row in self.rows]
         while grid.row_count > len(cells):
@@ -415,6 +425,8 @@ class MappingCore(StationScreen):
 
     def take_analysis(self, analysis: Analysis | None) -> None:
         """The tools that calls are checked against."""
+        from hudtui.core.gym.preview import agent_tools
+
         if analysis != self.analysis or (analysis is None and self.tools is not None):
             self.analysis = analysis
             self.tools = None if analysis is None else agent_tools(analysis)

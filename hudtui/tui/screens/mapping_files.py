@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.css.query import NoMatches
 from textual.timer import Timer
 
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.files import read_text, write_atomic
-from hudtui.core.gym.live import Live
-from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
-from hudtui.core.gym.samples import Sample, from_replies, load_samples, save_samples
 from hudtui.tui.facts import Facts
 from hudtui.tui.screens.mapping_core import MappingCore
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pick import Pick
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.samples import Sample
 
 LOOK_EVERY = 3.0
 """Seconds between two looks at the file on disk."""
@@ -32,6 +31,8 @@ class MappingFiles(MappingCore):
     """Opening and saving."""
 
     def __init__(self) -> None:
+        from hudtui.core.gym.recovery import Stamp
+
         super().__init__()
         self._stamp = Stamp()
         self._outside: str | None = None
@@ -111,6 +112,11 @@ class MappingFiles(MappingCore):
         Raises:
             InputError: It cannot be read.
         """
+        from hudtui.core.files import read_text
+        from hudtui.core.gym.live import Live
+        from hudtui.core.gym.recovery import drop_copy, stamp_of
+        from hudtui.core.gym.samples import Sample, load_samples
+
         path = path if path.is_absolute() else self.shell.folder / path
         if path == self.path:
             self.look_outside()
@@ -170,6 +176,8 @@ class MappingFiles(MappingCore):
 
     def _from_rollouts(self) -> tuple[Sample, ...]:
         """Replies of the newest traces of this project."""
+        from hudtui.core.gym.recovery import stamp_of
+        from hudtui.core.gym.samples import from_replies
         from hudtui.core.rollouts.trace import read_trace
 
         folder = self.shell.folder
@@ -190,6 +198,8 @@ class MappingFiles(MappingCore):
     # -- the copy of unsaved work ------------------------------------------------------------------------------------
 
     async def _offer_copy(self) -> None:
+        from hudtui.core.gym.recovery import drop_copy, find_copy
+
         assert self.path is not None
         found = await asyncio.to_thread(find_copy, self.shell.folder, self.path, self.saved)
         if found is None:
@@ -211,6 +221,7 @@ class MappingFiles(MappingCore):
             return
 
     async def _read_difference(self, before: str, after: str, before_name: str, after_name: str) -> None:
+        from hudtui.core.gym.recovery import difference
         from hudtui.tui.widgets.dialog import TextDialog
 
         text = difference(before, after, before_name, after_name) or "They say the same."
@@ -225,6 +236,8 @@ class MappingFiles(MappingCore):
         """Copy unsaved work, and keep the reply."""
         await self._copy()
         if self.path is not None and self.sample.label == "your own" and self.reply.text != self._kept_last:
+            from hudtui.core.gym.samples import save_samples
+
             self._kept_last = self.samples.last = self.reply.text
             try:
                 await asyncio.to_thread(save_samples, self.shell.folder, self.path, self.samples)
@@ -233,12 +246,16 @@ class MappingFiles(MappingCore):
 
     async def on_unmount(self) -> None:
         """The app ends: what was typed in the last moment is copied, too."""
+        from hudtui.core.gym.recovery import keep_copy
+
         text = "\n".join(self._lines)
         if self.path is not None and text not in (self.saved, self._copied):
             with contextlib.suppress(HudtuiError):
                 keep_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
     async def _copy(self) -> None:
+        from hudtui.core.gym.recovery import drop_copy, keep_copy
+
         if self.path is None:
             return
         self._copied_at = time.monotonic()
@@ -262,6 +279,9 @@ class MappingFiles(MappingCore):
         self.start(self._save(), group="save")
 
     async def _save(self) -> None:
+        from hudtui.core.files import write_atomic
+        from hudtui.core.gym.recovery import drop_copy, stamp_of
+
         assert self.path is not None
         self.look_outside()
         if self._outside is not None and not await self._settle_outside(saving=True):
@@ -286,6 +306,9 @@ class MappingFiles(MappingCore):
 
     def look_outside(self) -> None:
         """Notice that somebody else changed the file. Untouched text follows it; unsaved work is never overwritten."""
+        from hudtui.core.files import read_text
+        from hudtui.core.gym.recovery import stamp_of
+
         if self.path is None:
             return
         stamp = stamp_of(self.path)

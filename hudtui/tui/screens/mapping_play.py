@@ -11,16 +11,15 @@ from textual.content import Content
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Progress
-from hudtui.core.rollouts.episode import EpisodePlayer
-from hudtui.core.rollouts.values import Scores
 from hudtui.core.text import clean_line
 from hudtui.tui.screens.mapping_files import MappingFiles
-from hudtui.tui.screens.mapping_view import answer_lines, episode_lines, score_lines
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from hudtui.core.environment.connection import EnvironmentSession
+    from hudtui.core.rollouts.episode import EpisodePlayer
+    from hudtui.core.rollouts.values import Scores
     from hudtui.core.tasks.task import Task
 
 BOTH_PANES = 120
@@ -70,6 +69,8 @@ class MappingPlay(MappingFiles):
             self.start(self._send(), group="send")
 
     async def _send(self) -> None:
+        from hudtui.tui.screens.mapping_view import answer_lines
+
         meaning = self.meaning
         assert meaning is not None and meaning.call is not None
         call = meaning.call
@@ -155,6 +156,7 @@ class MappingPlay(MappingFiles):
 
     async def _raise(self) -> None:
         from hudtui.core.environment.connection import connect_config
+        from hudtui.core.rollouts.episode import EpisodePlayer
         from hudtui.core.rollouts.request import with_python
         from hudtui.core.settings import load_settings
 
@@ -262,6 +264,8 @@ class MappingPlay(MappingFiles):
 
     def show_episode(self) -> None:
         """The episode as it stands."""
+        from hudtui.tui.screens.mapping_view import episode_lines, score_lines
+
         player = self.player
         scores, sheet = self.query_one("#map-scores", Sheet), self.query_one("#map-episode", Sheet)
         if player is None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.geometry import Offset, Size
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from hudtui.core.gym.completion import Candidate, Completion
 from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fit import cut, pad
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.completion import Candidate, Completion
 
 
 class Popup(OptionList, can_focus=False):

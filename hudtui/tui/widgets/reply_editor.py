@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from hudtui.core.gym.parser import Span, split_reply
 from hudtui.tui.keymap import Acting, Action
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.parser import Span
 
 
 class ReplyEditor(Acting, TextArea):
@@ -47,6 +49,8 @@ class ReplyEditor(Acting, TextArea):
 
     def get_line(self, line_index: int) -> Text:
         """A line with its tags."""
+        from hudtui.core.gym.parser import split_reply
+
         text = self.text
         if text != self._spans_of:
             self._spans_of, self._spans = text, split_reply(text).spans

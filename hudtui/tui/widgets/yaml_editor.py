@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -30,9 +30,11 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
-from hudtui.core.gym.findings import Finding
 from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.widgets.yaml_marks import BLOCK, YamlMarks
+
+if TYPE_CHECKING:
+    from hudtui.core.gym.findings import Finding
 
 GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
