@@ -6,8 +6,8 @@
 
 Every measurement is a process of its own. `work` is the time from the first byte read to the last byte written, `start` what the
 imports took before it, `cpu` the processor seconds of the work (all threads), `peak` the largest resident memory of the process.
-Each is measured six times, in turn (twice with more than 200 000 tasks), and the best time counts. The peer validates nothing. The
-ratios are peer / ours.
+Each is measured six times, in turn (twice with more than 200 000 tasks), and the best time counts. The peer validates nothing.
+The ratios are peer / ours.
 """
 
 from __future__ import annotations

@@ -54,11 +54,12 @@ class Table:
                 continue
             given = name in JSON_FIELDS or is_json(self.schema.field(name))
             try:
+                known: dict[Any, bytes] = {}
                 columns[name] = [
-                    None if value is None else value.encode() if given and type(value) is str else _text(value)
+                    None if value is None else _given(value, known) if given and type(value) is str else _text(value)
                     for value in values
                 ]
-            except (TypeError, ValueError, OverflowError):  # bytes, dates and other things that JSON has no word for
+            except (TypeError, ValueError, OverflowError, RecursionError):  # no JSON, or what JSON has no word for
                 return None
         return ids, prompts, columns
 
@@ -76,6 +77,16 @@ class Table:
                 value = str(value)
             made[name] = value
         return made
+
+
+def _given(text: str, known: dict[Any, bytes]) -> bytes:
+    """JSON text as it is, checked and without white space; `known` remembers those that repeat."""
+    made = known.get(text)
+    if made is None:
+        made = msgspec.json.format(text, indent=-1).encode() if text.strip() else b""
+        if len(known) < 256:
+            known[text] = made
+    return made
 
 
 def _text(value: Any) -> bytes:

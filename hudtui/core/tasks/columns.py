@@ -4,8 +4,8 @@ The quick way only ever says "all of these are fine, and here they are" or "not 
 `check.check_record`, which is precise and slow. Values that repeat (the `mcp_config` of most files) are checked once.
 
 Nothing is lost on the quick way that the precise way would notice: syntax, kinds, names, duplicate keys. The last takes a trick.
-An object that is decoded and encoded again loses its duplicate keys, so a text that comes back unchanged has none; and a record
-has none at its top if its values, keys and punctuation add up to its length.
+An object that is decoded and encoded again loses its duplicate keys, so a text that comes back unchanged has none. (For the top
+of a record see `records`.)
 
 Imports msgspec: import this module late.
 """
@@ -13,7 +13,6 @@ Imports msgspec: import this module late.
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import msgspec
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
 from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record
+from hudtui.core.tasks.records import Parsed, Parser, compacted
 from hudtui.core.tasks.rules import (
     CHARACTERS_A_TOKEN,
     Remark,
@@ -52,7 +52,6 @@ _IDS = msgspec.json.Decoder(list[str | int | None])
 _TEXTS = msgspec.json.Decoder(list[str])
 _CALLS = msgspec.json.Decoder(list[_Call | list[_Call]])
 _OBJECTS = msgspec.json.Decoder(list[dict[str, Any]])
-_ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _ANY = msgspec.json.Decoder(list[Any])
 _encode = msgspec.json.Encoder().encode
 _UNSOUND = (msgspec.DecodeError, RecursionError, OverflowError)
@@ -103,68 +102,6 @@ class _Config:
     rewritten: tuple[str, ...]
 
 
-class _Shape:
-    """Records that all have the same fields, as structs: quicker than dicts, and a record with other fields is noticed."""
-
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._keys = keys
-        self._names = [f"f{number}" for number in range(len(keys))]
-        self._getters = [operator.attrgetter(name) for name in self._names]
-        self._raw = self._decoder({})
-        # Where nothing is escaped, the length of a text in JSON is known from the text itself.
-        self._plain = self._decoder({"id": str, "prompt": str}) if "prompt" in keys else None
-
-    def _decoder(self, kinds: dict[str, type]) -> msgspec.json.Decoder[list[Any]]:
-        made = msgspec.defstruct(
-            "Record",
-            [(name, kinds.get(key, msgspec.Raw)) for name, key in zip(self._names, self._keys, strict=True)],
-            rename=dict(zip(self._names, self._keys, strict=True)),
-            forbid_unknown_fields=True,
-            gc=False,
-        )
-        return msgspec.json.Decoder(list[made])  # type: ignore[valid-type]
-
-    def columns(self, array: bytes, count: int | None) -> tuple[dict[str, list[Any]], bool] | None:
-        """The fields as columns, and whether `id` and `prompt` are texts and not raw.
-
-        None if a record has other fields, or one of them twice.
-        """
-        if self._plain is not None and array.isascii() and b"\\" not in array:
-            rows = self._decoded(self._plain, array)
-            if rows is not None:
-                made = self._taken_apart(rows, array, count, plain=True)
-                return (made, True) if made is not None else None
-            self._plain = None  # ids that are numbers, most likely
-        rows = self._decoded(self._raw, array)
-        made = self._taken_apart(rows, array, count, plain=False) if rows is not None else None
-        return (made, False) if made is not None else None
-
-    @staticmethod
-    def _decoded(decoder: msgspec.json.Decoder[list[Any]], array: bytes) -> list[Any] | None:
-        try:
-            return decoder.decode(array) or None
-        except (msgspec.DecodeError, RecursionError):
-            return None
-
-    def _taken_apart(self, rows: list[Any], array: bytes, count: int | None, *, plain: bool) -> dict[str, list[Any]] | None:
-        many = len(rows)
-        if count is not None and many != count:
-            return None
-        # Brackets and commas, then every key with its quotes and colon, then the values.
-        length = 1 + 2 * many + many * sum(len(key.encode()) + 4 for key in self._keys)
-        columns: dict[str, list[Any]] = {}
-        for key, getter in zip(self._keys, self._getters, strict=True):
-            values = list(map(getter, rows))
-            size = sum(map(len, values))
-            length += size
-            if key in ("id", "prompt"):
-                columns[key] = values
-                length += 2 * many if plain else 0
-            else:
-                columns[key] = _texts(values, size)
-        return columns if length == len(array) else None
-
-
 class Checker:
     """Checks records against rules and remembers what it has seen."""
 
@@ -174,49 +111,37 @@ class Checker:
         self._known: dict[str, dict[bytes | None, bytes | None]] = {name: {} for name in JSON_FIELDS}
         self._varied: dict[str, float] = {}
         """By field, how often lately nearly all of its values differed: then looking for equal ones is a waste."""
-        self._shape: _Shape | None = None
+        self._parser = Parser()
 
-    def quick(self, array: bytes, count: int | None = None) -> Part | None:
-        """Records of JSON, or None where one of them needs a closer look.
+    def parse(self, text: bytes) -> Parsed | None:
+        """The records of a JSON array, or None if it is not one of objects, or not UTF-8."""
+        return self._parser.parse(text)
+
+    def quick(self, parsed: Parsed, count: int | None = None) -> Part | None:
+        """Records, or None where one of them needs a closer look.
 
         Args:
-            array: The records as a valid JSON array without white space.
+            parsed: From `parse`.
             count: How many they must be, where that is known.
         """
-        found = self._shape.columns(array, count) if self._shape is not None else None
+        if not parsed.rows or (count is not None and len(parsed.rows) != count):
+            return None
+        found = self._parser.columns(parsed)
         if found is None:
-            return self._by_key(array, count)
-        columns, plain = found
-        if not plain:
-            return self._columns(columns)
-        if not FOREIGN.isdisjoint(columns) and "mcp_config" not in columns:
             return None
-        prompts = columns.pop("prompt")
-        return self.values(columns.pop("id", [None] * len(prompts)), prompts, columns)
-
-    def _by_key(self, array: bytes, count: int | None) -> Part | None:
-        """`quick` for records that do not all have the same fields, or not those of the records before."""
-        try:
-            rows = _ROWS.decode(array)
-        except (msgspec.DecodeError, RecursionError):
-            return None
-        if not rows or not all(rows) or (count is not None and len(rows) != count):
-            return None
-        keys = dict.fromkeys(key for row in rows for key in row)
-        self._shape = _Shape(tuple(keys)) if sum(map(len, rows)) == len(rows) * len(keys) else None
-        columns: dict[str, list[bytes | None]] = {}
-        length = 1 + 2 * len(rows) + sum(map(len, rows))  # as in `_Shape`
-        for key in keys:
-            column = [None if (raw := row.get(key)) is None else bytes(raw) for row in rows]
-            present = [text for text in column if text is not None]
-            length += len(present) * (len(key.encode()) + 3) + sum(map(len, present))
-            columns[key] = column
-        return self._columns(columns) if length == len(array) else None
-
-    def _columns(self, columns: dict[str, list[Any]]) -> Part | None:
-        """`values` for columns whose `id` and `prompt` are raw."""
+        columns, kind, spaced = found
         if not FOREIGN.isdisjoint(columns) and None in columns.get("mcp_config", [None]):
             return None
+        for name, column in columns.items():
+            if name not in ("id", "prompt") and kind != "dicts" and self._varied.get(name, 0) <= 2:
+                columns[name] = _texts(column)
+        if kind == "plain":
+            prompts = columns.pop("prompt")
+            return self.values(columns.pop("id", [None] * len(prompts)), prompts, columns, spaced=spaced)
+        return self._decode_texts(columns, spaced=spaced)
+
+    def _decode_texts(self, columns: dict[str, list[Any]], *, spaced: bool) -> Part | None:
+        """`values` for columns whose `id` and `prompt` are raw."""
         try:
             prompts = columns.pop("prompt")
             texts = _TEXTS.decode(_array(prompts))
@@ -225,10 +150,24 @@ class Checker:
                 ids = _IDS.decode(_array(given))
         except (msgspec.DecodeError, KeyError, TypeError):  # the last two: records without a prompt
             return None
-        return self.values(ids, texts, columns)
+        return self.values(ids, texts, columns, spaced=spaced)
 
-    def values(self, ids: list[str | int | None], prompts: list[str], columns: dict[str, list[bytes | None]]) -> Part | None:
-        """Records whose `id` and `prompt` are decoded already; their other fields are JSON text (None: absent)."""
+    def values(
+        self,
+        ids: list[str | int | None],
+        prompts: list[str],
+        columns: dict[str, list[bytes | None]],
+        *,
+        spaced: bool = False,
+    ) -> Part | None:
+        """Records whose `id` and `prompt` are decoded already; None where one of them needs a closer look.
+
+        Args:
+            ids: None where a record has none.
+            prompts: One of each record.
+            columns: The other fields: valid JSON texts, None where absent.
+            spaced: The texts may have white space between their tokens.
+        """
         rules, count = self.rules, len(prompts)
         part = Part(count, prompts=prompts, kept=range(count))
         if not all(map(str.strip, prompts)):
@@ -240,7 +179,7 @@ class Checker:
         if not all(map(str.isprintable, clean)) or list(map(str.strip, clean)) != clean or (part.remarks and rules.strict):
             return None
         for name in ("setup_tool", "evaluate_tool", "metadata"):
-            column = self._json(name, columns.get(name), count)
+            column = self._json(name, columns.get(name), count, spaced=spaced)
             if column is None:
                 return None
             part.columns[name] = list(column)
@@ -248,6 +187,8 @@ class Checker:
             return None
         for name, extra in columns.items():
             if name not in TASK_FIELDS:
+                if spaced:
+                    extra = _each_compact(extra)
                 if b"null" in extra:  # says as little as an absent field, and would spoil a column of text
                     extra = [None if text == b"null" else text for text in extra]
                 if not _sound([text for text in extra if text is not None], _ANY):
@@ -269,32 +210,37 @@ class Checker:
                 made.append(value or None)  # type: ignore[arg-type]
         return made
 
-    def _json(self, name: str, column: list[bytes | None] | None, count: int) -> Sequence[bytes | None] | None:
+    def _json(self, name: str, column: list[bytes | None] | None, count: int, *, spaced: bool) -> Sequence[bytes | None] | None:
         """A column of JSON in its final spelling, or None where one of its values needs a closer look."""
         if column is None:
             return None if name == "evaluate_tool" else [b"{}"] * count
-        if self._varied.get(name, 0) > 2 and self._fine(name, column):
-            self._varied[name] -= 0.1  # now and then it is seen whether the values still differ
-            return column
+        if self._varied.get(name, 0) > 2 and None not in column:
+            texts = self._differing(name, column, spaced=spaced)
+            if texts is not None:
+                self._varied[name] -= 0.1  # now and then it is seen whether the values still differ
+                return texts
+            column = list(map(bytes, column))  # type: ignore[arg-type]
         known = self._known[name]
         distinct = _distinct(column)
         if 2 * len(distinct) > count and len(distinct) > 16:
             self._varied[name] = self._varied.get(name, 0) + 1
-            return self._final(name, column)
+            return self._final(name, column, spaced=spaced)
         self._varied[name] = 0
         fresh = [text for text in distinct if text not in known]
         if fresh:
-            final = self._final(name, fresh)
+            final = self._final(name, fresh, spaced=spaced)
             if final is None:
                 return None
             if len(known) > _REMEMBERED:
                 known.clear()
-                return self._json(name, column, count)
+                return self._json(name, column, count, spaced=spaced)
             known.update(zip(fresh, final, strict=True))
         return [known[text] for text in column]
 
-    def _final(self, name: str, texts: Sequence[bytes | None]) -> Sequence[bytes | None] | None:
+    def _final(self, name: str, texts: Sequence[bytes | None], *, spaced: bool) -> Sequence[bytes | None] | None:
         """Each text in its final spelling: JSON inside JSON text taken out, nothing said as `{}`; None where one is not sound."""
+        if spaced and None not in texts:
+            texts = _each_compact(texts)
         made = looked = texts
         if not _PLAIN.issuperset({text[:1] if text is not None and text not in _EMPTY else b"" for text in texts}):
             unfolded = self._unfolded(name, texts)
@@ -303,26 +249,47 @@ class Checker:
             made, looked = unfolded
         return made if not looked or self._fine(name, looked) else None
 
+    def _differing(self, name: str, raws: Sequence[Any], *, spaced: bool) -> list[bytes | None] | None:
+        """The final spelling of values that all say something and hardly repeat; None if it takes more than that."""
+        if not spaced:
+            texts: list[bytes | None] = list(map(bytes, raws))
+            return texts if self._fine(name, texts) else None
+        joined = compacted(_array(raws))
+        assert joined is not None
+        values = self._kind(name, joined)
+        try:
+            texts = list(map(_encode, values)) if values is not None else []
+        except OverflowError:
+            return None
+        # As in `_unchanged`: what comes back unchanged has no key twice.
+        return texts if b",".join(texts) == joined[1:-1] else None  # type: ignore[arg-type]
+
     def _fine(self, name: str, texts: Sequence[bytes | None]) -> bool:
         """Whether every text is of the kind that the field wants, has no duplicate keys, and (calls) names what it calls."""
         try:
             joined = _array(texts)
-            if name == "metadata":
-                return _unchanged(joined, _OBJECTS.decode(joined))
-            calls = _CALLS.decode(joined)
-            if not _unchanged(joined, calls):
-                return False
-        except (*_UNSOUND, TypeError):  # TypeError: an absent value
+            values = self._kind(name, joined)
+            return values is not None and _unchanged(joined, values)
+        except (OverflowError, TypeError):  # TypeError: an absent value
             return False
+
+    def _kind(self, name: str, joined: bytes) -> list[Any] | None:
+        """The values in a JSON array, if all are of the kind that the field wants and (calls) name what they call."""
+        try:
+            if name == "metadata":
+                return _OBJECTS.decode(joined)
+            calls = _CALLS.decode(joined)
+        except (msgspec.DecodeError, RecursionError):
+            return None
         for call in calls:
             if type(call) is list:
                 if not call or not all(one.name for one in call):
-                    return False
+                    return None
             elif not call.name:  # type: ignore[union-attr]
-                return False
+                return None
         if self.rules.analysis is None:
-            return True
-        return not any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls)
+            return calls
+        return None if any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls) else calls
 
     def _unfolded(self, name: str, texts: Sequence[bytes | None]) -> tuple[list[bytes], list[bytes]] | None:
         """The texts without JSON text around JSON, and those of them that say something."""
@@ -431,12 +398,18 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _texts(raws: list[msgspec.Raw], size: int) -> list[bytes | None]:
+def _texts(raws: list[msgspec.Raw]) -> list[bytes | None]:
     """Raw values as texts. Where all are the same, which is found out in one comparison, they are one object."""
-    first = bytes(raws[0])
-    if size == len(first) * len(raws) and b"".join(raws) == first * len(raws):
+    first, last = bytes(raws[0]), raws[-1]
+    if len(last) == len(first) and bytes(last) == first and b"".join(raws) == first * len(raws):
         return [first] * len(raws)
     return list(map(bytes, raws))
+
+
+def _each_compact(texts: Sequence[Any]) -> list[bytes | None]:
+    """Valid JSON texts without white space between their tokens."""
+    compact = msgspec.json.format(_array(texts), indent=-1)
+    return list(map(bytes, msgspec.json.decode(compact, type=list[msgspec.Raw])))
 
 
 def _distinct(column: list[bytes | None]) -> AbstractSet[bytes | None]:

@@ -5,12 +5,11 @@ Imports pyarrow and msgspec: import this module late.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.tasks.arrowrows import JSON_MARK
@@ -74,22 +73,27 @@ def text_column(texts: Sequence[bytes | None]) -> pa.StringArray:
     first = texts[0] if texts else None
     if first is not None and texts.count(first) == len(texts):  # found out by identity where it is one object
         step = len(first)
-        offsets = array("i", range(0, step * len(texts) + 1, step)) if step else array("i", [0]) * (len(texts) + 1)
+        offsets = np.arange(0, step * len(texts) + 1, step, dtype=np.int32) if step else np.zeros(len(texts) + 1, np.int32)
         return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(first * len(texts)))
     if None in texts:
         present = [text or b"" for text in texts]
         bits = int("".join("0" if text is None else "1" for text in reversed(texts)), 2)
         validity = pa.py_buffer(bits.to_bytes((len(texts) + 7) // 8, "little"))
-    offsets = array("i", accumulate(map(len, present), initial=0))
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(present)), validity)
+    return pa.StringArray.from_buffers(len(texts), _offsets(present), pa.py_buffer(b"".join(present)), validity)
+
+
+def _offsets(texts: Sequence[bytes] | Sequence[str]) -> pa.Buffer:
+    """Where each text begins when they stand one after the other, and where the last ends."""
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
+    return pa.py_buffer(offsets)
 
 
 def _from_texts(texts: Sequence[str]) -> pa.StringArray:
     data = "".join(texts)
     if not data.isascii():
         return text_column(list(map(str.encode, texts)))
-    offsets = array("i", accumulate(map(len, texts), initial=0))
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data.encode()))
+    return pa.StringArray.from_buffers(len(texts), _offsets(texts), pa.py_buffer(data.encode()))
 
 
 def native_rows(rows: pa.RecordBatch) -> list[bytes]:

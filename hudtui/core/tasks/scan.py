@@ -20,7 +20,7 @@ from hudtui.core.tasks.ids import Ids
 from hudtui.core.tasks.problems import Problem
 from hudtui.core.tasks.rules import Remark, Rules
 from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, folder_files, is_arrow
-from hudtui.core.tasks.split import Chunk, joined
+from hudtui.core.tasks.split import Chunk
 
 _GROUP = 32
 """Records that are tried together again when a chunk has a bad one among them."""
@@ -134,10 +134,10 @@ def _table_parts(path: Path, name: str, checker: Checker, before: int, size: int
 
 
 def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Lines]]:
-    for chunk in chunks_of(reading):
+    for chunk in chunks_of(reading, checker.parse):
         with _without_collector():
-            array = chunk.array()
-            part = checker.quick(array, chunk.count) if array is not None else None
+            parsed = chunk.parsed if chunk.parsed is not None or chunk.spans else checker.parse(chunk.text())
+            part = checker.quick(parsed, chunk.count) if parsed is not None else None
             lines: list[int] | None = None
             if part is None:
                 part, lines = _closely(chunk, checker, reading.name)
@@ -167,8 +167,8 @@ def _closely(chunk: Chunk, checker: Checker, name: str) -> tuple[Part, list[int]
     whole = Part(0)
     for first in range(0, len(found), _GROUP):
         group = found[first : first + _GROUP]
-        array = joined(text for _, text in group) if len(group) > 1 else None
-        part = checker.quick(array, len(group)) if array is not None else None
+        parsed = checker.parse(b"[%b]" % b",".join(text for _, text in group)) if len(group) > 1 else None
+        part = checker.quick(parsed, len(group)) if parsed is not None else None
         if part is not None:
             whole.append(part)
             continue

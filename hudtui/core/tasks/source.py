@@ -179,8 +179,12 @@ def _state(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def chunks_of(reading: Reading) -> Iterator[Chunk]:
+def chunks_of(reading: Reading, parse: Callable[[bytes], Any] | None = None) -> Iterator[Chunk]:
     """The records of a JSON or JSONL file.
+
+    Args:
+        reading: The file.
+        parse: See `split.split_array`.
 
     Raises:
         InputError: As a whole it is neither.
@@ -195,7 +199,7 @@ def chunks_of(reading: Reading) -> Iterator[Chunk]:
     if not start:
         raise InputError("this file is empty", where=Location(reading.name))
     if start[:1] == b"[":
-        yield from split_array(_chain(first, blocks), reading.name)
+        yield from split_array(_chain(first, blocks), reading.name, *([parse] if parse is not None else []))
         return
     if start[:1] != b"{":
         raise InputError(
@@ -235,13 +239,13 @@ def _document(blocks: Iterator[bytes], name: str, chunk: type[Chunk]) -> Chunk:
             )
     before = len(data) - len(data.lstrip())
     try:
-        compact = msgspec.json.format(b"[%b]" % data, indent=-1)
+        msgspec.json.format(data)
     except RecursionError:
         raise InputError("this JSON is nested too deeply", where=Location(name)) from None
     except msgspec.DecodeError as error:
         parse_json(decode(data, name), name)  # says where
         raise InputError("this is not valid JSON", why=str(error), where=Location(name)) from None
-    return chunk("array", data.strip(), 1 + data.count(b"\n", 0, before), compact, last=True)
+    return chunk("array", data.strip(), 1 + data.count(b"\n", 0, before), last=True)
 
 
 def _without_blank_start(blocks: Iterator[bytes]) -> Iterator[bytes]:

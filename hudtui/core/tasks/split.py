@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -38,8 +38,8 @@ class Chunk:
     """The records as they stand in the file: one a line, or with commas between them. No brackets around."""
     line: int
     """Line of the file on which `data` begins, counting from 1."""
-    compact: bytes | None = None
-    """The records as one JSON array without white space, as far as it is known."""
+    parsed: Any = None
+    """What the parser made of the records, where a cut had to be proved."""
     spans: list[tuple[int, int]] | None = None
     """Where each record stands in `data`, once the slow scanner has been over it."""
     count: int | None = None
@@ -47,13 +47,9 @@ class Chunk:
     last: bool = False
     """The file ends with this chunk, and in `lines` without a final line end."""
 
-    def array(self) -> bytes | None:
-        """The records as one JSON array without white space; None if they are not all valid JSON, each on its own."""
-        if self.compact is None and self.form == "lines":
-            self.compact = _compact(self.data.replace(b"\n", b","))
-        if self.compact is None or not (self.compact.isascii() or _is_text(self.compact)):
-            return None
-        return self.compact
+    def text(self) -> bytes:
+        """The records as one JSON array, if they are valid."""
+        return b"[%b]" % (self.data.replace(b"\n", b",") if self.form == "lines" else self.data)
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """Line and text of every record, whether valid or not."""
@@ -78,26 +74,12 @@ class Chunk:
             place += len(raw)
 
 
-def joined(texts: Iterable[bytes]) -> bytes | None:
-    """What `Chunk.array` gives, for single records."""
-    compact = _compact(b",".join(texts))
-    return compact if compact is not None and _is_text(compact) else None
-
-
-def _compact(records: bytes) -> bytes | None:
+def _valid(text: bytes) -> Any:
+    """A parser that is content with any JSON."""
     try:
-        return msgspec.json.format(b"[%b]" % records, indent=-1)
+        return msgspec.json.decode(text, type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether it is UTF-8, which the parser does not check in what it skips."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
@@ -126,20 +108,26 @@ def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
         yield Chunk("lines", data, line, count=1, last=True)
 
 
-def split_array(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
-    """The chunks of one JSON array; `name` is the file's, for errors.
+def split_array(blocks: Iterable[bytes], name: str, parse: Callable[[bytes], Any] = _valid) -> Iterator[Chunk]:
+    """The chunks of one JSON array.
+
+    Args:
+        blocks: The text of the file.
+        name: Of the file, for errors.
+        parse: Gives what it makes of a JSON array, or None for a text that is none. It proves the cuts.
 
     Raises:
         InputError: The text is not an array of values as a whole: cut off, brackets that do not match, text after its end.
     """
-    return _Array(name).chunks(blocks)
+    return _Array(name, parse).chunks(blocks)
 
 
 class _Array:
     """The state of `split_array`: what has been read and not given away yet, and where that is in the file."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, parse: Callable[[bytes], Any]) -> None:
         self.name = name
+        self.parse = parse
         self.line = 1
         self.buffer = b""
         self.opening = b""
@@ -187,8 +175,8 @@ class _Array:
             if not before.endswith(b","):
                 continue
             comma = window + len(before) - 1
-            if (compact := _compact(self.buffer[:comma])) is not None:
-                return self._take(comma, comma + 1, compact=compact)
+            if (parsed := self.parse(b"[%b]" % self.buffer[:comma])) is not None:
+                return self._take(comma, comma + 1, parsed=parsed)
         spans, place, closed = self._scan()
         if closed:
             self._check_end(place)
@@ -205,8 +193,8 @@ class _Array:
         if rest:
             raise self._error("something stands after the end of the array", len(self.buffer) - len(rest))
 
-    def _take(self, end: int, drop: int, *, compact: bytes | None = None, spans: list[tuple[int, int]] | None = None) -> Chunk:
-        chunk = Chunk("array", self.buffer[:end], self.line, compact, spans)
+    def _take(self, end: int, drop: int, *, parsed: Any = None, spans: list[tuple[int, int]] | None = None) -> Chunk:
+        chunk = Chunk("array", self.buffer[:end], self.line, parsed, spans)
         self._drop(drop)
         self.first = False
         return chunk
@@ -214,8 +202,8 @@ class _Array:
     def _rest(self) -> Chunk | None:
         """What is left when the file has ended: records and the closing bracket."""
         text = self.buffer.rstrip(_SPACE)
-        if text.endswith(b"]") and text[:-1].strip(_SPACE) and (compact := _compact(text[:-1])) is not None:
-            return Chunk("array", text[:-1], self.line, compact, last=True)
+        if text.endswith(b"]") and text[:-1].strip(_SPACE) and (parsed := self.parse(b"[%b" % text)) is not None:
+            return Chunk("array", text[:-1], self.line, parsed, last=True)
         spans, place, closed = self._scan()
         if not closed:
             raise self._cut_off(place)

@@ -16,7 +16,6 @@ from hudtui.core.files import parse_json
 from hudtui.core.tasks.columns import Checker, Part
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.split import joined
 
 ANALYSIS = Analysis("env", tools=(Tool("evaluate"), Tool("setup")), hubs={"evaluate": ("max",)})
 RULES = [
@@ -99,12 +98,27 @@ GOOD = st.fixed_dictionaries(
 )
 
 
-def spelled(record: Any, twice: str | None) -> bytes:
+SPACINGS: list[dict[str, Any]] = [
+    {"separators": (",", ":")},
+    {},
+    {"indent": 1},
+    {"ensure_ascii": False},
+    {"separators": (" , ", ":")},
+]
+
+
+def spelled(record: Any, twice: str | None, spacing: dict[str, Any]) -> bytes:
     """The record as JSON, one of its keys said twice if it is there."""
-    text = json.dumps(record, separators=(",", ":"))
+    text = json.dumps(record, **spacing)
     if twice is not None and record.get(twice) is not None:
-        text = text[:-1] + f",{json.dumps(twice)}:{json.dumps(record[twice])}}}"
+        comma = spacing.get("separators", (", ", ": "))[0]
+        text = text[:-1].rstrip() + f"{comma}{json.dumps({twice: record[twice]}, **spacing)[1:]}"
     return text.encode()
+
+
+def quickly(checker: Checker, texts: list[bytes], between: bytes = b",") -> Part | None:
+    parsed = checker.parse(b"[%b]" % between.join(texts))
+    return checker.quick(parsed, len(texts)) if parsed is not None else None
 
 
 def meaning(part: Part) -> tuple[Any, ...]:
@@ -120,25 +134,38 @@ def meaning(part: Part) -> tuple[Any, ...]:
     st.lists(GOOD, min_size=1, max_size=6) | st.lists(RECORD | GOOD, min_size=1, max_size=3),
     st.sampled_from([None, None, None, None, None, None, "id", "prompt", "metadata", "evaluate_tool"]),
     st.sampled_from(RULES),
+    st.lists(st.sampled_from(SPACINGS), min_size=1, max_size=6),
+    st.sampled_from([b",", b", ", b"\r,", b"\n ,\t"]),
 )
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=800)
 @example(
-    [{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e", "arguments": {":": ":"}}}], None, RULES[0]
+    [{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e", "arguments": {":": ":"}}}],
+    None,
+    RULES[0],
+    SPACINGS,
+    b",",
 )
-@example([{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}, "extra": 2**70}], None, RULES[0])
-def test_the_quick_way_agrees_with_the_precise_way(records: list[Any], twice: str | None, rules: Rules) -> None:
-    texts = [spelled(record, twice) for record in records]
-    rows = joined(texts)
-    assert rows is not None
+@example(
+    [{"prompt": "p", "mcp_config": {"a": {"url": "u"}}, "evaluate_tool": {"name": "e"}, "extra": 2**70}],
+    None, RULES[0], SPACINGS[1:], b", ",
+)  # fmt: skip
+def test_the_quick_way_agrees_with_the_precise_way(
+    records: list[Any], twice: str | None, rules: Rules, spacings: list[dict[str, Any]], between: bytes
+) -> None:
+    texts = [spelled(record, twice, spacings[number % len(spacings)]) for number, record in enumerate(records)]
+    even = [spelled(record, None, spacings[0]) for record in records]
     checker = Checker(rules)
-    for _ in range(2):  # the second time everything is remembered
-        quick = checker.quick(rows, len(texts))
+    for given_texts in (even, texts, texts):  # the second time the fields are known, the third time everything
+        quick = quickly(checker, given_texts, between)
         if quick is None:
-            return
+            continue
         precise = Part(0)
-        for text in texts:
+        for text in given_texts:
             precise.append(checker.precise(parse_json(text.decode(), "t")))
         assert meaning(quick) == meaning(precise)
+        for column in quick.columns.values():
+            for made in column:
+                assert made is None or made == msgspec.json.format(made, indent=-1)
 
 
 @pytest.mark.parametrize("place", ["top", "call", "arguments", "deep", "metadata", "mcp", "extra", "in text"])
@@ -169,11 +196,10 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
 
     good = rows({})
     checker = Checker(Rules())
-    read = joined([good] * 3)
-    assert read is not None and checker.quick(read) is not None
     name, text = spoiled[place]
-    read = joined([good, rows({name: text}), good])
-    assert read is not None and checker.quick(read) is None
+    for between in (b",", b", ", b"\n,"):
+        assert quickly(checker, [good] * 3, between) is not None
+        assert quickly(checker, [good, rows({name: text}), good], between) is None
     if place != "in text":
         with pytest.raises(InputError, match="twice"):
             parse_json(rows({name: text}).decode(), "t")
@@ -182,9 +208,30 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
 def test_numbers_and_escapes_do_not_take_the_slow_way() -> None:
     call = '{"arguments":{"x":1.50,"y":"\\u00e9\\/","z":1e5,"big":12345678901},"name":"e"}'
     text = f'{{"prompt":"\\u00e9","mcp_config":{{"a":{{"url":"u"}}}},"evaluate_tool":{call}}}'.encode()
-    read = joined([text])
-    assert read is not None
-    part = Checker(Rules()).quick(read)
+    part = quickly(Checker(Rules()), [text])
     assert part is not None and part.prompts == ["é"]
     assert part.columns["evaluate_tool"] == [call.encode()]
     assert msgspec.json.decode(call.encode()) == json.loads(call)
+
+
+def test_columns_whose_values_differ_and_then_do_not() -> None:
+    checker = Checker(Rules())
+    config = {"a": {"url": "u"}}
+
+    def texts(chunk: int, spacing: dict[str, Any]) -> list[bytes]:
+        varied = chunk % 7 != 6
+        calls = [{"name": "e", "arguments": {"n": number if varied else 0}} for number in range(40)]
+        setups = [{} if chunk == 12 and number == 3 else call for number, call in enumerate(calls)]
+        return [
+            json.dumps({"prompt": "p", "mcp_config": config, "setup_tool": setup, "evaluate_tool": call}, **spacing).encode()
+            for setup, call in zip(setups, calls, strict=True)
+        ]
+
+    for chunk in range(30):
+        given_texts = texts(chunk, SPACINGS[1] if chunk % 2 else SPACINGS[0])
+        part = quickly(checker, given_texts)
+        assert part is not None
+        assert part.columns["evaluate_tool"] == [
+            msgspec.json.format(json.dumps(json.loads(text)["evaluate_tool"]).encode(), indent=-1) for text in given_texts
+        ]
+        assert (part.columns["setup_tool"][3] == b"{}") is (chunk == 12)
