@@ -180,7 +180,7 @@ def workspace(project: Path) -> Path:
     task = {
         "id": "small",
         "prompt": "Play.",
-        "mcp_config": {"text-2048": {"command": sys.executable, "args": ["-m", "hudtui.envs.text_2048"]}},
+        "mcp_config": {"text-2048": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-m", "hudtui.envs.text_2048"]}},
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
         "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
     }

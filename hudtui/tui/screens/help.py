@@ -31,6 +31,10 @@ class HelpScreen(Dialog[None]):
         super().__init__()
         self._from, self._keys, self._keymap_file = screen, keys, keymap_file
 
+    def action_close(self) -> None:
+        """Close."""
+        self.dismiss(None)
+
     def compose(self) -> ComposeResult:
         """Purpose, keys by group, signs."""
         with Vertical(classes="dialog -wide"):
