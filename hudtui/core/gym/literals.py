@@ -24,10 +24,10 @@ _INTEGER = re.compile(rf"[+-]?{_DIGITS}")
 _FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 
 _STRINGS = {
-    '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL),
-    "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL),
-    '"""': re.compile(r'"""([^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+)"""', re.DOTALL),
-    "'''": re.compile(r"'''([^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+)'''", re.DOTALL),
+    '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*)"', re.DOTALL),
+    "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*)'", re.DOTALL),
+    '"""': re.compile(r'"""([^"\\]*+(?:(?:\\.|(?!""")")[^"\\]*+)*)"""', re.DOTALL),
+    "'''": re.compile(r"'''([^'\\]*+(?:(?:\\.|(?!''')')[^'\\]*+)*)'''", re.DOTALL),
 }
 _ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|N\{([^{}]{1,120})\}|(\r?\n|.))", re.DOTALL

@@ -24,8 +24,8 @@ _INSIDE = re.compile(r"\"\"\"|'''|[\"']|<think>|</tool>")
 _QUOTE_REST = {
     '"': re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
     "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
-    '"""': re.compile(r'[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+"""', re.DOTALL),
-    "'''": re.compile(r"[^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+'''", re.DOTALL),
+    '"""': re.compile(r'[^"\\]*+(?:(?:\\.|(?!""")")[^"\\]*+)*"""', re.DOTALL),
+    "'''": re.compile(r"[^'\\]*+(?:(?:\\.|(?!''')')[^'\\]*+)*'''", re.DOTALL),
 }
 
 _NAME = re.compile(r"\s*+(\w++)\s*+")
