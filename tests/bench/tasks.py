@@ -138,28 +138,28 @@ def main() -> None:
             show(f"JSON lines -> Parquet, {chosen.lines:,}", measure(OURS, path, out, chosen.lines))
             return
         for count in chosen.counts or [100_000, 1_000_000]:
-            path = folder / "tasks.json"
+            path, lines, again = folder / "tasks.json", folder / "tasks.jsonl", folder / "again.parquet"
             write(path, count)
+            write(lines, count)
             print(f"{count:,} tasks, {path.stat().st_size >> 20} MB")
+            work = {
+                "  json.load + Dataset.from_list + to_parquet": (PEER, path, folder / "peer.parquet"),
+                "  JSON -> Parquet, validated": (OURS, path, out, count),
+                "  JSON lines -> Parquet, validated": (OURS, lines, out, count),
+                "  Parquet -> Parquet, validated": (OURS, out, again, count),
+                "  first checked rows of the JSON": (FIRST, path),
+            }
             rounds = [
-                (measure(PEER, path, folder / "peer.parquet"), measure(OURS, path, out, count), measure(FIRST, path))
-                for _ in range(6 if count <= 200_000 else 2)
+                {what: measure(*arguments) for what, arguments in work.items()} for _ in range(6 if count <= 200_000 else 2)
             ]
-            peer, ours, first = (
-                {name: min(one[name] for one in found) for name in ("work", "start", "cpu")}
-                | {"peak": max(one["peak"] for one in found)}
-                for found in zip(*rounds, strict=True)
-            )
-            show("  json.load + Dataset.from_list + to_parquet", peer)
-            show("  JSON -> Parquet, validated", ours, peer)
-            show("  first checked rows of the same file", first)
-            path.unlink()
-            path = folder / "tasks.jsonl"
-            write(path, count)
-            show("  JSON lines -> Parquet, validated", measure(OURS, path, out, count), peer)
-            again = folder / "again.parquet"
-            show("  Parquet -> Parquet, validated", measure(OURS, out, again, count), peer)
-            path.unlink()
+            best = {
+                what: {name: min(one[what][name] for one in rounds) for name in ("work", "start", "cpu")}
+                | {"peak": max(one[what]["peak"] for one in rounds)}
+                for what in work
+            }
+            peer = next(iter(best.values()))
+            for number, (what, found) in enumerate(best.items()):
+                show(what, found, peer if 0 < number < 4 else None)
 
 
 main()

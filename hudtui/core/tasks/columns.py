@@ -170,13 +170,12 @@ class Checker:
         """
         rules, count = self.rules, len(prompts)
         part = Part(count, prompts=prompts, kept=range(count))
-        if not all(map(str.strip, prompts)):
+        if "" in prompts or any(map(str.isspace, prompts)):
             return None
         if rules.token_budget is not None and max(map(len, prompts)) > rules.token_budget * CHARACTERS_A_TOKEN:
             return None
         part.ids = self._ids(ids, part)
-        clean = [name for name in part.ids if name is not None]
-        if not all(map(str.isprintable, clean)) or list(map(str.strip, clean)) != clean or (part.remarks and rules.strict):
+        if not _clean(part.ids) or (part.remarks and rules.strict):
             return None
         for name in ("setup_tool", "evaluate_tool", "metadata"):
             column = self._json(name, columns.get(name), count, spaced=spaced)
@@ -198,7 +197,7 @@ class Checker:
 
     def _ids(self, ids: list[str | int | None], part: Part) -> list[str | None]:
         if set(map(type, ids)) == {str}:
-            return [name or None for name in ids]  # type: ignore[misc]
+            return [name or None for name in ids] if "" in ids else list(ids)  # type: ignore[misc,arg-type]
         made: list[str | None] = []
         for place, value in enumerate(ids):
             if type(value) is int:
@@ -399,10 +398,9 @@ def compact(value: Any) -> bytes:
 
 
 def _texts(raws: list[msgspec.Raw]) -> list[bytes | None]:
-    """Raw values as texts. Where all are the same, which is found out in one comparison, they are one object."""
-    first, last = bytes(raws[0]), raws[-1]
-    if len(last) == len(first) and bytes(last) == first and b"".join(raws) == first * len(raws):
-        return [first] * len(raws)
+    """Raw values as texts. Where all are the same, they are one object."""
+    if raws[-1] == raws[0] and raws.count(raws[0]) == len(raws):
+        return [bytes(raws[0])] * len(raws)
     return list(map(bytes, raws))
 
 
@@ -410,6 +408,13 @@ def _each_compact(texts: Sequence[Any]) -> list[bytes | None]:
     """Valid JSON texts without white space between their tokens."""
     compact = msgspec.json.format(_array(texts), indent=-1)
     return list(map(bytes, msgspec.json.decode(compact, type=list[msgspec.Raw])))
+
+
+def _clean(ids: list[str | None]) -> bool:
+    """Whether no id has control characters, or blanks at its ends."""
+    present = [name for name in ids if name is not None] if None in ids else ids
+    together = "".join(present)  # type: ignore[arg-type]
+    return together.isprintable() and (" " not in together or list(map(str.strip, present)) == present)  # type: ignore[arg-type]
 
 
 def _distinct(column: list[bytes | None]) -> AbstractSet[bytes | None]:

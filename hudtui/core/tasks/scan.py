@@ -214,7 +214,9 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
     """Give every task an id, and leave out those whose id another task has already."""
     kept = part.kept
     places: Sequence[int] = range(start, start + part.count) if isinstance(kept, range) else [start + place for place in kept]
-    named = [f"task-{place:04d}" if given is None else given for given, place in zip(part.ids, places, strict=True)]
+    named: list[str] = part.ids  # type: ignore[assignment]
+    if None in part.ids:
+        named = [f"task-{place:04d}" if given is None else given for given, place in zip(part.ids, places, strict=True)]
     doubled = ids.add(named, places)
     remarks = part.remarks
     if doubled:

@@ -166,6 +166,7 @@ class _Array:
         if not self.opening and (match := _OPENING.search(self.buffer)):
             self.opening = match[0]
         end = len(self.buffer)
+        buffer = memoryview(self.buffer)
         for _ in range(_GUESSES if self.opening else 0):
             end = self.buffer.rfind(self.opening, 0, end)
             if end <= 0:
@@ -175,7 +176,7 @@ class _Array:
             if not before.endswith(b","):
                 continue
             comma = window + len(before) - 1
-            if (parsed := self.parse(b"[%b]" % self.buffer[:comma])) is not None:
+            if (parsed := self.parse(b"".join((b"[", buffer[:comma], b"]")))) is not None:
                 return self._take(comma, comma + 1, parsed=parsed)
         spans, place, closed = self._scan()
         if closed:
