@@ -84,6 +84,23 @@ class RunSpec:
     platform: str | None = None
     secrets: tuple[str, ...] = ()
     """Names of the settings that travel to the machine."""
+    model: str | None = None
+    """What is trained: an id on the Hub, or a folder on the machine. None: what the engine or `training` says."""
+    gpus: int = 2
+    """How many the machine has for this run."""
+    gpu_memory: float = 80.0
+    """GiB each of them has."""
+    steps: int | None = None
+    """Training steps, as is `learning_rate` and `held_out`: None for what `training` or the engine's defaults say."""
+    learning_rate: float | None = None
+    held_out: int | None = None
+    """Tasks kept out of the training, to evaluate on."""
+    training: FileRef | None = None
+    """YAML or JSON with everything that a trainer can be told; what stands in this spec goes before it."""
+    rehearse: bool = False
+    """A tiny model, a few steps, on the CPU: the same plan for nothing."""
+    trainer_python: str | None = None
+    """Python of a training environment that is there already; None: one is made on the machine."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; `spec_from_json` reads it back."""
@@ -100,6 +117,10 @@ class Site:
     """Command that runs Python with hudtui in it."""
     workspace: str | None = None
     """The project folder, where it exists there too: stages run in it, so that the tasks' relative paths hold."""
+    environments: str = "../../environments"
+    """Folder of the Python environments that outlive a run, as its stages spell it: from the run's folder, or absolute."""
+    package: str | None = None
+    """Folder of the hudtui package, where it exists there too; None: a wheel of it is put into the run's folder."""
 
     def path(self, relative: str) -> str:
         """A path in the run's folder, as a stage must spell it: relative where stages run in that folder."""
@@ -198,6 +219,12 @@ class Output:
     what: str = ""
 
 
+WHEELS = "files/wheel"
+"""Folder, in a run's folder, that the wheel of hudtui is put into for plans with `wheel` set."""
+BOOTSTRAP = "bootstrap.py"
+"""Where, in a run's folder, `hudtui.pod.bootstrap` is put for plans with a stage of that name."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that a run will do on its machine."""
@@ -208,6 +235,8 @@ class Plan:
     ports: tuple[Port, ...] = ()
     outputs: tuple[Output, ...] = ()
     max_seconds: float | None = None
+    wheel: bool = False
+    """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its own."""
 
     def __post_init__(self) -> None:
         names = [stage.name for stage in self.stages]
