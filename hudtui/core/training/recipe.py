@@ -1,0 +1,246 @@
+"""How a model is trained: every number a trainer is told, with its default, read from a YAML or JSON file.
+
+The defaults are those of the trainer that hudtui's predecessor used (GRPO with LoRA on `Qwen2.5-3B-Instruct`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.training.plan import RunSpec
+
+TINY = "tiny"
+"""Name of the model that is built in code, for rehearsals."""
+
+FEWEST_TASKS = 4
+"""Tasks below which there is nothing to generalise from."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a trainer can be told. Fields that count tokens mean tokens of the model."""
+
+    model: str = "Qwen/Qwen2.5-3B-Instruct"
+    """An id on the Hub, a folder, or `tiny`."""
+    learning_rate: float | None = None
+    """None: by the model's size, see `rate_for`."""
+    lr_scheduler: str = "constant_with_warmup"
+    warmup_steps: int = 10
+    steps: int = 100
+    batch_size: int = 8
+    """Episodes that one GPU computes gradients for at once."""
+    gradient_accumulation: int = 2
+    """Such batches a step."""
+    num_generations: int = 16
+    """Episodes of one task that are compared with one another."""
+    num_iterations: int = 1
+    max_tokens: int = 1024
+    """Of one reply."""
+    max_seq_len: int = 4096
+    """Of a whole conversation. An episode ends when another reply might not fit."""
+    max_turns: int | None = None
+    """None: what the gym's configuration says."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    beta: float = 0.001
+    """Weight of the distance from the model before training."""
+    epsilon: float = 0.2
+    loss_type: str = "dr_grpo"
+    max_grad_norm: float = 0.01
+    scale_rewards: str = "group"
+    gradient_checkpointing: bool = True
+    bf16: bool = True
+    lora: bool = True
+    """Train an adapter; otherwise all weights."""
+    lora_rank: int = 8
+    lora_alpha: int = 16
+    lora_dropout: float = 0.0
+    lora_targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
+    """Names of the layers that get an adapter; `all-linear` for all."""
+    held_out: int = 0
+    """The last so many tasks are kept out of the training, to evaluate on."""
+    eval_every: int = 20
+    """Steps between evaluations on those."""
+    save_every: int = 10
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 3
+    patience: int | None = None
+    """Evaluations without a better reward after which training stops; None: never."""
+    stop_at_reward: float | None = None
+    """Training stops when the mean reward of the last ten steps reaches this."""
+    traces_per_step: int = 4
+    """Episodes of a step that are recorded in full."""
+    timeout: float = 60.0
+    """Seconds for a connection to an environment, and for one call."""
+    seed: int = 0
+    gpu_memory_utilization: float = 0.9
+    """Share of a GPU that the server of the model takes; a third of it where training shares the GPU."""
+    warm_start: int = 0
+    """Only with `tiny`: steps of imitating the calls that the configuration describes, before the training."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} must be at least {least:g}, not {value:g}")
+        if self.gpu_memory_utilization > 1:
+            raise InputError("gpu_memory_utilization is a share of the GPU, at most 1")
+        if self.max_tokens >= self.max_seq_len:
+            raise InputError(
+                f"a reply may have {self.max_tokens} tokens, and a whole conversation {self.max_seq_len}",
+                fix="Lower max_tokens, or raise max_seq_len.",
+            )
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that is used."""
+        return rate_for(self.model) if self.learning_rate is None else self.learning_rate
+
+    def check_batch(self, processes: int) -> None:
+        """Whether the episodes of a step can be dealt out in whole groups.
+
+        Args:
+            processes: GPUs that train.
+
+        Raises:
+            InputError: They cannot.
+        """
+        batch = self.batch_size * self.gradient_accumulation * processes
+        if batch % self.num_generations:
+            raise InputError(
+                f"num_generations ({self.num_generations}) does not divide the {batch} episodes of a step",
+                why=f"batch_size {self.batch_size} x gradient_accumulation {self.gradient_accumulation} x {processes} GPUs",
+                fix="Change one of the three so that the episodes of a step are whole groups.",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; `recipe_from` reads it back."""
+        return {
+            field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value for field in fields(self)
+        }
+
+
+_LEAST = {
+    **dict.fromkeys(("steps", "batch_size", "gradient_accumulation", "num_iterations", "max_tokens", "max_turns"), 1),
+    **dict.fromkeys(("eval_every", "save_every", "keep_checkpoints", "patience", "lora_rank"), 1),
+    **dict.fromkeys(("held_out", "traces_per_step", "warm_start", "warmup_steps", "beta", "learning_rate"), 0),
+    "num_generations": 2,
+    "max_seq_len": 16,
+    "temperature": 0.01,
+    "timeout": 0.1,
+    "gpu_memory_utilization": 0.05,
+}
+
+REHEARSAL: Mapping[str, Any] = {
+    "model": TINY,
+    "learning_rate": 1e-3,
+    "warmup_steps": 0,
+    "steps": 3,
+    "batch_size": 4,
+    "gradient_accumulation": 1,
+    "num_generations": 4,
+    "max_tokens": 48,
+    "max_seq_len": 2048,
+    "max_turns": 3,
+    "max_grad_norm": 1.0,
+    "gradient_checkpointing": False,
+    "bf16": False,
+    "lora_targets": ("all-linear",),
+    "eval_every": 2,
+    "save_every": 2,
+    "warm_start": 80,
+}
+"""What a rehearsal changes, so that it takes a minute on a CPU."""
+
+
+def billions(model: str) -> float | None:
+    """Parameters of a model in billions, as its name tells; None when it does not."""
+    found = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([bBmM])(?![A-Za-z0-9])", model)
+    if not found:
+        return None
+    number, unit = found[-1]
+    return float(number) / (1 if unit in "bB" else 1000)
+
+
+def rate_for(model: str) -> float:
+    """A learning rate by size: 1e-5 up to 4 billion parameters, 5e-6 up to 10 (and where the size is unknown), else 1e-6."""
+    size = billions(model)
+    if size is None:
+        return 5e-6
+    return 1e-5 if size <= 4 else 5e-6 if size <= 10 else 1e-6
+
+
+def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> Recipe:
+    """A recipe from plain data; what is not mentioned keeps its default.
+
+    Raises:
+        InputError: A name is unknown, or a value is not of its kind.
+    """
+    import difflib
+
+    import msgspec
+
+    known = {field.name for field in fields(Recipe)}
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            raise InputError(
+                f"there is no training setting {key!r}",
+                fix=f"Did you mean {near[0]}?" if near else f"Settings: {', '.join(sorted(known))}.",
+                where=Location(name),
+            )
+    try:
+        return msgspec.convert(dict(data), Recipe)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise InputError("the training settings cannot be used", why=str(error), where=Location(name)) from None
+
+
+def read_recipe(text: str, *, name: str) -> Recipe:
+    """A recipe from the text of a YAML or JSON file.
+
+    Raises:
+        InputError: It is not one.
+    """
+    return recipe_from(_settings(text, name), name=name)
+
+
+def _settings(text: str, name: str) -> Mapping[str, Any]:
+    from hudtui.core.yamltext import load_yaml
+
+    data = load_yaml(text, name=name).data
+    if data is None:
+        return {}
+    if not isinstance(data, Mapping):
+        raise InputError("training settings are a mapping of names to values", where=Location(name))
+    return data
+
+
+def recipe_for(spec: RunSpec, text: str | None = None) -> Recipe:
+    """The recipe of a run: defaults, then the user's file, then what a rehearsal changes, then what the spec says.
+
+    Args:
+        spec: What the user wants.
+        text: What `spec.training` holds.
+
+    Raises:
+        InputError: A setting cannot be used.
+    """
+    name = spec.training.path if spec.training else "the training file"
+    values = dict(_settings(text, name)) if text is not None else {}
+    recipe_from(values, name=name)
+    if spec.rehearse:
+        values |= REHEARSAL
+    chosen = {
+        "model": None if spec.rehearse else spec.model,
+        "steps": spec.steps,
+        "learning_rate": None if spec.rehearse else spec.learning_rate,
+        "held_out": spec.held_out,
+        "max_turns": spec.max_turns,
+        "seed": spec.seed,
+    }
+    values |= {key: value for key, value in chosen.items() if value is not None}
+    return recipe_from(values, name=name)

@@ -1,0 +1,358 @@
+"""GRPO on a model that plays tasks: `python -m hudtui.trainers.grpo --recipe R --tasks T --config C --out DIR`.
+
+Leaves in DIR: `metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the tokenizer).
+A second start goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.files import read_text
+from hudtui.core.gym.config import GymConfig, load_config
+from hudtui.core.platform import choose_platform
+from hudtui.core.rollouts.evaluate import Connect
+from hudtui.core.rollouts.request import with_python
+from hudtui.core.settings import Settings, load_settings
+from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean
+from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe
+from hudtui.trainers.rollout import Generated, Peers, Played, Players
+from hudtui.trainers.tokens import Scribe, scribe_for
+
+SERVER = "HUDTUI_VLLM_URL"
+"""Variable with the address of a model server; empty: the trainer generates by itself."""
+
+
+def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
+    """One reply to each prompt, sampled by whatever the trainer samples with: vLLM, or the model itself.
+
+    The one place that uses a private method of TRL; `tests/trainers` holds it to what is expected here.
+    """
+    ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
+    return [_trimmed(list(map(int, one)), trainer) for one in ids], logprobs
+
+
+def _trimmed(ids: list[int], trainer: Any) -> list[int]:
+    """A reply without padding behind its end; never empty."""
+    pad, end = trainer._tokenizer.pad_token_id, trainer._tokenizer.eos_token_id
+    if end in ids:
+        return ids[: ids.index(end) + 1]
+    while pad != end and len(ids) > 1 and ids[-1] == pad:
+        ids.pop()
+    return ids or [end]
+
+
+class _Processes(Peers):
+    """All processes of a distributed training."""
+
+    def __init__(self, accelerator: Any) -> None:
+        self._accelerator = accelerator
+
+    def any(self, waiting: bool) -> bool:
+        """See `Peers.any`."""
+        import torch
+
+        flag = torch.tensor([int(waiting)], device=self._accelerator.device)
+        return bool(self._accelerator.reduce(flag, reduction="sum").item())
+
+
+def environment(completions: Sequence[Any], episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+    """The reward function: what the environment and the gym's rubric gave. Its name is the metric's."""
+    return list(episode_reward)
+
+
+def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
+    """Everything that the files say, checked before anything large is loaded.
+
+    Raises:
+        InputError: A file cannot be used, or there are too few tasks.
+    """
+    recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
+    config = load_config(Path(arguments.config))
+    read = read_tasks(arguments.tasks, lookup=with_python(settings.lookup), platform=settings.platform, folder=settings.folder)
+    for problem in read.problems:
+        say(f"warning: {problem}")
+    if len(read.tasks) < FEWEST_TASKS:
+        raise InputError(
+            f"there are {len(read.tasks)} tasks that can be played; training takes {FEWEST_TASKS} or more",
+            why=str(read.problems[0]) if read.problems else None,
+            fix="Add tasks: with so few a model learns them by heart.",
+            where=Location(str(arguments.tasks)),
+        )
+    if len(read.tasks) - recipe.held_out < FEWEST_TASKS:
+        raise InputError(
+            f"{recipe.held_out} of {len(read.tasks)} tasks are held out: fewer than {FEWEST_TASKS} are left to train on"
+        )
+    return recipe, config, tuple(read.tasks)
+
+
+def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tuple[Any, Any]:
+    """The model and its tokenizer.
+
+    Raises:
+        InputError: There is no such model, or this user may not have it.
+    """
+    if recipe.model == TINY:
+        from hudtui.trainers import tiny
+
+        replies = tiny.example_replies(config)
+        texts = [config.system_prompt or "", *(task.prompt for task in tasks), *(replies * 8)]
+        tokenizer = tiny.build_tokenizer(texts)
+        model = tiny.build_model(tokenizer, seed=recipe.seed, context=recipe.max_seq_len)
+        if recipe.warm_start:
+            before = tiny.openings(Scribe(tokenizer), config, tasks, seed=recipe.seed)
+            loss = tiny.imitate(model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed)
+            say(f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it imitates calls (loss {loss:.2f})")
+        return model, tokenizer
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+        model = AutoModelForCausalLM.from_pretrained(recipe.model, dtype=torch.bfloat16 if recipe.bf16 else torch.float32)
+    except (OSError, ValueError) as error:
+        raise model_problem(recipe.model, error) from None
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def model_problem(model: str, error: Exception) -> InputError:
+    """What a failed download means, in words."""
+    text = str(error)
+    first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    if "gated" in text.lower() or "403" in text or "awaiting a review" in text:
+        return InputError(
+            f"{model} is gated: its owner decides who may have it", why=first, fix="Ask for access on its page, and set HF_TOKEN."
+        )
+    if "not a valid model identifier" in text or "404" in text or "Repository Not Found" in text:
+        return InputError(
+            f"there is no model {model} on the Hub, or it is private", why=first, fix="Look at its spelling, or set HF_TOKEN."
+        )
+    return InputError(f"the model {model} cannot be loaded", why=first)
+
+
+def make_trainer(
+    recipe: Recipe, model: Any, tokenizer: Any, players: Players, tasks: Sequence[Task], journal: Any, chronicle: Any, out: Path
+) -> Any:
+    """TRL's trainer, with the rollout core behind it.
+
+    Raises:
+        InputError: The recipe does not fit the number of processes.
+    """
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from trl import GRPOConfig, GRPOTrainer
+
+    by_id = {task.id: task for task in tasks}
+    train = list(tasks[: len(tasks) - recipe.held_out])
+    held_out = list(tasks[len(tasks) - recipe.held_out :])
+    gpu = torch.cuda.is_available() and recipe.model != TINY
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    recipe.check_batch(processes)
+    server = os.environ.get(SERVER, "")
+    arguments = GRPOConfig(
+        output_dir=str(out / "checkpoints"),
+        use_cpu=not gpu,
+        bf16=recipe.bf16 and gpu,
+        learning_rate=recipe.rate,
+        lr_scheduler_type=recipe.lr_scheduler,
+        warmup_steps=recipe.warmup_steps,
+        max_steps=recipe.steps,
+        per_device_train_batch_size=recipe.batch_size,
+        gradient_accumulation_steps=recipe.gradient_accumulation,
+        num_generations=recipe.num_generations,
+        num_generations_eval=1,
+        per_device_eval_batch_size=recipe.batch_size,
+        num_iterations=recipe.num_iterations,
+        max_completion_length=recipe.max_tokens,
+        temperature=recipe.temperature,
+        top_p=recipe.top_p,
+        beta=recipe.beta,
+        epsilon=recipe.epsilon,
+        loss_type=recipe.loss_type,
+        scale_rewards=recipe.scale_rewards,
+        max_grad_norm=recipe.max_grad_norm,
+        gradient_checkpointing=recipe.gradient_checkpointing,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=recipe.save_every,
+        save_total_limit=recipe.keep_checkpoints,
+        eval_strategy="steps" if held_out else "no",
+        eval_steps=recipe.eval_every if held_out else None,
+        seed=recipe.seed,
+        disable_tqdm=True,
+        report_to=["wandb"] if os.environ.get("WANDB_API_KEY") else [],
+        run_name=out.resolve().parent.name,
+        use_vllm=bool(server) or (gpu and processes == 1),
+        vllm_mode="server" if server else "colocate",
+        vllm_server_base_url=server or None,
+        vllm_gpu_memory_utilization=round(recipe.gpu_memory_utilization / 3, 3),
+        vllm_max_model_length=recipe.max_seq_len,
+    )
+    targets: Any = list(recipe.lora_targets)
+    adapter = LoraConfig(
+        r=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha,
+        lora_dropout=recipe.lora_dropout,
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        task_type="CAUSAL_LM",
+    )
+
+    def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        chosen = [by_id[task] for task in prompts]
+        split = "train" if trainer.model.training else "eval"
+        played = asyncio.run(
+            players.play(
+                chosen,
+                lambda ids: generate_turn(trainer, ids),
+                peers=_Processes(trainer.accelerator) if trainer.accelerator.num_processes > 1 else None,
+                info={"step": trainer.state.global_step + (split == "train"), "split": split, "model": recipe.model},
+            )
+        )
+        if trainer.accelerator.is_main_process:
+            journal.keep(chosen, played, split=split)
+        return for_trainer(played)
+
+    return GRPOTrainer(
+        model=model,
+        reward_funcs=[environment],
+        args=arguments,
+        train_dataset=Dataset.from_dict({"prompt": [task.id for task in train]}),
+        eval_dataset=Dataset.from_dict({"prompt": [task.id for task in held_out]}) if held_out else None,
+        processing_class=tokenizer,
+        callbacks=[chronicle],
+        peft_config=adapter if recipe.lora else None,
+        rollout_func=rollout,
+    )
+
+
+def for_trainer(played: Sequence[Played]) -> dict[str, Any]:
+    """Episodes as TRL takes them from a rollout function."""
+    known = all(one.logprobs is not None for one in played)
+    return {
+        "prompt_ids": [one.prompt_ids for one in played],
+        "completion_ids": [one.completion_ids for one in played],
+        "env_mask": [one.mask for one in played],
+        "logprobs": [one.logprobs for one in played] if known else None,
+        "episode_reward": [one.reward for one in played],
+    }
+
+
+def connector(settings: Settings, recipe: Recipe) -> Connect:
+    """Opens the environment that a task names."""
+    from hudtui.core.environment.connection import connect_config
+
+    lookup = with_python(settings.lookup)
+    return lambda mcp_config: connect_config(mcp_config, lookup=lookup, timeout=recipe.timeout)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """From the files to a saved model.
+
+    Raises:
+        HudtuiError: Something cannot be used, or no episode can be played.
+    """
+    folder = Path.cwd()
+    settings = load_settings(folder, choose_platform(folder))
+    recipe, config, tasks = read_all(arguments, settings)
+    import torch
+
+    random.seed(recipe.seed)
+    torch.manual_seed(recipe.seed)
+    out = Path(arguments.out)
+    (out / "checkpoints").mkdir(parents=True, exist_ok=True)
+    say(f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held out), {recipe.steps} steps")
+    say(f"learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, replies of up to {recipe.max_tokens} tokens")
+    model, tokenizer = load_model(recipe, config, tasks)
+    scribe, warning = scribe_for(tokenizer, thinking=config.parser.use_thinking)
+    if warning:
+        say(f"warning: {warning}")
+    from transformers.trainer_utils import get_last_checkpoint
+
+    from hudtui.trainers.journal import METRICS, Chronicle, Journal, forget_after
+
+    journal = Journal(out, per_step=recipe.traces_per_step, lookup=settings.lookup)
+    chronicle = Chronicle(out, journal, recipe)
+    players = Players(
+        config,
+        scribe,
+        connector(settings, recipe),
+        max_tokens=recipe.max_tokens,
+        max_seq_len=recipe.max_seq_len,
+        max_turns=recipe.max_turns,
+        timeout=recipe.timeout,
+        warn=lambda text: say(f"warning: {text}"),
+    )
+    trainer = make_trainer(recipe, model, tokenizer, players, tasks, journal, chronicle, out)
+    last = get_last_checkpoint(str(out / "checkpoints"))
+    if trainer.accelerator.is_main_process:
+        forget_after(out / METRICS, int(last.rpartition("-")[2]) if last else 0)
+    if last:
+        say(f"going on from {last}")
+    chronicle.listen()
+    trainer.train(resume_from_checkpoint=last)
+    trainer.save_model(str(out / "model"))
+    if trainer.accelerator.is_main_process:
+        tokenizer.save_pretrained(str(out / "model"))
+        why = f" before its end: {chronicle.why}" if chronicle.why else ""
+        say(f"training is over at step {trainer.state.global_step}{why}; {'adapter' if recipe.lora else 'model'} in {out}/model")
+
+
+def say(text: str) -> None:
+    """A line of the log."""
+    print(clean(text), flush=True)  # noqa: T201
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0])
+    for name in ("recipe", "tasks", "config", "out"):
+        parser.add_argument(f"--{name}", required=True)
+    arguments = parser.parse_args(words)
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        train(arguments)
+    except HudtuiError as error:
+        first, *rest = error.lines()
+        say(f"error: {first}")
+        for line in rest:
+            say(f"  {line}")
+        return error.exit_code
+    except ExceptionGroup as group:
+        known, _ = group.split(HudtuiError)
+        if known is None:
+            raise
+        leaf: BaseException = known
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        say(f"error: {leaf}")
+        return getattr(leaf, "exit_code", 1)
+    finally:
+        _end_processes()
+    return 0
+
+
+def _end_processes() -> None:
+    with contextlib.suppress(Exception):
+        import torch.distributed as distributed
+
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Episodes for a trainer: all conversations of a step advance together, each turn is one generation for all that wait.
+
+Each conversation is a task of its own that plays through the rollout core (`EpisodePlayer`), over a connection of its own, and
+asks for replies at the `Table`. When every conversation that is still going on has asked, the table generates once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hudtui.core.environment.values import Session, Tool, ToolResult
+from hudtui.core.errors import ConnectError, RunError
+from hudtui.core.gym.config import GymConfig
+from hudtui.core.rollouts.episode import EpisodePlayer
+from hudtui.core.rollouts.evaluate import Connect
+from hudtui.core.rollouts.values import Episode, Message
+from hudtui.core.tasks.task import Task
+from hudtui.core.text import clean_line
+from hudtui.trainers.tokens import Scribe, Transcript
+
+Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float | None]] | None]
+"""Sampled tokens for each prompt, and their log probabilities where the backend gives them."""
+
+Generate = Callable[[list[list[int]]], Generated]
+"""One batched generation: token ids in, token ids out, in the same order."""
+
+_log = logging.getLogger(__name__)
+
+
+class Peers(Protocol):
+    """The other processes that train; a generation takes all of them at once."""
+
+    def any(self, waiting: bool) -> bool:
+        """Whether any of them still has conversations that wait. All of them have to ask."""
+        ...
+
+
+class Alone:
+    """No other process."""
+
+    def any(self, waiting: bool) -> bool:
+        """See `Peers.any`."""
+        return waiting
+
+
+@dataclass(frozen=True)
+class Played:
+    """An episode and its tokens, as the trainer takes them."""
+
+    episode: Episode
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+    logprobs: list[float | None] | None
+    reward: float | None
+    """None where the episode says nothing about the model: the environment failed, or the reward is no number."""
+
+
+@dataclass
+class _Seat:
+    transcript: Transcript
+    reply: asyncio.Future[str | None]
+
+
+class Table:
+    """Where conversations wait for their replies.
+
+    Args:
+        scribe: Between text and tokens.
+        generate: One generation for all.
+        seats: Conversations that will sit here.
+        max_tokens: Of one reply.
+        max_seq_len: Of a conversation.
+        peers: Other processes that generate together with this one. There, every generation has a prompt for every seat.
+    """
+
+    def __init__(
+        self,
+        scribe: Scribe,
+        generate: Generate,
+        seats: int,
+        *,
+        max_tokens: int,
+        max_seq_len: int,
+        peers: Peers | None = None,
+    ) -> None:
+        self._scribe = scribe
+        self._generate = generate
+        self._all = seats
+        self._left = seats
+        self._room = max_seq_len - max_tokens
+        self._peers = peers
+        self._waiting: list[_Seat] = []
+        self._changed = asyncio.Event()
+
+    async def reply(self, transcript: Transcript) -> str | None:
+        """The next reply, added to the transcript; None when there is no room for another one."""
+        if len(transcript.ids) > self._room:
+            return None
+        seat = _Seat(transcript, asyncio.get_running_loop().create_future())
+        self._waiting.append(seat)
+        self._changed.set()
+        return await seat.reply
+
+    def leave(self) -> None:
+        """A conversation is over."""
+        self._left -= 1
+        self._changed.set()
+
+    async def serve(self) -> None:
+        """Generate whenever all who are left wait, until nobody is left, here and at the peers."""
+        peers = self._peers or Alone()
+        while True:
+            while self._left and len(self._waiting) < self._left:
+                self._changed.clear()
+                await self._changed.wait()
+            if not peers.any(bool(self._left)):
+                return
+            seats, self._waiting = self._waiting, []
+            prompts = [seat.transcript.ids for seat in seats]
+            if self._peers is not None:  # a collective call: the same number from each
+                prompts += [[self._scribe.end]] * (self._all - len(prompts))
+            replies, logprobs = self._generate(prompts)
+            for number, seat in enumerate(seats):
+                said = list(replies[number])
+                seat.transcript.say(said, None if logprobs is None else list(logprobs[number]))
+                if not seat.reply.done():
+                    seat.reply.set_result(self._scribe.text(said))
+
+
+@dataclass
+class Players:
+    """Plays tasks for a trainer.
+
+    Args:
+        config: What replies mean.
+        scribe: Between text and tokens.
+        connect: Opens an environment.
+        max_tokens: Of one reply.
+        max_seq_len: Of a conversation.
+        max_turns: Replies of an episode; None for what the configuration says.
+        timeout: Seconds for one call.
+        warn: Told once of each thing that the user should know.
+    """
+
+    config: GymConfig
+    scribe: Scribe
+    connect: Connect
+    max_tokens: int
+    max_seq_len: int
+    max_turns: int | None = None
+    timeout: float | None = None
+    warn: Callable[[str], None] = _log.warning
+    _said: set[str] = field(default_factory=set)
+
+    async def play(
+        self, tasks: Sequence[Task], generate: Generate, *, peers: Peers | None = None, info: dict[str, Any] | None = None
+    ) -> list[Played]:
+        """Play one episode of each entry, all together.
+
+        Raises:
+            RunError: None of them could be played, and the environment is why.
+        """
+        table = Table(self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers)
+        async with asyncio.TaskGroup() as group:
+            server = group.create_task(table.serve())
+            conversations = [group.create_task(self._converse(task, table, dict(info or {}))) for task in tasks]
+        server.result()
+        played = [conversation.result() for conversation in conversations]
+        self._complain(played)
+        return played
+
+    async def _converse(self, task: Task, table: Table, info: dict[str, Any]) -> Played:
+        """One episode, from the connection to the evaluation. Never raises on account of the environment."""
+        player: EpisodePlayer | None = None
+        episode: Episode | None = None
+        transcript: Transcript | None = None
+        try:
+            async with self.connect(task.mcp_config) as session:
+                player = self._player(session, task, info)
+                messages = await player.start()
+                self._look_for_images(task, messages)
+                transcript = self.scribe.open(messages)
+                if len(transcript.ids) > self.max_seq_len - self.max_tokens:
+                    raise RunError(
+                        f"the prompt of task {clean_line(task.id, 80)} has {len(transcript.ids)} tokens; with replies of "
+                        f"{self.max_tokens} it does not fit into {self.max_seq_len}",
+                        fix="Raise max_seq_len, lower max_tokens, or shorten the system prompt.",
+                    )
+                await self._talk(player, transcript, table)
+                episode = await player.finish("max_turns")
+        except (asyncio.CancelledError, RunError):
+            raise
+        except Exception as error:
+            if episode is None:
+                player = player or self._player(_Absent(), task, info)
+                player.fail(error)
+                episode = player.record()
+        finally:
+            table.leave()
+        assert episode is not None
+        return self._result(episode, transcript)
+
+    async def _talk(self, player: EpisodePlayer, transcript: Transcript, table: Table) -> None:
+        while player.stop is None:
+            reply = await table.reply(transcript)
+            if reply is None:
+                player.info["ended_by"] = "context"
+                break
+            turn = await player.step(reply)
+            self._look_for_images(player.task, turn.observation)
+            if player.stop is None:
+                ended = bool(transcript.completion) and transcript.completion[-1] == self.scribe.end
+                transcript.hear(self.scribe.answer(turn.observation, ended=ended))
+
+    def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
+        return EpisodePlayer(session, self.config, task, max_turns=self.max_turns, info=info, images=False, timeout=self.timeout)
+
+    def _result(self, episode: Episode, transcript: Transcript | None) -> Played:
+        transcript = transcript or Transcript([self.scribe.end])
+        if not transcript.completion:  # a trainer cannot do without a token; this one is not the model's and teaches nothing
+            transcript.hear([self.scribe.end])
+        reward: float | None = episode.scores.reward if episode.ok else None
+        if reward is not None and not math.isfinite(reward):
+            self._say(f"the reward of task {clean_line(episode.task_id, 80)} is no number: its episodes are left out")
+            reward = None
+        return Played(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
+
+    def _complain(self, played: Sequence[Played]) -> None:
+        broken = [one.episode for one in played if not one.episode.ok]
+        if broken and len(broken) == len(played):
+            first = clean_line(broken[0].error or "no reason given", 500)
+            raise RunError(
+                f"none of the {len(played)} episodes of this step could be played: the environment fails for every task",
+                why=first,
+                fix="Try it without training: hudtui eval TASKS --config CONFIG --policy random --limit 1",
+            )
+        for episode in broken:
+            why = clean_line(episode.error or "", 300)
+            self._say(f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}")
+        rewards = {round(one.reward, 9) for one in played if one.reward is not None}
+        if len(rewards) == 1 and len(played) > 1:
+            value = next(iter(rewards))
+            self.warn(f"all {len(played)} episodes of this step have the reward {value:g}: there is nothing to learn from it")
+        missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]
+        for episode in missing:
+            failed = episode.info.get("evaluation_error")
+            self._say(
+                f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: task completion counts as 0"
+                + (f" ({clean_line(str(failed), 200)})" if failed else "")
+            )
+
+    def _look_for_images(self, task: Task, shown: object) -> None:
+        text = shown if isinstance(shown, str) else "".join(str(message.get("content")) for message in _messages(shown))
+        if "[image/" in text and "not shown]" in text:
+            self._say(f"the environment of {clean_line(task.id, 80)} sends images: the model is told of them in words only")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said and len(self._said) < 200:
+            self._said.add(text)
+            self.warn(text)
+
+
+def _messages(shown: object) -> Sequence[Message]:
+    return shown if isinstance(shown, Sequence) else ()
+
+
+class _Absent:
+    """The session of an environment that could not be reached."""
+
+    tools: dict[str, Tool] = {}  # noqa: RUF012
+
+    async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
+        raise ConnectError("there is no connection")

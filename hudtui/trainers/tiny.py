@@ -1,0 +1,126 @@
+"""A language model small enough for any CPU, built here and never downloaded: for rehearsals and for tests."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hudtui.core.errors import InputError
+from hudtui.core.gym.preview import example_call, prompt_examples, reply_of
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.tasks.task import Task
+from hudtui.trainers.tokens import Scribe
+
+_NOISE = string.digits * 4 + string.ascii_letters + string.punctuation + " " * 60 + "\n" * 20
+
+_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def build_tokenizer(texts: Iterable[str], *, size: int = 768) -> Any:
+    """A byte-level tokenizer with the pairs that are frequent in `texts`; any text at all can be encoded."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=list(_SPECIAL), initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(list(texts), trainer)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=_SPECIAL[0], eos_token=_SPECIAL[2])
+    wrapped.chat_template = _TEMPLATE
+    return wrapped
+
+
+def build_model(tokenizer: Any, *, seed: int = 0, width: int = 64, layers: int = 2, context: int = 4096) -> Any:
+    """A randomly initialised model for `tokenizer`: the same for the same seed."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def example_replies(config: GymConfig) -> tuple[str, ...]:
+    """Replies that use each action as the configuration describes it."""
+    given = prompt_examples(config)
+    calls = [text for texts in given.values() for text in texts]
+    calls += [example_call(mapping, None) for name, mapping in config.mappings.items() if name not in given]
+    calls = [call for call in dict.fromkeys(calls) if call != "done()"]
+    if not calls:
+        raise InputError("the configuration has no actions that could be tried")
+    return tuple(reply_of(call, config.parser.use_thinking) for call in calls)
+
+
+def openings(scribe: Scribe, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0, count: int = 24) -> list[list[int]]:
+    """Conversations, as tokens, that wait for a reply.
+
+    They are the tasks' prompts, behind the system prompt and before some noise that stands for whatever an environment answers.
+    """
+    choice = random.Random(seed)
+    found = []
+    for number in range(count):
+        task = tasks[number % len(tasks)]
+        noise = "".join(choice.choice(_NOISE) for _ in range(choice.randrange(160)))
+        system = [{"role": "system", "content": config.system_prompt}] if config.system_prompt else []
+        transcript = scribe.open([*system, {"role": "user", "content": f"{task.prompt}\n\n{noise}"}])
+        if number % 2:
+            transcript.hear(scribe.answer(noise, ended=False))
+        found.append(transcript.ids)
+    return found
+
+
+def imitate(
+    model: Any, tokenizer: Any, before: Sequence[Sequence[int]], replies: Sequence[str], *, steps: int, seed: int = 0
+) -> float:
+    """Teach the model to answer with one of `replies`, so that a rehearsal comes to real calls. Returns the last loss.
+
+    Args:
+        model: Trained in place.
+        tokenizer: Its tokenizer.
+        before: Conversations, as tokens, that a reply follows.
+        replies: What to answer.
+        steps: Batches of eight.
+        seed: For the choice.
+    """
+    import torch
+
+    choice = random.Random(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    endings = [[*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for reply in replies]
+    last = float("inf")
+    model.train()
+    for _ in range(steps):
+        rows = [(list(choice.choice(before))[-192:], choice.choice(endings)) for _ in range(8)]
+        length = max(len(opening) + len(ending) for opening, ending in rows)
+        ids, labels = [], []
+        for opening, ending in rows:
+            fill = [tokenizer.pad_token_id] * (length - len(opening) - len(ending))
+            ids.append(opening + ending + fill)
+            labels.append([-100] * len(opening) + ending + [-100] * len(fill))
+        loss = model(input_ids=torch.tensor(ids), labels=torch.tensor(labels)).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        last = float(loss.detach())
+    return last
