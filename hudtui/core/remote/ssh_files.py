@@ -1,0 +1,163 @@
+"""Small files on a machine behind SSH: written in one step, read, looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import MachineError
+from hudtui.core.remote.host import FileFacts
+from hudtui.core.remote.ssh_link import Link
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    import asyncssh
+
+BLOCK = 1024 * 1024
+"""Bytes that are read or written with one call; the library keeps several requests in flight below it."""
+
+
+async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, mode: int) -> None:
+    """See `Host.put`."""
+    import asyncssh
+
+    if isinstance(content, Path):
+        try:
+            stream = content.open("rb")
+        except OSError as error:
+            raise MachineError("a file cannot be read", why=error.strerror or str(error)) from None
+    else:
+        import io
+
+        stream = io.BytesIO(content)  # type: ignore[assignment]
+
+    async def write() -> None:
+        stream.seek(0)
+        files = await link.files()
+        target = await real_path(files, str(path))
+        folder = str(PurePosixPath(target).parent)
+        await files.makedirs(folder, exist_ok=True)
+        temporary = str(PurePosixPath(folder, f".{PurePosixPath(target).name[:40]}.{secrets.token_hex(6)}.tmp"))
+        try:
+            async with opened(files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
+                offset = 0
+                while block := stream.read(BLOCK):
+                    await there.write(block, offset)
+                    offset += len(block)
+                await flush(there)
+            await files.chmod(temporary, mode)
+            await replace(files, temporary, target)
+        except BaseException:
+            with ignore_broken():
+                await files.remove(temporary)
+            raise
+
+    with stream:
+        try:
+            await link.repeat(write)
+        except asyncssh.SFTPError as error:
+            raise MachineError(
+                f"{path} cannot be written on {link.target.name}; what stood there before is untouched", why=reason(error)
+            ) from None
+
+
+async def get(link: Link, path: PurePosixPath | str, *, offset: int, limit: int | None) -> bytes:
+    """See `Host.get`."""
+    import asyncssh
+
+    async def read() -> bytes:
+        files = await link.files()
+        parts: list[bytes] = []
+        place, left = offset, limit
+        async with opened(files, str(path), "rb") as there:
+            while left is None or left > 0:
+                block = await there.read(BLOCK if left is None else min(left, BLOCK), place)
+                if not block:
+                    break
+                parts.append(block)
+                place += len(block)
+                left = None if left is None else left - len(block)
+        return b"".join(parts)
+
+    try:
+        return await link.repeat(read)
+    except asyncssh.SFTPError as error:
+        raise MachineError(f"{path} cannot be read on {link.target.name}", why=reason(error)) from None
+
+
+async def facts(link: Link, path: PurePosixPath | str) -> FileFacts | None:
+    """See `Host.facts`. The age is in whole seconds: SFTP tells no more."""
+    import asyncssh
+
+    async def look() -> FileFacts:
+        files = await link.files()
+        found = await files.stat(str(path))
+        return FileFacts(found.size or 0, float(found.mtime or 0))
+
+    try:
+        return await link.repeat(look)
+    except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+        return None
+    except asyncssh.SFTPError as error:
+        raise MachineError(f"{path} cannot be looked at on {link.target.name}", why=reason(error)) from None
+
+
+@contextlib.asynccontextmanager
+async def opened(files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
+    """A file there, closed again also when the connection was lost in between."""
+    there = await files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None)
+    try:
+        yield there
+    finally:
+        with ignore_broken():
+            await there.close()
+
+
+@contextlib.contextmanager
+def ignore_broken() -> Iterator[None]:
+    """For tidying up over a connection that may be gone."""
+    import asyncssh
+
+    with contextlib.suppress(asyncssh.Error, OSError):
+        yield
+
+
+async def real_path(files: asyncssh.SFTPClient, path: str) -> str:
+    """Where a path leads, so that a symbolic link stays one."""
+    import asyncssh
+
+    with contextlib.suppress(asyncssh.SFTPError):
+        return str(await files.realpath(path))
+    return path
+
+
+async def replace(files: asyncssh.SFTPClient, temporary: str, target: str) -> None:
+    """Give a file another's name in one step."""
+    import asyncssh
+
+    try:
+        await files.posix_rename(temporary, target)
+    except asyncssh.SFTPOpUnsupported:
+        with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+            await files.remove(target)
+        await files.rename(temporary, target)
+
+
+async def flush(there: Any) -> None:
+    """Bring a file to the disk there, where its server can."""
+    import asyncssh
+
+    with contextlib.suppress(asyncssh.SFTPOpUnsupported):
+        await there.fsync()
+
+
+def reason(error: Exception) -> str:
+    """What an SFTP server said, safe to show."""
+    import asyncssh
+
+    if isinstance(error, asyncssh.SFTPNoSuchFile):
+        return "No such file or directory"
+    return clean_line(str(error), 300) or "the machine refused"

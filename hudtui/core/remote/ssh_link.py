@@ -1,0 +1,324 @@
+"""The one connection with a machine that everything shares: made when needed, made again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from hudtui.core.errors import MachineError
+from hudtui.core.events import Notice
+from hudtui.core.remote.hostkeys import Pins, Seen
+from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused, explain
+from hudtui.core.remote.ssh_keys import Ask, KeyRing
+from hudtui.core.remote.ssh_target import SshTarget
+
+if TYPE_CHECKING:
+    import asyncssh
+
+T = TypeVar("T")
+Say = Callable[[Notice], None]
+"""Takes what the user should read, such as the fingerprint of a new machine."""
+
+KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
+"""Seconds between signs of life, and how many may be missing before the connection counts as lost."""
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
+"""Seconds before the first and between later attempts to connect again."""
+_COMMANDS = 5
+_ALGORITHMS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+
+
+class BackOff:
+    """Waits that grow from try to try, a little different each time so that many clients do not come back at once."""
+
+    def __init__(self) -> None:
+        self._wait = FIRST_WAIT
+
+    async def wait(self) -> None:
+        """Sleep for the next while."""
+        await asyncio.sleep(self._wait * random.uniform(0.75, 1.25))
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
+
+    def reset(self) -> None:
+        """Something worked: begin with short waits again."""
+        self._wait = FIRST_WAIT
+
+
+class Link:
+    """A connection that comes back.
+
+    Args:
+        target: The machine.
+        pins: The known host keys.
+        ask: Asks for pass-phrases.
+        say: Told of new host keys.
+        timeout: Seconds for one attempt to connect.
+        patience: Seconds for which work that can be repeated waits for a lost machine.
+    """
+
+    def __init__(
+        self,
+        target: SshTarget,
+        pins: Pins,
+        *,
+        ask: Ask | None = None,
+        say: Say | None = None,
+        timeout: float = 30.0,
+        patience: float = 30.0,
+    ) -> None:
+        self.target = target
+        self.patience = patience
+        self.seen: Seen | None = None
+        """The host key, after the first contact."""
+        self.connects = 0
+        """How often the connection was made."""
+        self.trouble: MachineError | None = None
+        """Why there is no connection, while there is none."""
+        self.commands = asyncio.Semaphore(_COMMANDS)
+        """Servers allow few channels of a connection (OpenSSH: 10): commands take turns."""
+        self.readers = 0
+        """Channels that followed files use."""
+        self._pins, self._ask, self._say, self._timeout = pins, ask, say, timeout
+        self._keys = KeyRing(target, ask)
+        self._lock = asyncio.Lock()
+        self._files_lock = asyncio.Lock()
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._files: asyncssh.SFTPClient | None = None
+        self._before: list[asyncssh.SSHClientConnection] = []
+        self._closed = False
+
+    @property
+    def live(self) -> bool:
+        """There is a connection, as far as anybody knows."""
+        return self._connection is not None and not self._connection.is_closed()
+
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection; made now when there is none. One attempt.
+
+        Raises:
+            Disconnected: The machine cannot be reached now.
+            LoginRefused: None of the keys was let in.
+            HostKeyChanged: It shows another key than before.
+        """
+        async with self._lock:
+            if self._closed:
+                raise MachineError(f"the connection with {self.target.name} was closed")
+            if self._connection is not None and not self._connection.is_closed():
+                return self._connection
+            await self._drop()
+            try:
+                self._connection = await self._dial()
+            except MachineError as error:
+                self.trouble = error
+                raise
+            self.trouble = None
+            self.connects += 1
+            return self._connection
+
+    async def files(self) -> asyncssh.SFTPClient:
+        """The file service of the connection.
+
+        Raises:
+            MachineError: There is no connection, or the machine has no SFTP.
+        """
+        import asyncssh
+
+        connection = await self.connection()
+        async with self._files_lock:
+            if self._files is None or connection is not self._connection:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        self._files = await connection.start_sftp_client()
+                except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
+                    if connection.is_closed():
+                        raise explain(asyncssh.ConnectionLost(str(error)), self.target) from None
+                    raise MachineError(
+                        f"{self.target.name} offers no file transfer",
+                        why=str(error),
+                        fix="Its SSH server needs the SFTP subsystem (`Subsystem sftp internal-sftp` in sshd_config).",
+                    ) from None
+                except (asyncssh.Error, OSError, TimeoutError) as error:
+                    raise explain(error, self.target, timeout=self._timeout) from None
+            return self._files
+
+    async def repeat(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that may be done twice; again after the connection was lost, as long as there is patience.
+
+        Raises:
+            MachineError: It failed for another reason, or the machine stayed away.
+        """
+        back_off, loop = BackOff(), asyncio.get_running_loop()
+        until: float | None = None
+        while True:
+            connects = self.connects
+            try:
+                with self.translated():
+                    return await work()
+            except Disconnected:
+                if self._closed or not self.connects:
+                    raise  # it was never reached: there is nothing to come back
+                if until is None or self.connects > connects:
+                    until = until or loop.time() + self.patience
+                if loop.time() >= until:
+                    raise
+            await back_off.wait()
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        """What the library raises about the connection becomes an error for a user.
+
+        Raises:
+            Disconnected: The connection was lost.
+            asyncssh.SFTPError: The machine's answer about a file, for the caller to word.
+        """
+        import asyncssh
+
+        try:
+            yield
+        except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection) as error:
+            self._files = None
+            raise explain(asyncssh.ConnectionLost(error.reason), self.target) from None
+        except asyncssh.SFTPError:
+            raise
+        except (asyncssh.Error, ConnectionError) as error:
+            raise explain(error, self.target) from None
+
+    async def close(self) -> None:
+        """End the connection, and those it goes through."""
+        self._closed = True
+        async with self._lock:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        self._files = None
+        gone = [connection for connection in (self._connection, *reversed(self._before)) if connection is not None]
+        self._connection, self._before = None, []
+        for connection in gone:
+            connection.close()
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2):
+                    await connection.wait_closed()
+            connection.abort()
+
+    async def _dial(self) -> asyncssh.SSHClientConnection:
+        tunnel: asyncssh.SSHClientConnection | None = None
+        for hop in self.target.jump:
+            ring = KeyRing(hop, self._ask)
+            tunnel = await self._login(hop, ring, tunnel)
+            self._before.append(tunnel)
+        return await self._login(self.target, self._keys, tunnel)
+
+    async def _login(
+        self, target: SshTarget, ring: KeyRing, tunnel: asyncssh.SSHClientConnection | None
+    ) -> asyncssh.SSHClientConnection:
+        while True:
+            try:
+                return await self._try(target, ring, tunnel)
+            except LoginRefused as error:
+                # Only now: a key that is not needed must not ask for its pass-phrase.
+                if not (ring.locked and await ring.unlock()):
+                    raise LoginRefused(error.what, why=explain_tried(ring), fix=error.fix, where=error.where) from None
+
+    async def _try(
+        self, target: SshTarget, ring: KeyRing, tunnel: asyncssh.SSHClientConnection | None
+    ) -> asyncssh.SSHClientConnection:
+        import asyncssh
+
+        keys = await ring.load()
+        known = await asyncio.to_thread(self._pins.known, target.machine)
+        refused: list[MachineError] = []
+        seen: list[Seen] = []
+        pins = self._pins
+
+        class Client(asyncssh.SSHClient):
+            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+                try:
+                    seen.append(pins.check(target.machine, key))
+                except MachineError as error:
+                    refused.append(error)
+                    return False
+                return True
+
+        if not keys and not ring.agent:
+            if ring.locked:
+                raise LoginRefused(f"{target.name} was not asked: there is no open key", why=explain_tried(ring), fix=_UNLOCK)
+            raise LoginRefused(
+                f"there is no key to log in to {target.name} with",
+                why=explain_tried(ring),
+                fix="Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it.",
+            )
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await asyncssh.connect(
+                    target.host,
+                    target.port,
+                    tunnel=tunnel or (),
+                    proxy_command=target.proxy_command or (),
+                    config=None,
+                    username=target.user,
+                    client_factory=Client,
+                    client_keys=keys or [],
+                    agent_path=ring.agent or None,
+                    agent_identities=_public(target) if target.identities_only else None,
+                    known_hosts=lambda *_: ([], [], []),
+                    server_host_key_algs=_algorithms(known),
+                    preferred_auth="publickey",
+                    password_auth=False,
+                    kbdint_auth=False,
+                    gss_auth=False,
+                    gss_kex=False,
+                    host_based_auth=False,
+                    public_key_auth=True,
+                    x509_trusted_certs=None,
+                    keepalive_interval=KEEP_ALIVE,
+                    keepalive_count_max=KEEP_ALIVE_COUNT,
+                    encryption_algs=_CIPHERS,
+                )
+        except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
+            if refused:
+                raise refused[0] from None
+            raise explain(error, target, ring.tried(), timeout=self._timeout) from None
+        if target is self.target:
+            self.seen = seen[-1] if seen else None
+        if seen and seen[-1].first and self._say is not None:
+            key = seen[-1]
+            self._say(Notice("info", f"first contact with {target.name}: its host key is {key.fingerprint} ({key.algorithm})"))
+        return connection
+
+
+_UNLOCK = "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can be asked for."
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
+"""The quickest first: with AES in the processor GCM takes the least of it for long logs and files."""
+
+
+def explain_tried(ring: KeyRing) -> str:
+    """Which keys were tried, in one line."""
+    tried = ring.tried()
+    return "tried: " + ", ".join(tried) if tried else "there is no key in ~/.ssh and no agent"
+
+
+def _algorithms(known: asyncssh.SSHKey | None) -> list[str]:
+    """The kind of the known key first: a machine has several keys, and only the same kind can be compared."""
+    if known is None:
+        return list(_ALGORITHMS)
+    kind = known.get_algorithm()
+    first = [name for name in _ALGORITHMS if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
+    return first + [name for name in _ALGORITHMS if name not in first]
+
+
+def _public(target: SshTarget) -> list[str]:
+    found = []
+    for key in target.keys:
+        public = key if key.suffix == ".pub" else key.with_name(key.name + ".pub")
+        if public.is_file():
+            found.append(str(public))
+    return found

@@ -1,0 +1,259 @@
+"""Commands on a machine behind SSH, with the meaning that they have on this one: no shell, and no child is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import MachineError
+from hudtui.core.remote.host import Completed
+from hudtui.core.remote.ssh_errors import Disconnected, explain
+from hudtui.core.remote.ssh_link import BackOff, Link
+
+if TYPE_CHECKING:
+    import asyncssh
+
+STRAGGLE = 1.0
+"""Seconds that output may still come after a command ended, when something it started holds the pipes open."""
+_KILL_WAIT = 5.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Both streams get a mark of this call first: what the user's shell prints before it (a greeting in .bashrc) is no output of the
+# command. $$ stays the command's process id through exec, and sshd makes it the leader of a group: by it all can be ended.
+_WRAPPER = r"""
+mark=$1 place=$2; shift 2
+printf '%s:%s:\n' "$mark" "$$"
+printf '%s:%s:\n' "$mark" "$$" >&2
+fail() { printf '%s!%s\n' "$mark" "$1" >&2; exit 127; }
+if [ -n "$place" ]; then
+  [ -e "$place" ] || fail 'No such file or directory'
+  [ -d "$place" ] || fail 'Not a directory'
+  CDPATH= cd -- "$place" 2>/dev/null || fail 'Permission denied'
+fi
+while [ "$1" != -- ]; do export "$1"; shift; done
+shift
+case $1 in
+  */*) [ -e "$1" ] || fail 'No such file or directory'
+       [ ! -d "$1" ] && [ -x "$1" ] || fail 'Permission denied' ;;
+  *) command -v -- "$1" >/dev/null 2>&1 || fail 'No such file or directory' ;;
+esac
+exec "$@"
+"""
+
+
+class Lost(Disconnected):
+    """The connection broke while a command ran: nobody knows how it ended."""
+
+
+class NoChannel(MachineError):
+    """The machine allows no more channels on this connection."""
+
+
+async def run_command(
+    link: Link,
+    argv: Sequence[str],
+    *,
+    cwd: PurePosixPath | str | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float | None = None,
+    repeat: bool = False,
+) -> Completed:
+    """See `SshHost.run`."""
+    words = tuple(str(word) for word in argv)
+    mark = f"hudtui-{secrets.token_hex(8)}"
+    command = _command(words, mark, cwd, env or {})
+    loop = asyncio.get_running_loop()
+    until = None if timeout is None else loop.time() + timeout
+    back_off = BackOff()
+    patience = loop.time() + link.patience
+    async with link.commands:
+        while True:
+            left = None if until is None else max(until - loop.time(), 0.0)
+            try:
+                return await _once(link, words, command, mark, stdin, left, timeout)
+            except Disconnected as error:
+                if (isinstance(error, Lost) and not repeat) or not link.connects or loop.time() >= patience:
+                    raise
+            await back_off.wait()
+
+
+def _command(words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None, env: Mapping[str, str]) -> str:
+    if not words or not words[0]:
+        raise MachineError("the command `` cannot be started", why="No such file or directory")
+    for name, value in env.items():
+        if not _VARIABLE.fullmatch(name):
+            raise MachineError(f"the environment variable {name!r} cannot be set there", why="it is no name for a variable")
+        if "\0" in value:
+            raise MachineError(f"the environment variable {name} cannot be set there", why="it holds a null character")
+    if any("\0" in word for word in (*words, str(cwd or ""))):
+        raise MachineError(f"the command `{words[0]}` cannot be started", why="a word of it holds a null character")
+    settings = [f"{name}={value}" for name, value in env.items()]
+    return "exec " + shlex.join(["sh", "-c", _WRAPPER, "hudtui", mark, "" if cwd is None else str(cwd), *settings, "--", *words])
+
+
+async def _once(
+    link: Link, words: tuple[str, ...], command: str, mark: str, stdin: bytes | None, left: float | None, timeout: float | None
+) -> Completed:
+
+    collector = Collector()
+    channel: asyncssh.SSHClientChannel[bytes] | None = None
+    try:
+        async with asyncio.timeout(left):
+            connection = await link.connection()
+            channel = await open_channel(link, connection, command, collector)
+            if stdin:
+                with contextlib.suppress(BrokenPipeError, OSError):
+                    channel.write(stdin)
+            with contextlib.suppress(BrokenPipeError, OSError):
+                channel.write_eof()
+            await asyncio.shield(collector.exited)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STRAGGLE):
+                    await asyncio.shield(collector.closed)
+    except TimeoutError:
+        await _end(link, collector, mark)
+        raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
+    except asyncio.CancelledError:
+        if channel is not None:
+            await asyncio.shield(_end(link, collector, mark))
+        raise
+    finally:
+        if channel is not None:
+            channel.close()
+    if collector.status is None:
+        why = explain(collector.error, link.target).why if collector.error else None
+        raise Lost(
+            f"the connection with {link.target.name} was lost while `{words[0]}` ran",
+            why=why,
+            fix="It may have gone on there: look before you start it again.",
+        )
+    output, errors = collector.after(mark)
+    refused = re.search(re.escape(mark.encode()) + rb"!(.*)\n", errors)
+    if refused and collector.status == 127:
+        raise MachineError(
+            f"the command `{words[0]}` cannot be started on {link.target.name}", why=refused[1].decode("utf-8", "replace")
+        )
+    return Completed(words, collector.status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+
+
+async def open_channel(
+    link: Link, connection: asyncssh.SSHClientConnection, command: str, session: Any
+) -> asyncssh.SSHClientChannel[bytes]:
+    """A channel that runs `command`.
+
+    Raises:
+        Disconnected: The connection was lost before.
+        NoChannel: The machine allows no more channels, or no commands.
+    """
+    import asyncssh
+
+    try:
+        channel, _ = await connection.create_session(lambda: session, command, encoding=None)
+    except asyncssh.ChannelOpenError as error:
+        if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
+            raise explain(asyncssh.ConnectionLost(error.reason), link.target) from None
+        raise NoChannel(
+            f"{link.target.name} opened no channel for a command",
+            why=error.reason,
+            fix="Its SSH server may allow too few at once (MaxSessions in sshd_config).",
+        ) from None
+    except (asyncssh.Error, OSError) as error:
+        raise explain(error, link.target) from None
+    return channel
+
+
+async def _end(link: Link, collector: Collector, mark: str) -> None:
+    """Kill the command's process group there, as far as the machine can be reached."""
+    group = collector.group(mark)
+    if group is None or collector.status is not None or not link.live:
+        return
+    killer = Collector()
+    with contextlib.suppress(MachineError, TimeoutError):
+        async with asyncio.timeout(_KILL_WAIT):
+            connection = await link.connection()
+            channel = await open_channel(link, connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
+            try:
+                await asyncio.shield(killer.exited)
+                await asyncio.shield(collector.exited)
+            finally:
+                channel.close()
+
+
+class Collector:
+    """Gathers what a command prints, and tells when it has ended and when its channel is closed.
+
+    It is an `asyncssh.SSHClientSession` by its methods, not by its class: asyncssh is imported late.
+    """
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.status: int | None = None
+        self.error: Exception | None = None
+        self._output: dict[int | None, bytearray] = {None: bytearray(), 1: bytearray()}
+
+    def connection_made(self, chan: object) -> None:
+        """Nothing to do."""
+
+    def session_started(self) -> None:
+        """Nothing to do."""
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        """Output came."""
+        self._output[datatype] += data
+
+    def eof_received(self) -> bool:
+        """One direction is closed; the other stays."""
+        return True
+
+    def pause_writing(self) -> None:
+        """Input waits in the channel."""
+
+    def resume_writing(self) -> None:
+        """Input goes on."""
+
+    def exit_status_received(self, status: int) -> None:
+        """The command ended."""
+        self.status = status
+        _set(self.exited)
+
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
+        """The command was ended by a signal: its number, negative, as for local ones."""
+        import signal as signals
+
+        number = getattr(signals, f"SIG{signal}", None)
+        self.status = -int(number) if number is not None else -1
+        _set(self.exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The channel is closed, or the connection with it."""
+        self.error = exc
+        _set(self.exited)
+        _set(self.closed)
+
+    def group(self, mark: str) -> int | None:
+        """Process group of the command, once it has begun."""
+        found = re.search(re.escape(mark.encode()) + rb":(\d+):\n", bytes(self._output[1]) + bytes(self._output[None][:4096]))
+        return int(found[1]) if found else None
+
+    def after(self, mark: str) -> tuple[bytes, bytes]:
+        """Both outputs from the mark on."""
+        texts = []
+        for stream in (None, 1):
+            text = bytes(self._output[stream])
+            found = re.search(re.escape(mark.encode()) + rb":\d+:\n", text)
+            texts.append(text[found.end() :] if found else text)
+        return texts[0], texts[1]
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

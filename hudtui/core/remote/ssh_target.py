@@ -1,0 +1,131 @@
+"""Which machine is meant: `user@host:port` or a name from `~/.ssh/config`."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import InputError
+
+_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:@\[\]/]+))(?::(?P<port>\d+))?")
+_DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How a machine is reached."""
+
+    user: str
+    host: str
+    """Name or address; IPv6 without brackets."""
+    port: int = 22
+    keys: tuple[Path, ...] = ()
+    """Private keys to try; the usual ones of `~/.ssh` when empty."""
+    jump: tuple[SshTarget, ...] = ()
+    """Machines to go through, the first one first."""
+    alias: str | None = None
+    """What the user called it, where that is a name of `~/.ssh/config`."""
+    pin: str | None = None
+    """Under which id its host key is kept: the pod's, because addresses are recycled. `name` when None."""
+    agent: str | None = None
+    """Socket of the key agent; None for the one in the environment, empty for none."""
+    identities_only: bool = False
+    """Of the agent's keys only those that are named in `keys`."""
+    proxy_command: str | None = None
+    """A command whose input and output are the connection."""
+
+    @property
+    def name(self) -> str:
+        """`user@host:port`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.user}@{host}:{self.port}"
+
+    @property
+    def machine(self) -> str:
+        """The id under which the host key is kept."""
+        return self.pin or self.name
+
+
+def parse_target(text: str, *, pin: str | None = None, config: Path | None = None) -> SshTarget:
+    """The machine that `text` names.
+
+    Args:
+        text: A name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets.
+        pin: Under which id its host key is kept.
+        config: Another file than `~/.ssh/config`.
+
+    Raises:
+        InputError: It is no such name, or the config file cannot be understood.
+    """
+    return _resolve(text.strip(), config or Path.home() / ".ssh" / "config", pin, 0)
+
+
+def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
+    text = text.removeprefix("ssh://")
+    user, host, port = _split(text)
+    found = _options(config, host, user, port)
+
+    def option(name: str) -> Any:
+        return found.get(name)
+
+    jumps = option("ProxyJump")
+    jump: tuple[SshTarget, ...] = ()
+    if jumps and str(jumps).lower() != "none":
+        if depth >= _DEEPEST:
+            raise InputError("the ProxyJump entries of the SSH config lead in a circle", why=f"at {host}")
+        jump = tuple(_resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(","))
+    command = option("ProxyCommand")
+    agent = option("IdentityAgent")
+    if agent is not None:
+        agent = {"none": "", "SSH_AUTH_SOCK": None}.get(agent, agent)
+    real = str(option("Hostname") or host)
+    return SshTarget(
+        user=str(option("User") or getpass.getuser()),
+        host=real,
+        port=int(option("Port") or 22),
+        keys=tuple(Path(str(key)).expanduser() for key in option("IdentityFile") or () if str(key).lower() != "none"),
+        jump=jump,
+        alias=host if real != host or (user is None and option("User")) else None,
+        pin=pin,
+        agent=None if agent is None else str(Path(agent).expanduser()) if agent else "",
+        identities_only=bool(option("IdentitiesOnly")),
+        proxy_command=str(command) if command and str(command).lower() != "none" and not jump else None,
+    )
+
+
+def _split(text: str) -> tuple[str | None, str, int | None]:
+    user, at, rest = text.rpartition("@")
+    if rest.count(":") > 1 and not rest.startswith("["):  # an IPv6 address without port
+        rest = f"[{rest}]"
+    match = _ADDRESS.fullmatch(f"{user}{at}{rest}")
+    host = (match["six"] or match["host"]) if match else ""
+    if match is None or host.startswith("-") or (match["user"] or "").startswith("-"):
+        raise InputError(
+            f"{text!r} names no machine", fix="Use a name from ~/.ssh/config or user@host:port; IPv6 as user@[address]:port."
+        )
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise InputError(f"{port} is no port", fix="Ports go from 1 to 65535.")
+    return match["user"], host, port
+
+
+def _options(config: Path, host: str, user: str | None, port: int | None) -> Any:
+    from asyncssh.config import ConfigParseError, SSHClientConfig
+
+    try:
+        return SSHClientConfig.load(
+            None,
+            [config] if config.is_file() else [],
+            False,
+            False,
+            False,
+            getpass.getuser(),
+            () if user is None else user,
+            host,
+            () if port is None else port,
+        )
+    except (ConfigParseError, OSError, UnicodeDecodeError) as error:
+        raise InputError("the SSH config cannot be understood", why=str(error), fix=f"Correct {config}.") from None
