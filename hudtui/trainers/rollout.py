@@ -1,7 +1,7 @@
 """Episodes for a trainer: all conversations of a step advance together, each turn is one generation for all that wait.
 
 Each conversation is a task of its own that plays through the rollout core (`EpisodePlayer`), over a connection of its own, and
-asks for replies at the `Table`. When every conversation that is still going on has asked, the table generates once for all of them.
+asks for replies at the `Table`. When every conversation that still goes on has asked, the table generates once for all.
 """
 
 from __future__ import annotations

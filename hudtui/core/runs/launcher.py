@@ -22,8 +22,10 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.settings import paths
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.plan import Plan, PlanFile, RunSpec, Site, file_ref
+from hudtui.core.training.resources import PACKAGE
 from hudtui.core.workspace import Workspace
 
 Lookup = Callable[[str], str | None]
@@ -100,7 +102,11 @@ def draft(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
     run = store.new_id(spec.name)
     local = host.name == "local"
     folder = str(store.folder.absolute() / run) if local else f".hudtui/runs/{run}"
-    site = Site(folder, (sys.executable,) if local else ("python3",), spec.workspace if local else None)
+    if local:
+        environments = str(paths().data / "environments")
+        site = Site(folder, (sys.executable,), spec.workspace, environments=environments, package=str(PACKAGE))
+    else:
+        site = Site(folder, ("python3",))
     plan = find_engine(spec.engine).plan(spec, site)
     return RunRecord(run, time.time(), spec.name, spec.engine, host.name, this_machine(), folder, spec, plan)
 
@@ -199,7 +205,7 @@ def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent | None
 
 def _content(file: PlanFile) -> bytes:
     if file.source is None:
-        return (file.content or "").encode()
+        return file.text
     try:
         data = Path(file.source.path).read_bytes()
     except OSError as error:

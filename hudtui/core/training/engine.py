@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import Output, Plan, PlanFile, RunSpec, Site, Stage
+from hudtui.core.training.prime_rl import PrimeRl
+from hudtui.core.training.trl import Trl
+
+ENTRY_POINTS = "hudtui.engines"
+"""Group under which other packages offer engines: each entry is an object that is an `Engine`, or a class that makes one."""
 
 
 class Engine(Protocol):
@@ -87,8 +93,21 @@ class Rollouts:
         return MetricsReader()
 
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(),)}
-"""All engines by name."""
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl(), PrimeRl())}
+"""The engines that come with hudtui, by name."""
+
+
+@cache
+def _others() -> dict[str, str]:
+    """Engines of other packages: name -> what to load. Nothing of theirs runs before one is asked for."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS) if entry.name not in ENGINES}
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of all engines, those of other packages included."""
+    return (*ENGINES, *sorted(_others()))
 
 
 def find_engine(name: str) -> Engine:
@@ -97,6 +116,16 @@ def find_engine(name: str) -> Engine:
     Raises:
         InputError: There is none; the error lists those that there are.
     """
-    if name not in ENGINES:
-        raise InputError(f"there is no engine called {name!r}", fix=f"Engines: {', '.join(ENGINES)}.")
-    return ENGINES[name]
+    if name in ENGINES:
+        return ENGINES[name]
+    if name not in _others():
+        raise InputError(f"there is no engine called {name!r}", fix=f"Engines: {', '.join(engine_names())}.")
+    from importlib.metadata import EntryPoint
+
+    try:
+        found = EntryPoint(name, _others()[name], ENTRY_POINTS).load()
+        engine: Engine = found() if isinstance(found, type) else found
+        engine.plan, engine.reader  # noqa: B018  # it must have both
+    except Exception as error:  # somebody else's code
+        raise InputError(f"the engine {name!r} cannot be loaded", why=f"{type(error).__name__}: {error}") from None
+    return engine

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.training.resources import resource_bytes
 
 T = TypeVar("T")
 _STAGE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -95,8 +96,8 @@ class RunSpec:
     learning_rate: float | None = None
     held_out: int | None = None
     """Tasks kept out of the training, to evaluate on."""
-    training: FileRef | None = None
-    """YAML or JSON with everything that a trainer can be told; what stands in this spec goes before it."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """What a trainer is told, by the names of `recipe.Recipe`; what stands in this spec goes before it."""
     rehearse: bool = False
     """A tiny model, a few steps, on the CPU: the same plan for nothing."""
     trainer_python: str | None = None
@@ -135,18 +136,25 @@ class PlanFile:
     """Relative to the run's folder."""
     source: FileRef | None = None
     content: str | None = None
+    resource: str | None = None
+    """Name of a file that comes with hudtui; see `resources`."""
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return self.source.size if self.source else len((self.content or "").encode())
+        return self.source.size if self.source else len(self.text)
+
+    @property
+    def text(self) -> bytes:
+        """What is in it, where that is no file of the user's."""
+        return resource_bytes(self.resource) if self.resource else (self.content or "").encode()
 
     def __post_init__(self) -> None:
         parts = PurePosixPath(self.path).parts
         if not parts or self.path.startswith("/") or ".." in parts:
             raise ValueError(f"{self.path!r} is no path inside the run's folder")
-        if (self.source is None) == (self.content is None):
-            raise ValueError(f"{self.path}: either a source or a content")
+        if sum(given is not None for given in (self.source, self.content, self.resource)) != 1:
+            raise ValueError(f"{self.path}: either a source, a content or a resource")
 
 
 @dataclass(frozen=True)
@@ -221,8 +229,6 @@ class Output:
 
 WHEELS = "files/wheel"
 """Folder, in a run's folder, that the wheel of hudtui is put into for plans with `wheel` set."""
-BOOTSTRAP = "bootstrap.py"
-"""Where, in a run's folder, `hudtui.pod.bootstrap` is put for plans with a stage of that name."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +243,8 @@ class Plan:
     max_seconds: float | None = None
     wheel: bool = False
     """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its own."""
+    notes: tuple[str, ...] = ()
+    """What people should know before they start it, such as the memory it takes."""
 
     def __post_init__(self) -> None:
         names = [stage.name for stage in self.stages]

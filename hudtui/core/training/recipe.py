@@ -205,10 +205,15 @@ def read_recipe(text: str, *, name: str) -> Recipe:
     Raises:
         InputError: It is not one.
     """
-    return recipe_from(_settings(text, name), name=name)
+    return recipe_from(read_settings(text, name=name), name=name)
 
 
-def _settings(text: str, name: str) -> Mapping[str, Any]:
+def read_settings(text: str, *, name: str) -> Mapping[str, Any]:
+    """The settings of a training file, as `RunSpec.training` takes them.
+
+    Raises:
+        InputError: It is no mapping, or a name or value in it cannot be used.
+    """
     from hudtui.core.yamltext import load_yaml
 
     data = load_yaml(text, name=name).data
@@ -216,22 +221,18 @@ def _settings(text: str, name: str) -> Mapping[str, Any]:
         return {}
     if not isinstance(data, Mapping):
         raise InputError("training settings are a mapping of names to values", where=Location(name))
+    recipe_from(data, name=name)
     return data
 
 
-def recipe_for(spec: RunSpec, text: str | None = None) -> Recipe:
-    """The recipe of a run: defaults, then the user's file, then what a rehearsal changes, then what the spec says.
-
-    Args:
-        spec: What the user wants.
-        text: What `spec.training` holds.
+def recipe_for(spec: RunSpec) -> Recipe:
+    """The recipe of a run: defaults, then the user's settings, then what a rehearsal changes, then what the spec says.
 
     Raises:
         InputError: A setting cannot be used.
     """
-    name = spec.training.path if spec.training else "the training file"
-    values = dict(_settings(text, name)) if text is not None else {}
-    recipe_from(values, name=name)
+    values = dict(spec.training)
+    recipe_from(values)
     if spec.rehearse:
         values |= REHEARSAL
     chosen = {
@@ -243,4 +244,4 @@ def recipe_for(spec: RunSpec, text: str | None = None) -> Recipe:
         "seed": spec.seed,
     }
     values |= {key: value for key, value in chosen.items() if value is not None}
-    return recipe_from(values, name=name)
+    return recipe_from(values)

@@ -1,0 +1,129 @@
+"""How much memory a training run takes on each GPU: estimates from the model's size, good to about a third."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.recipe import Recipe, billions
+
+GIB = 2**30
+_VOCABULARY = 152_000
+"""Tokens that a model of today knows; the logits of a batch have that many numbers a token."""
+_OVERHEAD = 2.0
+"""GiB that CUDA, NCCL and a fragmented heap take."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one GPU holds. All in GiB."""
+
+    gpu: int
+    role: Literal["serve", "train", "serve and train"]
+    weights: float
+    optimizer: float
+    """Gradients, and the optimizer's state."""
+    activations: float
+    cache: float
+    """Keys and values of the conversations that are generated at once."""
+
+    @property
+    def total(self) -> float:
+        """All of it, with what the libraries take."""
+        return self.weights + self.optimizer + self.activations + self.cache + _OVERHEAD
+
+    def line(self) -> str:
+        """In one line, for people."""
+        parts = {"weights": self.weights, "optimizer": self.optimizer, "activations": self.activations, "cache": self.cache}
+        shown = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value >= 0.05)
+        return f"GPU {self.gpu} ({self.role}): about {self.total:.0f} GiB ({shown})"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which GPUs do what."""
+
+    serve: tuple[int, ...]
+    train: tuple[int, ...]
+    sharded: bool = False
+    """The weights are spread over the GPUs that train (FSDP)."""
+
+    @property
+    def shared(self) -> bool:
+        """One GPU does both."""
+        return bool(set(self.serve) & set(self.train))
+
+
+def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> Layout:
+    """One GPU does both; two share the work; of more, up to half serve (a power of two) and the rest train.
+
+    Raises:
+        InputError: There is no GPU, or there are more than one machine has.
+    """
+    if not 1 <= gpus <= 8:
+        raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="For more there is --engine prime-rl.")
+    if gpus == 1:
+        return Layout((0,), (0,))
+    serving = 1 << int(math.log2(gpus // 2))
+    plain = Layout(tuple(range(serving)), tuple(range(serving, gpus)))
+    needed = needs(plain, recipe)
+    if len(plain.train) > 1 and needed is not None and needed[-1].total > gpu_memory:
+        return Layout(plain.serve, plain.train, sharded=True)
+    return plain
+
+
+def needs(where: Layout, recipe: Recipe) -> tuple[Need, ...] | None:
+    """What each GPU holds; None where the model's name does not tell its size."""
+    size = billions(recipe.model)
+    if size is None:
+        return None
+    parameters = size * 1e9
+    width, depth = _shape(size)
+    weights = parameters * 2 / GIB
+    # 2 matrices of width x rank for each of 4 targets a layer; weight, gradient, and two moments in 32 bits.
+    trained = 8 * width * recipe.lora_rank * depth if recipe.lora else parameters
+    optimizer = trained * 16 / GIB
+    tokens = recipe.batch_size * recipe.max_seq_len
+    kept = depth * 2 if recipe.gradient_checkpointing else depth * 34
+    activations = tokens * (width * kept + _VOCABULARY * 4) / GIB
+    episodes = recipe.batch_size * recipe.gradient_accumulation * len(where.train)
+    cache = episodes * recipe.max_seq_len * 2 * depth * width / 4 * 2 / GIB  # keys and values, shared by groups of 4 heads
+    shards = len(where.train) if where.sharded else 1
+    found = []
+    for gpu in range(max(*where.serve, *where.train) + 1):
+        serves, trains = gpu in where.serve, gpu in where.train
+        found.append(
+            Need(
+                gpu,
+                "serve and train" if serves and trains else "serve" if serves else "train",
+                weights=(weights / len(where.serve) if serves else 0.0) + (weights / shards if trains else 0.0),
+                optimizer=optimizer / shards if trains else 0.0,
+                activations=activations if trains else 0.0,
+                cache=cache / len(where.serve) if serves else 0.0,
+            )
+        )
+    return tuple(found)
+
+
+def check_memory(found: tuple[Need, ...], gpu_memory: float) -> None:
+    """Refuse what cannot work, before anything is rented or downloaded.
+
+    Raises:
+        InputError: A GPU cannot even hold the weights and what training keeps beside them.
+    """
+    for need in found:
+        floor = need.weights + need.optimizer + _OVERHEAD
+        if floor > gpu_memory:
+            raise InputError(
+                f"GPU {need.gpu} would have to hold {floor:.0f} GiB at least; it has {gpu_memory:.0f}",
+                why=need.line(),
+                fix="Take larger GPUs, more of them, or a smaller model.",
+            )
+
+
+def _shape(size: float) -> tuple[float, float]:
+    """Width and depth of a model with so many billions of parameters, roughly: both grow with its size."""
+    depth = 28 * max(size / 1.5, 0.5) ** 0.3
+    return math.sqrt(size * 1e9 / (12 * depth)), depth

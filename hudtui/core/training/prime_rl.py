@@ -1,0 +1,166 @@
+"""The engine `prime-rl`: many GPUs, or several machines. Its plan follows the published form; it was never run here.
+
+The trainer is fetched at a fixed release with its own lock, reads one TOML file, and plays the tasks through the verifiers plugin
+that hudtui installs (`hud_vf_gym`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
+from hudtui.core.training.recipe import Recipe, recipe_for
+from hudtui.core.training.resources import PACKAGE
+
+REPOSITORY = "https://github.com/PrimeIntellect-ai/prime-rl.git"
+RELEASE = "v0.8.0"
+FOLDER = "prime-rl"
+
+NAMES = {
+    "reward/all/mean": "reward",
+    "loss/mean": "loss",
+    "optim/lr": "learning_rate",
+    "optim/grad_norm": "grad_norm",
+    "mismatch_kl/all/mean": "kl",
+    "perf/throughput": "tokens_per_s",
+    "time/step": "step_time",
+}
+"""What it calls the numbers that other engines have too."""
+
+
+class PrimeRlReader(MetricsReader):
+    """Its metrics, under the names that all engines share; numbers that only it has keep theirs."""
+
+    def _take(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            line = json.dumps({NAMES.get(name, name): value for name, value in row.items()}).encode()
+        super()._take(line)
+
+
+class PrimeRl:
+    """prime-rl: asynchronous training on many GPUs."""
+
+    name = "prime-rl"
+    title = "train a model on many GPUs (prime-rl)"
+
+    def plan(self, spec: RunSpec, site: Site) -> Plan:
+        """See `Engine.plan`."""
+        if spec.rehearse:
+            raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
+        if spec.tasks is None or spec.config is None:
+            raise InputError("this run needs a task file and a config", fix="Name them: --tasks FILE --config FILE.")
+        if not (PACKAGE / "plugins").is_dir():
+            raise InputError(
+                "prime-rl plays tasks through hudtui's verifiers plugin, which this version lacks", fix="Use --engine trl."
+            )
+        if spec.gpus < 2:
+            raise InputError("prime-rl needs 2 GPUs or more", fix="Train on one with --engine trl.")
+        recipe = recipe_for(spec)
+        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
+        config = PlanFile(f"files/config/{spec.config.name}", spec.config)
+        toml = PlanFile("files/rl.toml", content=to_toml(settings(spec, recipe, f"../{tasks.path}", f"../{config.path}")))
+        script = PlanFile("files/setup.sh", content=_setup(site))
+        return Plan(
+            engine=self.name,
+            stages=(
+                Stage("bootstrap", ("sh", "files/setup.sh"), max_seconds=3600),
+                Stage(
+                    "train",
+                    ("uv", "run", "--no-sync", "rl", "@", "../files/rl.toml", "--output-dir", "../out"),
+                    cwd=FOLDER,
+                    secrets=spec.secrets,
+                    grace=300,
+                ),
+            ),
+            files=(tasks, config, toml, script),
+            outputs=(
+                Output("out/metrics.jsonl", "metrics", "one line or more a step"),
+                Output("out/weights", "model", "checkpoints"),
+            ),
+            max_seconds=spec.max_seconds,
+            wheel=True,
+            notes=("this engine's plan follows prime-rl's published configuration; hudtui's makers have never run it",),
+        )
+
+    def reader(self) -> MetricsReader:
+        """See `Engine.reader`."""
+        return PrimeRlReader()
+
+
+def settings(spec: RunSpec, recipe: Recipe, tasks: str, config: str) -> dict[str, Any]:
+    """The TOML's content: half of the GPUs (rounded down) generate, the others train."""
+    serving = spec.gpus // 2
+    adapter = {"lora": {"rank": recipe.lora_rank, "alpha": recipe.lora_alpha}} if recipe.lora else {}
+    name = f"hudtui-r{recipe.lora_rank}"
+    return {
+        "max_steps": recipe.steps,
+        "seq_len": recipe.max_seq_len,
+        "model": {"name": recipe.model},
+        "deployment": {"num_train_gpus": spec.gpus - serving, "num_infer_gpus": serving},
+        "trainer": {"model": adapter, "optim": {"lr": recipe.rate}},
+        "orchestrator": {
+            "batch_size": recipe.batch_size * recipe.gradient_accumulation * (spec.gpus - serving),
+            "group_size": recipe.num_generations,
+            **({"model": {"lora": {"name": name}}} if recipe.lora else {}),
+            "train": {
+                "source": [
+                    {
+                        "name": "hudtui",
+                        "env": {
+                            "taskset": {"id": "hud-vf-gym", "taskset": tasks, "config_path": config},
+                            "agent": {"runtime": {"type": "subprocess"}},
+                        },
+                    }
+                ]
+            },
+        },
+        "inference": {"vllm": {"enable_lora": recipe.lora, "gpu_memory_utilization": recipe.gpu_memory_utilization}},
+    }
+
+
+def to_toml(data: dict[str, Any]) -> str:
+    """`data` as TOML: values, then tables, then lists of tables."""
+    lines: list[str] = []
+    _table(data, (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _table(data: dict[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    for name, value in data.items():
+        if not isinstance(value, dict) and not _tables(value):
+            lines.append(f"{name} = {json.dumps(value)}")  # the values used here look the same in both
+    for name, value in data.items():
+        inner = (*path, name)
+        if isinstance(value, dict) and value:
+            if any(not isinstance(item, dict) and not _tables(item) for item in value.values()):
+                lines += ["", f"[{'.'.join(inner)}]"]
+            _table(value, inner, lines)
+        elif _tables(value):
+            for item in value:
+                lines += ["", f"[[{'.'.join(inner)}]]"]
+                _table(item, inner, lines)
+
+
+def _tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _setup(site: Site) -> str:
+    return f"""set -eu
+command -v uv >/dev/null 2>&1 || {{ echo "error: uv is not on the PATH; install it first"; exit 5; }}
+nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader
+if [ ! -d {FOLDER} ]; then
+    git clone --depth 1 --branch {RELEASE} --recurse-submodules --shallow-submodules {REPOSITORY} {FOLDER}.part
+    mv {FOLDER}.part {FOLDER}
+fi
+cd {FOLDER}
+uv sync --locked --all-extras
+uv pip install ../{WHEELS}/*.whl
+"""

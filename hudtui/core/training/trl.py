@@ -1,0 +1,185 @@
+"""The engine `trl`: GRPO with TRL's trainer, and vLLM beside it. Pure: a spec and a place become a plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.memory import Layout, check_memory, layout, needs
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, RunSpec, Site, Stage
+from hudtui.core.training.recipe import TINY, Recipe, billions, recipe_for
+from hudtui.core.training.resources import resource_bytes
+
+PORT = 8000
+"""Of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""
+DRIVER = 580
+"""Oldest NVIDIA driver for the CUDA that the locked PyTorch is built for."""
+PYTHON = "3.12"
+_ENVIRONMENT_GIB = 22.0
+"""What the training environment takes on disk, with what is downloaded for it."""
+_STARTS_WITHIN = 1800.0
+"""Seconds for the server to download a model and load it."""
+_SHARED_SECRETS = ("HF_TOKEN",)
+_TRAIN_SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
+
+
+class Trl:
+    """GRPO with LoRA on TRL; a rehearsal is the same plan with a tiny model on the CPU."""
+
+    name = "trl"
+    title = "train a model with GRPO (TRL and vLLM)"
+
+    def plan(self, spec: RunSpec, site: Site) -> Plan:
+        """See `Engine.plan`."""
+        if spec.tasks is None:
+            raise InputError("this run needs a task file", fix="Name one: --tasks FILE.")
+        if spec.config is None:
+            raise InputError("this run needs a config", fix="Name one (--config FILE), or generate it: hudtui rl init SOURCE.")
+        recipe = recipe_for(spec)
+        tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
+        config = PlanFile(f"files/config/{spec.config.name}", spec.config)
+        chosen = PlanFile("files/recipe.json", content=json.dumps(recipe.to_json(), indent=1) + "\n")
+        files = [tasks, config, chosen]
+        stages: list[Stage] = []
+        python = spec.trainer_python
+        if python is None:
+            lock = "rehearse" if spec.rehearse else "train"
+            venv = f"{site.environments}/{lock}-{_digest(lock)}"
+            python = f"{venv}/bin/python"
+            stages.append(_bootstrap(spec, site, recipe, venv, lock))
+            files += _bootstrap_files(lock)
+        argv = [
+            *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
+            *("--config", site.path(config.path), "--out", site.path("out")),
+        ]
+        base = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}  # a folder called hudtui must not stand in for the program
+        if spec.platform:
+            base["HUDTUI_PLATFORM"] = spec.platform
+        secrets = tuple(name for name in spec.secrets if name not in base)
+        cwd = site.workspace or ""
+        ports: tuple[Port, ...] = ()
+        notes: list[str] = []
+        if spec.rehearse:
+            train = Stage("train", (python, *argv), cwd=cwd, env={**base, "CUDA_VISIBLE_DEVICES": ""}, secrets=secrets, grace=120)
+            notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")
+        else:
+            if recipe.model == TINY:
+                raise InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
+            where = layout(spec.gpus, recipe, spec.gpu_memory)
+            recipe.check_batch(len(where.train))
+            found = needs(where, recipe)
+            if found is None:
+                notes.append(f"the name {recipe.model} does not tell how large the model is: its memory was not estimated")
+            else:
+                check_memory(found, spec.gpu_memory)
+                notes += [need.line() for need in found]
+                notes += [
+                    f"GPU {need.gpu} may run out of memory: it has {spec.gpu_memory:.0f} GiB; lower batch_size or max_seq_len"
+                    for need in found
+                    if need.total > spec.gpu_memory
+                ]
+            if not where.shared:
+                shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
+                stages.append(_serve(recipe, where, python, base, shared, cwd))
+                ports = (Port(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
+            train = _train(recipe, where, python, argv, base, secrets, cwd)
+        stages.append(train)
+        return Plan(
+            engine=self.name,
+            stages=tuple(stages),
+            files=tuple(files),
+            ports=ports,
+            outputs=(
+                Output("out/metrics.jsonl", "metrics", "one line a step"),
+                Output("out/traces.jsonl", "traces", "some episodes of each step"),
+                Output("out/model", "model", "the adapter" if recipe.lora else "the weights"),
+                Output("out/checkpoints", "model", "to go on from"),
+            ),
+            max_seconds=spec.max_seconds,
+            wheel=spec.trainer_python is None and site.package is None,
+            notes=tuple(notes),
+        )
+
+    def reader(self) -> MetricsReader:
+        """See `Engine.reader`."""
+        return MetricsReader()
+
+
+def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
+    """The model's server: on the loopback address, with the routes by which a trainer sends new weights."""
+    return (
+        *(vllm, "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT)),
+        *("--max-model-len", str(recipe.max_seq_len), "--gpu-memory-utilization", f"{recipe.gpu_memory_utilization:g}"),
+        *(("--tensor-parallel-size", str(serving)) if serving > 1 else ()),
+        *("--enforce-eager", "--weight-transfer-config", '{"backend": "nccl"}'),
+        *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--enable-scale-out"),
+    )
+
+
+def _serve(recipe: Recipe, where: Layout, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
+    return Stage(
+        "serve",
+        serve_command(_beside(python, "vllm"), recipe, len(where.serve)),
+        cwd=cwd,
+        env={**base, "CUDA_VISIBLE_DEVICES": _numbers(where.serve), "VLLM_SERVER_DEV_MODE": "1"},
+        secrets=secrets,
+        service=True,
+        ready=Ready(port=PORT, timeout=_STARTS_WITHIN),
+        grace=30,
+    )
+
+
+def _train(
+    recipe: Recipe,
+    where: Layout,
+    python: str,
+    argv: Sequence[str],
+    base: dict[str, str],
+    secrets: tuple[str, ...],
+    cwd: str,
+) -> Stage:
+    env = {**base, "CUDA_VISIBLE_DEVICES": _numbers(where.train)}
+    if not where.shared:
+        env["HUDTUI_VLLM_URL"] = f"http://127.0.0.1:{PORT}"
+    command: tuple[str, ...] = (python,)
+    if len(where.train) > 1:
+        command = (_beside(python, "accelerate"), "launch", "--num_machines", "1", "--num_processes", str(len(where.train)))
+        command += ("--mixed_precision", "bf16" if recipe.bf16 else "no")
+        command += ("--use_fsdp", "--fsdp_version", "2") if where.sharded else ("--multi_gpu",)
+    return Stage("train", (*command, *argv), cwd=cwd, env=env, secrets=secrets, grace=300)
+
+
+def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) -> Stage:
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(f"files/{lock}.txt")]
+    if spec.rehearse:
+        argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
+        argv += ["--python", "3.11", "--disk", "7"]
+    else:
+        size = billions(recipe.model)
+        weights = 2.2 * size if size is not None else 20.0
+        argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
+    argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
+    return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)
+
+
+def _bootstrap_files(lock: str) -> list[PlanFile]:
+    names = [lock, "torch-cpu", "rehearse-cuda"] if lock == "rehearse" else [lock]
+    return [
+        PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
+        *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in names),
+    ]
+
+
+def _digest(lock: str) -> str:
+    return hashlib.sha256(resource_bytes(f"requirements/{lock}.txt")).hexdigest()[:8]
+
+
+def _beside(python: str, program: str) -> str:
+    return f"{python.rpartition('/')[0]}/{program}" if "/" in python else program
+
+
+def _numbers(gpus: Sequence[int]) -> str:
+    return ",".join(map(str, gpus))

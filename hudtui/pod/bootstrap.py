@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
+
+    bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
+                 [--disk GIB] [--driver MAJOR] [--extra NAME --extra-index URL] [--flash-attn]
+
+The lock is a list of exact versions with hashes; nothing else is installed. A second start with the same files finds the work
+done and ends at once. What a machine lacks is said in words before anything is downloaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import Iterator, List, NoReturn, Optional
+
+INSTALLER = "https://astral.sh/uv/install.sh"
+MARK = ".hudtui"
+
+
+def say(text: str) -> None:
+    """A line of the log."""
+    print(text, flush=True)
+
+
+def give_up(what: str, fix: str = "") -> NoReturn:
+    """End with a sentence instead of a traceback."""
+    say("error: " + what)
+    if fix:
+        say("  " + fix)
+    sys.exit(5)
+
+
+def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
+    """Run a command, its output into the log; whether it went well."""
+    say("+ " + " ".join(argv))
+    try:
+        return subprocess.run(argv, env=env, stdin=subprocess.DEVNULL).returncode == 0
+    except OSError as error:
+        say("%s: %s" % (argv[0], error.strerror))
+        return False
+
+
+# --- checks -------------------------------------------------------------------------------------------------------------------
+
+
+def check_disk(folder: str, wanted: float) -> None:
+    """Whether there is room, in GiB."""
+    place = os.path.abspath(folder)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    free = shutil.disk_usage(place).free / 2**30
+    if free < wanted:
+        give_up(
+            "%.1f GiB are free on the disk of %s; this run needs about %.0f" % (free, place, wanted),
+            "Take a machine with a larger disk, or make room.",
+        )
+    say("disk: %.0f GiB free, about %.0f needed" % (free, wanted))
+
+
+def check_driver(wanted: int) -> None:
+    """Whether there is an NVIDIA driver that is new enough."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    except OSError:
+        give_up("there is no NVIDIA driver here: nvidia-smi is not found", "Take a machine with a CUDA image.")
+    text = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode != 0:
+        give_up("the NVIDIA driver does not answer: " + text[-300:])
+    for line in text.splitlines():
+        say("gpu: " + line)
+    version = text.splitlines()[0].rpartition(",")[2].strip() if text else ""
+    major = version.partition(".")[0]
+    if not major.isdigit() or int(major) < wanted:
+        give_up(
+            "the NVIDIA driver is %s; this version of PyTorch needs %d or newer" % (version or "unknown", wanted),
+            "Take a machine with a newer image.",
+        )
+
+
+# --- installers ---------------------------------------------------------------------------------------------------------------
+
+
+def find_uv(tools: str) -> Optional[str]:
+    """uv, from the PATH, from an earlier start, from its installer, or from pip; None when there is no way to it."""
+    own = os.path.join(tools, "bin", "uv")
+    for place in (shutil.which("uv"), own, os.path.expanduser("~/.local/bin/uv"), os.path.expanduser("~/.cargo/bin/uv")):
+        if place and os.access(place, os.X_OK):
+            return place
+    os.makedirs(tools, exist_ok=True)
+    script = os.path.join(tools, "install-uv.sh")
+    try:
+        say("fetching uv from " + INSTALLER)
+        with urllib.request.urlopen(INSTALLER, timeout=60) as answer, open(script, "wb") as stream:
+            shutil.copyfileobj(answer, stream)
+        env = dict(os.environ, UV_INSTALL_DIR=os.path.dirname(own), UV_NO_MODIFY_PATH="1", INSTALLER_NO_MODIFY_PATH="1")
+        if run(["sh", script], env) and os.access(own, os.X_OK):
+            return own
+    except (OSError, ValueError) as error:
+        say("the installer of uv cannot be had: %s" % error)
+    place = os.path.join(tools, "uv-venv")
+    pip = [os.path.join(place, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if run([sys.executable, "-m", "venv", place]) and run([*pip, "uv"]):
+        return os.path.join(place, "bin", "uv")
+    return None
+
+
+class Environment:
+    """The environment in the making.
+
+    Args:
+        folder: Where.
+        uv: Path of uv; None for pip.
+    """
+
+    def __init__(self, folder: str, uv: Optional[str]) -> None:
+        self.folder = folder
+        self.uv = uv
+        self.python = os.path.join(folder, "bin", "python")
+
+    def make(self, version: str) -> None:
+        """An empty environment with that Python."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.uv:
+            if run([self.uv, "venv", "--quiet", "--seed", "--python", version, self.folder]):
+                return
+            give_up("uv could not make an environment with Python %s" % version)
+        named = shutil.which("python" + version)
+        python = named or sys.executable
+        found = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE)
+        has = found.stdout.decode().strip()
+        if has not in ("3.11", "3.12", "3.13"):
+            give_up(
+                "uv cannot be had, and the Python of this machine is %s; the environment needs 3.11 to 3.13" % (has or "unknown"),
+                "Install uv or Python %s there, or let the machine reach the network." % version,
+            )
+        if not run([python, "-m", "venv", self.folder]):
+            give_up("%s could not make an environment" % python, "On Debian and Ubuntu: apt-get install python3-venv")
+
+    def install(self, lock: str, pip: bool = False) -> bool:
+        """Install what a lock lists, and nothing else; whether that went well."""
+        options = ["--no-deps", "--require-hashes", "-r", lock]
+        if self.uv and not pip:
+            return run([self.uv, "pip", "install", "--quiet", "--python", self.python, *options])
+        return run([self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options])
+
+    def ask(self, code: str) -> str:
+        """What a line of Python prints there."""
+        done = subprocess.run([self.python, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        return done.stdout.decode("utf-8", "replace").strip()
+
+    def link(self, package: str) -> None:
+        """Make the hudtui of this machine importable there: the very same files."""
+        site = self.ask("import sysconfig; print(sysconfig.get_path('purelib'))")
+        target = os.path.join(site, "hudtui")
+        if os.path.islink(target):
+            os.unlink(target)
+        os.symlink(os.path.abspath(package), target)
+
+    def add_wheel(self, folder: str) -> None:
+        """Install the one wheel in a folder, without what it asks for: that is in the lock."""
+        found = sorted(glob.glob(os.path.join(folder, "*.whl")))
+        if len(found) != 1:
+            give_up("there should be one wheel of hudtui in %s; there are %d" % (folder, len(found)))
+        command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
+        if not run([*command, "--quiet", "--no-deps", "--force-reinstall", found[0]]):
+            give_up("the wheel of hudtui could not be installed")
+
+    def extra(self, name: str, index: Optional[str]) -> None:
+        """Install a package that the environment of the tasks needs; its versions are not locked."""
+        command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
+        if not run([*command, *(["--extra-index-url", index] if index else []), name]):
+            give_up("the package %s could not be installed" % name, "Look at its name; packages of a hub need its index.")
+
+
+@contextlib.contextmanager
+def alone(folder: str) -> Iterator[None]:
+    """One bootstrap of a folder at a time."""
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with open(folder + ".lock", "w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("another run makes this environment; waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def digest(paths: List[str], words: List[str]) -> str:
+    """Differs when anything that was asked for differs."""
+    found = hashlib.sha256(repr(words).encode())
+    for path in paths:
+        with open(path, "rb") as stream:
+            found.update(stream.read())
+    return found.hexdigest()
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    """The command line; see the text at the top of the file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--venv", required=True)
+    parser.add_argument("--lock", required=True)
+    parser.add_argument("--python", default="3.12")
+    parser.add_argument("--first", help="a lock that is tried before; it may fail")
+    parser.add_argument("--cuda", help="a lock that PyTorch needs as well where it is built for CUDA")
+    parser.add_argument("--wheel")
+    parser.add_argument("--package")
+    parser.add_argument("--disk", type=float, default=0.0)
+    parser.add_argument("--driver", type=int, default=0)
+    parser.add_argument("--extra")
+    parser.add_argument("--extra-index")
+    parser.add_argument("--flash-attn", action="store_true")
+    given = parser.parse_args(words)
+    began = time.time()
+    folder = os.path.abspath(given.venv)
+    locks = [path for path in (given.lock, given.first, given.cuda) if path]
+    for path in locks:
+        if not os.path.isfile(path):
+            give_up("there is no file %s" % path)
+    if given.driver:
+        check_driver(given.driver)
+    wanted = digest(locks, [given.python, given.extra or "", str(given.flash_attn)])
+    mark = os.path.join(folder, MARK)
+    with alone(folder):
+        environment = Environment(folder, None)
+        if _read(mark) == wanted and os.access(environment.python, os.X_OK):
+            environment.uv = shutil.which("uv")
+            finish(environment, given)
+            say("the environment %s is ready, as it was left" % folder)
+            return 0
+        if given.disk:
+            check_disk(folder, given.disk)
+        environment.uv = find_uv(os.path.join(os.path.dirname(folder), "tools"))
+        say("making %s with Python %s" % (folder, given.python))
+        environment.make(given.python)
+        if given.first and not environment.install(given.first, pip=True):
+            say("that is no loss: the ordinary build is taken")
+        if not environment.install(given.lock):
+            give_up("the packages could not be installed; the lines above say why")
+        build = environment.ask("import importlib.metadata as m; print(m.version('torch'))")
+        if given.cuda and not build.endswith("+cpu") and sys.platform == "linux" and not environment.install(given.cuda):
+            give_up("the CUDA libraries of PyTorch could not be installed; the lines above say why")
+        if given.flash_attn and not run([environment.python, "-m", "pip", "install", "flash-attn", "--no-build-isolation"]):
+            give_up("flash-attn could not be built", "Leave it out: PyTorch's own attention does the same, slower.")
+        if given.extra:
+            environment.extra(given.extra, given.extra_index)
+        finish(environment, given)
+        with open(mark, "w") as stream:
+            stream.write(wanted)
+    say("the environment %s is ready after %.0f s" % (folder, time.time() - began))
+    return 0
+
+
+def _read(path: str) -> Optional[str]:
+    try:
+        with open(path) as stream:
+            return stream.read().strip()
+    except OSError:
+        return None
+
+
+def finish(environment: Environment, given: argparse.Namespace) -> None:
+    """The part that is done at every start: hudtui itself, which may be newer than the environment."""
+    if given.wheel:
+        environment.add_wheel(given.wheel)
+    if given.package:
+        environment.link(given.package)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
