@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ def make_trainer(
     import torch
     from datasets import Dataset
     from peft import LoraConfig
+    from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
     by_id = {task.id: task for task in tasks}
@@ -194,7 +196,7 @@ def make_trainer(
         eval_steps=recipe.eval_every if held_out else None,
         seed=recipe.seed,
         disable_tqdm=True,
-        report_to=["wandb"] if os.environ.get("WANDB_API_KEY") else [],
+        report_to=["wandb"] if os.environ.get("WANDB_API_KEY") and find_spec("wandb") else [],
         run_name=out.resolve().parent.name,
         use_vllm=bool(server) or (gpu and processes == 1),
         vllm_mode="server" if server else "colocate",
@@ -226,7 +228,7 @@ def make_trainer(
             journal.keep(chosen, played, split=split)
         return for_trainer(played)
 
-    return GRPOTrainer(
+    trainer = GRPOTrainer(
         model=model,
         reward_funcs=[environment],
         args=arguments,
@@ -237,6 +239,8 @@ def make_trainer(
         peft_config=adapter if recipe.lora else None,
         rollout_func=rollout,
     )
+    trainer.remove_callback(PrinterCallback)  # it prints what the chronicle writes, in a form of its own
+    return trainer
 
 
 def for_trainer(played: Sequence[Played]) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""`hudtui rehearse`: a training run for nothing, on this machine's CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hudtui.cli import console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("rehearse")(rehearse)
+
+
+def rehearse(
+    tasks: Annotated[
+        Path | None,
+        typer.Option("--tasks", "-t", help="Task file; by default the only one in the workspace.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Gym configuration; by default the only one in the workspace.", show_default=False),
+    ] = None,
+    training: Annotated[
+        Path | None, typer.Option("--training", help="Training settings (YAML or JSON).", show_default=False)
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps.")] = 3,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the environment for it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU.
+
+    What can be wrong with tasks, configuration, environment or rewards shows here, before a GPU is paid for. The model knows
+    nothing and is not worth keeping.
+    """
+    console.run(_rehearse(tasks, config, training, steps, yes, dry_run, no_tmux, as_json), as_json=as_json)
+
+
+async def _rehearse(
+    tasks: Path | None,
+    config: Path | None,
+    training: Path | None,
+    steps: int,
+    yes: bool,
+    dry_run: bool,
+    no_tmux: bool,
+    as_json: bool,
+) -> None:
+    from contextlib import aclosing
+    from dataclasses import replace
+
+    from hudtui.cli import runs
+    from hudtui.core.files import read_text
+    from hudtui.core.remote.local import LocalHost
+    from hudtui.core.runs.launcher import draft, launch, make_spec
+    from hudtui.core.training.recipe import read_settings
+    from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
+
+    workspace = runs._workspace()
+    spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
+    if training is not None:
+        spec = replace(spec, training=read_settings(read_text(training), name=str(training)))
+    store, monitor = runs._open()
+    record = draft(as_rehearsal(spec, steps=steps), LocalHost(), store)
+    if dry_run:
+        if as_json:
+            console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
+        else:
+            runs._print_plan(record.plan.to_json(), record.folder)
+        return
+    trainer = trainer_of(record.plan)
+    if not trainer.ready and not yes:
+        console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
+        runs._confirm("Make it?")
+    async with aclosing(launch(record, LocalHost(), store, lookup=runs._lookup(workspace), tmux=not no_tmux)) as events:
+        async for event in events:
+            runs._say_event(event)
+    sink = runs._Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
+    await runs._follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+    view = await monitor.view(record.id)
+    if as_json:
+        console.out_json(view.to_json())
+    else:
+        runs._print_view(view)
+    if view.summary.state != "finished":
+        raise typer.Exit(1)
