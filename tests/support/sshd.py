@@ -1,7 +1,7 @@
 """A real OpenSSH server on loopback, for the user who runs the tests, with keys of its own.
 
-Loaded by path: `ssh_server = load("sshd").ssh_server` makes the session's server known to a conftest; `ssh_box` gives one test its
-own world on it (home folder, environment, keys) and `Box.target()`.
+Loaded by path: `ssh_server = load("sshd").ssh_server` makes the session's server known to a conftest; `ssh_box` (which needs
+`own_tmux` of tmux_world) gives one test its own world on it: home folder, environment, keys, and `Box.target()`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ class Sshd:
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # where sshd locks itself in before the login
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"PATH": os.environ["PATH"]},
             )
         until = time.monotonic() + 20
         while not _answers(self.port):
@@ -214,7 +218,7 @@ def ssh_server() -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def ssh_box(ssh_server: Sshd, own_world: Path, tmp_path: Path) -> Iterator[Box]:
+def ssh_box(ssh_server: Sshd, own_world: Path, own_tmux: str, tmp_path: Path) -> Iterator[Box]:
     """This test's machine. Its home folder is the one of the test, so that both kinds of host see the same files."""
     box = Box(ssh_server, Path.home(), tmp_path / "pins")
     box.world()

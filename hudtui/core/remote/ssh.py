@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote import ssh_files, ssh_run
+from hudtui.core.remote import ssh_files, ssh_run, ssh_transfer, ssh_tunnel
 from hudtui.core.remote.host import Chunk, Completed, FileFacts
 from hudtui.core.remote.hostkeys import HostKeyChanged, Pins, Seen
 from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused
 from hudtui.core.remote.ssh_keys import Ask
 from hudtui.core.remote.ssh_link import Link, Say
 from hudtui.core.remote.ssh_target import SshTarget, parse_target
+from hudtui.core.remote.ssh_transfer import Progress, Transfer
 
 __all__ = [
     "Disconnected",
@@ -22,6 +24,7 @@ __all__ = [
     "Pins",
     "SshHost",
     "SshTarget",
+    "Transfer",
     "connect_ssh",
     "parse_target",
 ]
@@ -120,6 +123,64 @@ class SshHost:
         from hudtui.core.remote.ssh_follow import follow_remote
 
         return follow_remote(self._link, path, offset=offset)
+
+    async def put_file(
+        self, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
+    ) -> Transfer:
+        """Bring a file of any size there. What is there of an earlier attempt is not sent again; the SHA-256 is compared.
+
+        Args:
+            local: The file here.
+            remote: Where it goes; it appears there in one step, whole.
+            mode: Its mode there.
+            progress: Told the bytes that are there and the bytes in all.
+
+        Raises:
+            MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
+        """
+        return await ssh_transfer.put_file(self._link, local, remote, mode=mode, progress=progress)
+
+    async def get_file(
+        self, remote: PurePosixPath | str, local: Path, *, mode: int | None = None, progress: Progress | None = None
+    ) -> Transfer:
+        """Bring a file of any size here: as many bytes as it has at the beginning, so that a growing log may be fetched too.
+
+        Args:
+            remote: The file there.
+            local: Where it goes; it appears here in one step, whole.
+            mode: Its mode here; the user's default when None.
+            progress: Told the bytes that are here and the bytes in all.
+
+        Raises:
+            MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
+        """
+        return await ssh_transfer.get_file(self._link, remote, local, mode=mode, progress=progress)
+
+    def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
+        """A port of this machine, on loopback, that leads to `remote_host:remote_port` as seen from there.
+
+        Args:
+            local_port: 0 for any; the context gives the number.
+            remote_host: Such as `127.0.0.1` for the machine itself.
+            remote_port: The port there.
+
+        Raises:
+            MachineError: The port here is in use.
+        """
+        return ssh_tunnel.forward(self._link, local_port, remote_host, remote_port)
+
+    def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
+        """A port of the machine, on its loopback, that leads to `host:port` as seen from here. Opened again after disconnects.
+
+        Args:
+            remote_port: 0 for any; the context gives the number, which stays the same.
+            host: Such as `127.0.0.1` for this machine.
+            port: The port here.
+
+        Raises:
+            MachineError: The port there is in use, or the machine does not allow it.
+        """
+        return ssh_tunnel.reverse(self._link, remote_port, host, port)
 
 
 async def connect_ssh(

@@ -101,6 +101,11 @@ class Link:
         """There is a connection, as far as anybody knows."""
         return self._connection is not None and not self._connection.is_closed()
 
+    @property
+    def closed(self) -> bool:
+        """It was ended by its user."""
+        return self._closed
+
     async def connection(self) -> asyncssh.SSHClientConnection:
         """The connection; made now when there is none. One attempt.
 

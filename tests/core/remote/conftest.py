@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import pytest
 
 
 def _load(name: str) -> ModuleType:
@@ -20,3 +24,25 @@ def _load(name: str) -> ModuleType:
 own_tmux = _load("tmux_world").own_tmux
 ssh_server = _load("sshd").ssh_server
 ssh_box = _load("sshd").ssh_box
+
+
+@pytest.fixture
+def bad_line() -> Any:
+    """The class of proxies that stand for a bad line."""
+    return _load("bad_line").BadLine
+
+
+@pytest.fixture
+def make_key() -> Any:
+    """Makes a key: `make_key(path, words="pass-phrase")`."""
+    return _load("sshd").make_key
+
+
+@pytest.fixture
+def own_server(own_tmux: str, tmp_path: Path) -> Iterator[Any]:
+    """A machine whose server belongs to this test alone."""
+    sshd = _load("sshd")
+    with sshd.running_server() as server:
+        box = sshd.Box(server, Path.home(), tmp_path / "own-pins")
+        box.world()
+        yield box
