@@ -53,6 +53,7 @@ class BadLine:
 
     def cut(self) -> None:
         """End all connections at once, with what is on its way (RST)."""
+        self._limit = None
         for writer in list(self._writers):
             sock: Any = writer.get_extra_info("socket")
             with contextlib.suppress(OSError):

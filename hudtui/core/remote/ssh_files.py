@@ -34,13 +34,15 @@ async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, m
 
         stream = io.BytesIO(content)  # type: ignore[assignment]
 
+    token = secrets.token_hex(6)  # the same for every attempt: one that was cut off leaves its file to the next
+
     async def write() -> None:
         stream.seek(0)
         files = await link.files()
         target = await real_path(files, str(path))
         folder = str(PurePosixPath(target).parent)
         await files.makedirs(folder, exist_ok=True)
-        temporary = str(PurePosixPath(folder, f".{PurePosixPath(target).name[:40]}.{secrets.token_hex(6)}.tmp"))
+        temporary = str(PurePosixPath(folder, f".{PurePosixPath(target).name[:40]}.{token}.tmp"))
         try:
             async with opened(files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
                 offset = 0

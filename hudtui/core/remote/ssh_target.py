@@ -78,9 +78,8 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
             raise InputError("the ProxyJump entries of the SSH config lead in a circle", why=f"at {host}")
         jump = tuple(_resolve(part.strip(), config, None, depth + 1) for part in str(jumps).split(","))
     command = option("ProxyCommand")
-    agent = option("IdentityAgent")
-    if agent is not None:
-        agent = {"none": "", "SSH_AUTH_SOCK": None}.get(agent, agent)
+    agent = found.get("IdentityAgent", "SSH_AUTH_SOCK")  # None stands for `none`
+    agent = "" if agent is None else None if agent == "SSH_AUTH_SOCK" else str(Path(agent).expanduser())
     real = str(option("Hostname") or host)
     return SshTarget(
         user=str(option("User") or getpass.getuser()),
@@ -90,7 +89,7 @@ def _resolve(text: str, config: Path, pin: str | None, depth: int) -> SshTarget:
         jump=jump,
         alias=host if real != host or (user is None and option("User")) else None,
         pin=pin,
-        agent=None if agent is None else str(Path(agent).expanduser()) if agent else "",
+        agent=agent,
         identities_only=bool(option("IdentitiesOnly")),
         proxy_command=str(command) if command and str(command).lower() != "none" and not jump else None,
     )

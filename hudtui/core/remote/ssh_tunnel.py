@@ -61,7 +61,12 @@ async def _carry(link: Link, reader: asyncio.StreamReader, writer: asyncio.Strea
 
     async def reach() -> Any:
         connection = await link.connection()
-        return await connection.open_connection(host, port, encoding=None)
+        try:
+            return await connection.open_connection(host, port, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            if connection.is_closed():
+                raise
+            raise MachineError(f"{host}:{port} cannot be reached from {link.target.name}", why=error.reason) from None
 
     try:
         there_reader, there_writer = await link.repeat(reach)

@@ -46,3 +46,16 @@ def own_server(own_tmux: str, tmp_path: Path) -> Iterator[Any]:
         box = sshd.Box(server, Path.home(), tmp_path / "own-pins")
         box.world()
         yield box
+
+
+@pytest.fixture
+def faults() -> Any:
+    """The script `tests/faults/ssh_follow.py` as a module."""
+    path = Path(__file__).parents[2] / "faults" / "ssh_follow.py"
+    name = "faults_ssh_follow"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]

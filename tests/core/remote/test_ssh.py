@@ -1,0 +1,502 @@
+"""What is special about hosts behind SSH: keys, trust, lost connections, large files, tunnels."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.events import Notice
+from hudtui.core.remote.connect import HostPool, close_hosts, open_host
+from hudtui.core.remote.hostkeys import HostKeyChanged, Pins
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.ssh import Disconnected, LoginRefused, SshHost, SshTarget, connect_ssh, parse_target
+
+Box = Any
+
+
+@pytest.fixture
+async def line(ssh_box: Box, bad_line: Any) -> AsyncIterator[Any]:
+    async with bad_line(ssh_box.port) as found:
+        yield found
+
+
+def words(error: MachineError) -> str:
+    return "\n".join(error.lines())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - another process makes it true
+            await asyncio.sleep(0.02)
+
+
+# --- trust ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> None:
+    said: list[Notice] = []
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins(), say=said.append) as host:
+        assert host.host_key is not None and host.host_key.first
+    public = ssh_box.server.folder / "host_key.pub"
+    expected = (await LocalHost().run(["ssh-keygen", "-l", "-f", str(public)])).stdout.split()[1]
+    assert host.host_key.fingerprint == expected
+    assert expected in said[0].message and len(said) == 1
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins(), say=said.append) as host:
+        assert host.host_key is not None and not host.host_key.first
+    assert len(said) == 1
+    (kept,) = list(ssh_box.pins_folder.iterdir())
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box) -> None:
+    box = own_server
+    async with await connect_ssh(box.target(), pins=box.pins(), patience=20) as host:
+        old = host.host_key
+        assert old is not None and (await host.run(["true"])).ok
+        box.server.stop()
+        box.server.new_host_key()
+        box.server.start()
+        (box.home / "log").write_bytes(b"x\n")
+        followed: Any = host.follow("log")
+        for action in (host.run(["touch", "run-anyway"]), host.put(b"x", "put-anyway"), host.get("log"), anext(followed)):
+            with pytest.raises(HostKeyChanged) as caught:
+                await action
+        assert "CHANGED" in caught.value.what and old.fingerprint in words(caught.value)
+        assert str(box.pins().path(host.name)) in (caught.value.fix or "")
+    with pytest.raises(HostKeyChanged):
+        await connect_ssh(box.target(), pins=box.pins())
+    assert sorted(path.name for path in box.home.iterdir() if path.name.endswith("anyway")) == []
+    # A new pod at the same address is another machine.
+    async with await connect_ssh(box.target(pin="pod-2"), pins=box.pins()) as host:
+        assert host.host_key is not None and host.host_key.first and host.host_key.fingerprint != old.fingerprint
+    assert box.pins().forget(box.target().name)
+    async with await connect_ssh(box.target(), pins=box.pins()):
+        pass
+
+
+async def test_a_damaged_pin_is_no_first_contact(ssh_box: Box) -> None:
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()):
+        pass
+    (kept,) = list(ssh_box.pins_folder.iterdir())
+    kept.write_text("nonsense")
+    with pytest.raises(MachineError, match="damaged"):
+        await connect_ssh(ssh_box.target(), pins=ssh_box.pins())
+
+
+def test_pins_of_odd_names_stay_in_their_folder(tmp_path: Path) -> None:
+    pins = Pins(tmp_path)
+    names = ["../../etc/passwd", "a/b", "a_b", "a b", "x" * 400, ".hidden", "root@[::1]:22"]
+    paths = {pins.path(name) for name in names}
+    assert len(paths) == len(names)
+    assert all(path.parent == tmp_path and len(path.name) < 120 and not path.name.startswith(".") for path in paths)
+
+
+# --- logging in -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_wrong_key_is_told_with_the_keys_that_were_tried(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
+    wrong, missing = make_key(tmp_path / "wrong"), tmp_path / "missing"
+    with pytest.raises(LoginRefused) as caught:
+        await connect_ssh(ssh_box.target(keys=(wrong, missing)), pins=ssh_box.pins())
+    assert "refused the login" in caught.value.what
+    assert str(wrong) in words(caught.value) and f"{missing} (there is no such file)" in words(caught.value)
+    with pytest.raises(LoginRefused, match="no key"):
+        await connect_ssh(ssh_box.target(keys=(missing,)), pins=ssh_box.pins())
+
+
+async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: Any, tmp_path: Path) -> None:
+    locked = make_key(tmp_path / "locked", words="right")
+    ssh_box.server.authorized.write_bytes(locked.with_suffix(".pub").read_bytes())
+    asked: list[str] = []
+
+    async def ask(prompt: str) -> str | None:
+        asked.append(prompt)
+        return "wrong" if len(asked) == 1 else "right"
+
+    try:
+        target = ssh_box.target(keys=(locked,), port=line.port)
+        with pytest.raises(LoginRefused) as caught:
+            await connect_ssh(target, pins=ssh_box.pins())
+        assert "locked" in words(caught.value) and "agent" in words(caught.value)
+        async with await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=ask) as host:
+            line.cut()
+            assert (await host.run(["true"])).ok and host.connects == 2
+        assert len(asked) == 2 and str(locked) in asked[0]
+
+        async def decline(prompt: str) -> str | None:
+            return None
+
+        with pytest.raises(LoginRefused) as caught:
+            await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=decline)
+        assert "pass-phrase was not given" in words(caught.value)
+    finally:
+        ssh_box.server.authorized.write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())
+
+
+async def test_a_key_that_is_not_needed_is_not_asked_for(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
+    async def ask(prompt: str) -> str | None:
+        raise AssertionError(prompt)
+
+    locked = make_key(tmp_path / "locked", words="x")
+    target = ssh_box.target(keys=(locked, ssh_box.server.key))
+    async with await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=ask):
+        pass
+
+
+@contextmanager
+def agent(folder: Path, key: Path) -> Iterator[str]:
+    path = folder / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        while not path.exists():
+            pass
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+        subprocess.run(["ssh-add", "-q", str(key)], env=environment, check=True, capture_output=True)
+        yield str(path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_the_agent_has_the_key(ssh_box: Box, own_tmux: str, tmp_path: Path) -> None:
+    with agent(Path(own_tmux), ssh_box.server.key) as path:
+        target = ssh_box.target(keys=(tmp_path / "none",), agent=path)
+        async with await connect_ssh(target, pins=ssh_box.pins()) as host:
+            assert (await host.run(["true"])).ok
+
+
+async def test_machines_that_do_not_answer(ssh_box: Box, line: Any) -> None:
+    line.silent = True
+    with pytest.raises(Disconnected, match=r"did not answer within 0.5 s"):
+        await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins(), timeout=0.5)
+    await line.refuse()
+    with pytest.raises(Disconnected, match="refused the connection"):
+        await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins())
+    with pytest.raises(Disconnected, match="is not known") as caught:
+        await connect_ssh(SshTarget("a", "no-such-machine.invalid", keys=(ssh_box.server.key,), agent=""), pins=ssh_box.pins())
+    assert caught.value.fix
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_targets_from_the_ssh_config(tmp_path: Path) -> None:
+    folder = Path.home() / ".ssh"
+    folder.mkdir()
+    (folder / "more").write_text("Host *.example\n  Port 2200\n")
+    (folder / "config").write_text(
+        "Include more\n"
+        "Host box gpu?\n  HostName 10.0.0.7\n  User trainer\n  Port 2222\n  IdentityFile ~/.ssh/box_key\n"
+        "  IdentityAgent none\n  IdentitiesOnly yes\n  ProxyJump jumper@gate:2022,second\n"
+        "Host second\n  HostName second.example\n"
+        "Host *\n  User everybody\n  IdentityFile %d/.ssh/common\n"
+    )
+    box = parse_target("box", pin="pod-1")
+    assert (box.user, box.host, box.port, box.alias, box.pin, box.agent) == ("trainer", "10.0.0.7", 2222, "box", "pod-1", "")
+    assert box.keys == (folder / "box_key", folder / "common") and box.identities_only
+    assert [hop.name for hop in box.jump] == ["jumper@gate:2022", "everybody@second.example:22"]
+    assert box.name == "trainer@10.0.0.7:2222" and box.machine == "pod-1"
+    assert parse_target("me@gpu1:99").name == "me@10.0.0.7:99"
+    assert parse_target("x.example").name == "everybody@x.example:2200"
+    (folder / "config").write_text("Port nonsense\n")
+    with pytest.raises(InputError, match="SSH config"):
+        parse_target("box")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("a@host", "a@host:22"),
+        ("a@host:2200", "a@host:2200"),
+        ("a@10.1.2.3:1", "a@10.1.2.3:1"),
+        ("a@::1", "a@[::1]:22"),
+        ("a@[::1]", "a@[::1]:22"),
+        ("a@[fe80::1%eth0]:2222", "a@[fe80::1%eth0]:2222"),
+        ("ssh://a@host:2200", "a@host:2200"),
+        (" a.b@host ", "a.b@host:22"),
+    ],
+)
+def test_targets_without_a_config(text: str, name: str) -> None:
+    assert parse_target(text).name == name
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a@", "@host", "a b@host", "host:port", "a@host:0", "a@host:70000", "-oProxyCommand=x", "a@-host", "a@host/x"]
+)
+def test_what_is_no_target(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_target(text)
+
+
+def test_jumps_in_a_circle() -> None:
+    folder = Path.home() / ".ssh"
+    folder.mkdir()
+    (folder / "config").write_text("Host a\n  ProxyJump b\nHost b\n  ProxyJump a\n")
+    with pytest.raises(InputError, match="circle"):
+        parse_target("a")
+
+
+async def test_through_another_machine(ssh_box: Box) -> None:
+    target = ssh_box.target(jump=(ssh_box.target(pin="gate"),), pin="behind")
+    async with await connect_ssh(target, pins=ssh_box.pins()) as host:
+        assert (await host.run(["true"])).ok
+        ssh_box.server.cut()
+        assert (await host.run(["true"])).ok and host.connects == 2
+    assert len(list(ssh_box.pins_folder.iterdir())) == 2
+
+
+async def test_one_connection_for_each_machine(ssh_box: Box, line: Any) -> None:
+    async with HostPool(ssh_box.pins()) as pool:
+        target = ssh_box.target(port=line.port)
+        first, second = await asyncio.gather(pool.open(target), pool.open(target))
+        assert first is second and line.accepted == 1
+        assert isinstance(await pool.open("local"), LocalHost)
+        await line.refuse()
+    await line.open()
+    async with HostPool(ssh_box.pins()) as pool:
+        line.silent = False
+        await line.refuse()
+        with pytest.raises(Disconnected):
+            await pool.open(target)
+        await line.open()
+        assert (await (await pool.open(target)).run(["true"])).ok  # a failure is not kept
+
+
+async def test_hosts_by_name(ssh_box: Box) -> None:
+    folder = Path.home() / ".ssh"
+    folder.mkdir()
+    (folder / "config").write_text(
+        f"Host box\n  HostName 127.0.0.1\n  Port {ssh_box.port}\n  IdentityFile {ssh_box.server.key}\n  IdentityAgent none\n"
+    )
+    try:
+        host = await open_host("box", pins=ssh_box.pins())
+        assert (await host.run(["true"])).ok and host.name.endswith(f"@127.0.0.1:{ssh_box.port}")
+        assert await open_host("box") is host
+        with pytest.raises(InputError):
+            await open_host("no host")
+    finally:
+        await close_hosts()
+
+
+# --- lost connections -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line: Any) -> None:
+    script = "echo x >> runs; while [ ! -e go ]; do sleep 0.05; done; echo done"
+    runs = ssh_box.home / "runs"
+    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+        task = asyncio.create_task(host.run(["sh", "-c", script]))
+        await until(runs.exists)
+        line.cut()
+        with pytest.raises(Disconnected, match="was lost while `sh` ran") as caught:
+            await task
+        assert "look before" in (caught.value.fix or "")
+        assert (await host.run(["true"])).ok  # before it begins, a lost connection is no matter
+        task = asyncio.create_task(host.run(["sh", "-c", script], repeat=True))
+        await until(lambda: runs.read_text() == "x\nx\n")
+        line.cut()
+        await until(lambda: runs.read_text() == "x\nx\nx\n")
+        (ssh_box.home / "go").touch()
+        assert (await task).stdout == "done\n"
+
+
+async def test_work_on_files_goes_on_after_a_cut(ssh_box: Box, line: Any) -> None:
+    data = random.Random(5).randbytes(600_000)
+    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+        for size in (100_000, 700_000):
+            line.cut_after(size)
+            await host.put(data, "file")
+            assert await host.get("file") == data
+        assert host.connects == 3 and line.cuts == 2
+        assert [path.name for path in ssh_box.home.iterdir() if "tmp" in path.name] == []
+
+
+async def test_patience_ends(ssh_box: Box, line: Any) -> None:
+    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins(), patience=0.5) as host:
+        await line.refuse()
+        for action in (host.get("x"), host.facts("x"), host.put(b"", "x"), host.run(["true"])):
+            with pytest.raises(Disconnected, match="refused the connection"):
+                await action
+        assert host.trouble is not None and not host.connected
+        await line.open()
+        assert (await host.run(["true"])).ok and host.trouble is None and host.connected
+
+
+async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
+    ssh_box.world(before="echo welcome; echo motd >&2")
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        done = await host.run(["sh", "-c", "echo out; echo err >&2"])
+        assert (done.stdout, done.stderr) == ("out\n", "err\n")
+        (ssh_box.home / "log").write_bytes(b"line\n")
+        stream: Any = host.follow("log")
+        assert (await anext(stream)).data == b"line\n"
+        await stream.aclose()
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
+async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
+    """Root may write everywhere: the file system itself must refuse, as /proc does."""
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        with pytest.raises(MachineError, match="cannot be written") as caught:
+            await host.put(b"x", "/proc/hudtui/plan.json")
+        assert caught.value.why
+        source = ssh_box.home / "source"
+        source.write_bytes(b"x")
+        with pytest.raises(MachineError, match="cannot be written"):
+            await host.put_file(source, "/proc/hudtui/plan.json")
+
+
+# --- large files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", [0, 2])
+async def test_large_files_there_and_back(ssh_box: Box, line: Any, tmp_path: Path, cuts: int) -> None:
+    source, back = tmp_path / "source", tmp_path / "new" / "back"
+    data = random.Random(11).randbytes(12_000_000)
+    source.write_bytes(data)
+    seen: list[tuple[int, int]] = []
+    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+
+        def progress(done: int, total: int) -> None:
+            seen.append((done, total))
+            if line.cuts < cuts and done >= 4_000_000 * (line.cuts % 2 + 1) and len(seen) > 1:
+                line.cut()
+
+        there = await host.put_file(source, "up/file", mode=0o640, progress=progress)
+        assert (ssh_box.home / "up/file").read_bytes() == data
+        assert (ssh_box.home / "up/file").stat().st_mode & 0o777 == 0o640
+        assert there.verified and there.size == len(data) and there.notice is None
+        assert seen[0] == (0, len(data)) and seen[-1] == (len(data), len(data))
+        assert line.cuts == cuts and host.connects == cuts + 1
+        cuts *= 2
+        fetched = await host.get_file("up/file", back, progress=progress)
+        assert back.read_bytes() == data and fetched.verified
+        assert line.cuts == cuts and bool(there.resumed or fetched.resumed) == bool(cuts)
+    assert os.listdir(ssh_box.home / "up") == ["file"] and os.listdir(back.parent) == ["back"]
+
+
+async def test_a_part_of_something_else_is_not_taken(ssh_box: Box, tmp_path: Path) -> None:
+    remote, back = ssh_box.home / "file", tmp_path / "back"
+    remote.write_bytes(b"right" * 100_000)
+    (tmp_path / ".back.part").write_bytes(b"wrong" * 1000)
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        assert (await host.get_file("file", back)).verified
+        assert back.read_bytes() == remote.read_bytes()
+        empty = tmp_path / "empty"
+        empty.touch()
+        await host.put_file(empty, "empty")
+        assert (ssh_box.home / "empty").read_bytes() == b""
+        with pytest.raises(MachineError, match="cannot be brought"):
+            await host.get_file("nothing", back)
+        with pytest.raises(MachineError, match="cannot be read"):
+            await host.put_file(tmp_path / "nothing", "x")
+
+
+@pytest.mark.parametrize(("programs", "verified"), [(("sh", "python3"), True), (("sh", "head"), False)])
+async def test_without_sha256sum(ssh_box: Box, tmp_path: Path, programs: tuple[str, ...], verified: bool) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    import sys
+
+    for name in programs:
+        (folder / name).symlink_to(sys.executable if name == "python3" else str(shutil.which(name)))
+    ssh_box.world(PATH=str(folder))
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        there = await host.put_file(source, "file")
+        assert (ssh_box.home / "file").read_bytes() == b"content"
+        assert there.verified is verified and bool(there.notice) is not verified
+
+
+# --- tunnels --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def talk(port: int, text: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(text)
+        writer.write_eof()
+        return await reader.read(-1)
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def connect_soon(port: int, text: bytes) -> bytes:
+    """A tunnel needs a while after a cut."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if answer := await talk(port, text):
+                    return answer
+            except OSError:
+                pass
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int, direction: str) -> None:
+    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+        tunnel = (host.forward if direction == "forward" else host.reverse)(0, "127.0.0.1", echo)
+        async with tunnel as port:
+            assert port not in (0, echo)
+            assert await talk(port, b"hello " * 50_000) == b"HELLO " * 50_000
+            line.cut()
+            assert await connect_soon(port, b"again") == b"AGAIN"
+            assert host.connects == 2
+        with pytest.raises(OSError):
+            await talk(port, b"x")
+
+
+async def test_a_port_that_is_in_use(ssh_box: Box, echo: int) -> None:
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        for tunnel in (host.forward(echo, "127.0.0.1", echo), host.reverse(echo, "127.0.0.1", echo)):
+            with pytest.raises(MachineError, match=f"port {echo}"):
+                async with tunnel:
+                    pass
+
+
+async def test_a_forward_to_nothing_ends_the_client(ssh_box: Box) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nothing = probe.getsockname()[1]
+    async with (
+        await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host,
+        host.forward(0, "127.0.0.1", nothing) as port,
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await asyncio.wait_for(reader.read(-1), 30) == b""
+        writer.close()
+
+
+async def test_a_closed_host_says_so(ssh_box: Box) -> None:
+    host: SshHost = await connect_ssh(ssh_box.target(), pins=ssh_box.pins())
+    await host.close()
+    with pytest.raises(MachineError, match="was closed"):
+        await host.run(["true"])
