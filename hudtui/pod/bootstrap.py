@@ -2,7 +2,7 @@
 """Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
 
     bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
-                 [--disk GIB] [--driver MAJOR] [--extra NAME --extra-index URL] [--flash-attn]
+                 [--tools DIR] [--disk GIB] [--driver MAJOR] [--extra NAME --extra-index URL] [--flash-attn]
 
 The lock is a list of exact versions with hashes; nothing else is installed. A second start with the same files finds the work
 done and ends at once. What a machine lacks is said in words before anything is downloaded.
@@ -215,6 +215,7 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--cuda", help="a lock that PyTorch needs as well where it is built for CUDA")
     parser.add_argument("--wheel")
     parser.add_argument("--package")
+    parser.add_argument("--tools", help="where uv is put when there is none; by default beside the environment")
     parser.add_argument("--disk", type=float, default=0.0)
     parser.add_argument("--driver", type=int, default=0)
     parser.add_argument("--extra")
@@ -223,6 +224,7 @@ def main(words: Optional[List[str]] = None) -> int:
     given = parser.parse_args(words)
     began = time.time()
     folder = os.path.abspath(given.venv)
+    tools = os.path.abspath(given.tools or os.path.join(os.path.dirname(folder), "tools"))
     locks = [path for path in (given.lock, given.first, given.cuda) if path]
     for path in locks:
         if not os.path.isfile(path):
@@ -234,13 +236,13 @@ def main(words: Optional[List[str]] = None) -> int:
     with alone(folder):
         environment = Environment(folder, None)
         if _read(mark) == wanted and os.access(environment.python, os.X_OK):
-            environment.uv = shutil.which("uv")
+            environment.uv = find_uv(tools) if given.wheel else None
             finish(environment, given)
             say("the environment %s is ready, as it was left" % folder)
             return 0
         if given.disk:
             check_disk(folder, given.disk)
-        environment.uv = find_uv(os.path.join(os.path.dirname(folder), "tools"))
+        environment.uv = find_uv(tools)
         say("making %s with Python %s" % (folder, given.python))
         environment.make(given.python)
         if given.first and not environment.install(given.first, pip=True):

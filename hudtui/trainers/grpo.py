@@ -336,15 +336,6 @@ def main(words: Sequence[str] | None = None) -> int:
         for line in rest:
             say(f"  {line}")
         return error.exit_code
-    except ExceptionGroup as group:
-        known, _ = group.split(HudtuiError)
-        if known is None:
-            raise
-        leaf: BaseException = known
-        while isinstance(leaf, BaseExceptionGroup):
-            leaf = leaf.exceptions[0]
-        say(f"error: {leaf}")
-        return getattr(leaf, "exit_code", 1)
     finally:
         _end_processes()
     return 0

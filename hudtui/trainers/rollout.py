@@ -164,13 +164,15 @@ class Players:
         """Play one episode of each entry, all together.
 
         Raises:
-            RunError: None of them could be played, and the environment is why.
+            RunError: None of them could be played, and the environment is why; or a prompt is longer than the context.
         """
         table = Table(self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers)
-        async with asyncio.TaskGroup() as group:
-            server = group.create_task(table.serve())
-            conversations = [group.create_task(self._converse(task, table, dict(info or {}))) for task in tasks]
-        server.result()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(table.serve())
+                conversations = [group.create_task(self._converse(task, table, dict(info or {}))) for task in tasks]
+        except ExceptionGroup as errors:  # the first is why; the others were broken off by it
+            raise errors.exceptions[0] from None
         played = [conversation.result() for conversation in conversations]
         self._complain(played)
         return played

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tomllib
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError
+from hudtui.core.training import engine as engines
+from hudtui.core.training import prime_rl
+from hudtui.core.training.engine import engine_names, find_engine
+from hudtui.core.training.memory import layout, needs
+from hudtui.core.training.plan import FileRef, Plan, RunSpec, Site, Stage, plan_from_json
+from hudtui.core.training.recipe import Recipe
+from hudtui.core.training.rehearsal import as_rehearsal, trainer_of
+from hudtui.core.training.resources import resource_bytes
+from hudtui.core.training.trl import serve_command
+
+SPEC = RunSpec(
+    "trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"), secrets=("HF_TOKEN", "HUD_API_KEY")
+)
+POD = Site(".hudtui/runs/r", ("python3",))
+
+
+def plan(**changes: Any) -> Plan:
+    return find_engine("trl").plan(replace(SPEC, **changes), POD)
+
+
+def stage(found: Plan, name: str) -> Stage:
+    return next(stage for stage in found.stages if stage.name == name)
+
+
+def option(words: tuple[str, ...], name: str) -> str:
+    return words[words.index(name) + 1]
+
+
+def test_two_gpus_one_serves_and_one_trains() -> None:
+    found = plan()
+    assert [stage.name for stage in found.stages] == ["bootstrap", "serve", "train"]
+    serve, train = stage(found, "serve"), stage(found, "train")
+    assert serve.service and serve.ready is not None and serve.ready.port == 8000
+    assert (serve.env["CUDA_VISIBLE_DEVICES"], train.env["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
+    assert serve.env["VLLM_SERVER_DEV_MODE"] == "1"
+    assert train.env["HUDTUI_VLLM_URL"] == "http://127.0.0.1:8000"
+    assert serve.argv[0].endswith("/bin/vllm") and train.argv[0].endswith("/bin/python")
+    assert train.argv[1:3] == ("-m", "hudtui.trainers.grpo")
+    assert serve.secrets == ("HF_TOKEN",) and train.secrets == ("HF_TOKEN", "HUD_API_KEY")
+    assert found.wheel and [port.number for port in found.ports] == [8000]
+    assert {output.kind for output in found.outputs} == {"metrics", "traces", "model"}
+    assert len(found.notes) == 2 and found.notes[0].startswith("GPU 0 (serve): about")
+    assert plan_from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback() -> None:
+    words = (
+        "vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --port 8000 --max-model-len 4096 --gpu-memory-utilization 0.9 "
+        '--enforce-eager --weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
+        "--enable-scale-out"
+    )
+    assert shlex.join(serve_command("vllm", Recipe(), 1)) == words
+
+
+def test_one_gpu_does_both_in_one_process() -> None:
+    found = plan(gpus=1)
+    assert [stage.name for stage in found.stages] == ["bootstrap", "train"]
+    assert "HUDTUI_VLLM_URL" not in stage(found, "train").env and found.ports == ()
+    assert "serve and train" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "serving", "training"), [(3, "0", "1,2"), (4, "0,1", "2,3"), (6, "0,1", "2,3,4,5"), (8, "0,1,2,3", "4,5,6,7")]
+)
+def test_more_gpus_are_shared_out(gpus: int, serving: str, training: str) -> None:
+    found = plan(gpus=gpus, training={"num_generations": 8})
+    serve, train = stage(found, "serve"), stage(found, "train")
+    assert serve.env["CUDA_VISIBLE_DEVICES"] == serving and train.env["CUDA_VISIBLE_DEVICES"] == training
+    if "," in serving:
+        assert option(serve.argv, "--tensor-parallel-size") == str(serving.count(",") + 1)
+    assert train.argv[0].endswith("/bin/accelerate") and option(train.argv, "--num_processes") == str(training.count(",") + 1)
+    assert "--multi_gpu" in train.argv and "--use_fsdp" not in train.argv
+
+
+def test_a_model_too_large_for_one_gpu_is_spread() -> None:
+    found = plan(gpus=8, model="Qwen/Qwen2.5-72B-Instruct", gpu_memory=141.0)
+    assert "--use_fsdp" in stage(found, "train").argv
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_downloaded() -> None:
+    with pytest.raises(InputError, match="GPU 0 would have to hold"):
+        plan(model="Qwen/Qwen2.5-72B-Instruct", gpu_memory=80.0)
+    assert any("does not tell how large" in note for note in plan(model="/models/mine").notes)
+
+
+def test_memory_grows_with_the_model_and_shrinks_with_the_gpus() -> None:
+    small, large = (needs(layout(2, Recipe(model=f"x/y-{size}B"), 80), Recipe(model=f"x/y-{size}B")) for size in (3, 7))
+    assert small is not None and large is not None
+    assert 5 < small[0].weights < 6.5 and 12 < large[0].weights < 14.5  # two bytes a parameter
+    assert all(big.total > little.total for big, little in zip(large, small, strict=True))
+    four = needs(layout(4, Recipe(model="x/y-7B"), 80), Recipe(model="x/y-7B"))
+    assert four is not None and four[0].weights == pytest.approx(large[0].weights / 2)
+    full = needs(layout(2, Recipe(lora=False), 80), Recipe(lora=False))
+    assert full is not None and full[1].optimizer > 40
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tasks": None}, "needs a task file"),
+        ({"config": None}, "needs a config"),
+        ({"gpus": 0}, "1 to 8"),
+        ({"gpus": 9}, "prime-rl"),
+        ({"model": "tiny"}, "for rehearsals"),
+        ({"training": {"num_generations": 5}}, "does not divide"),
+        ({"gpus": 4, "training": {"num_generations": 5}}, "32 episodes"),
+    ],
+)
+def test_what_cannot_be_trained_is_said(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        plan(**changes)
+    assert words in str(caught.value)
+
+
+def test_a_rehearsal_has_the_same_files_and_outputs_and_no_gpu() -> None:
+    real, rehearsal = plan(), plan(rehearse=True, gpus=0)
+    assert [stage.name for stage in rehearsal.stages] == ["bootstrap", "train"]
+    assert rehearsal.outputs == real.outputs
+    assert {file.path for file in real.files} - {"files/train.txt"} <= {file.path for file in rehearsal.files}
+    assert stage(rehearsal, "train").argv[1:] == stage(real, "train").argv[1:]
+    assert stage(rehearsal, "train").env["CUDA_VISIBLE_DEVICES"] == ""
+    recipe = json.loads(next(file.content or "" for file in rehearsal.files if file.path == "files/recipe.json"))
+    assert recipe["model"] == "tiny"
+
+
+def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Site("/w/.hudtui/runs/r", (sys.executable,), "/w", environments=str(tmp_path), package="/lib/hudtui")
+    spec = as_rehearsal(SPEC)
+    made = find_engine("trl").plan(spec, here)
+    bootstrap = stage(made, "bootstrap")
+    assert option(bootstrap.argv, "--package") == "/lib/hudtui" and not made.wheel
+    trainer = trainer_of(made)
+    assert str(trainer.python).startswith(str(tmp_path)) and not trainer.ready
+    trainer.python.parent.mkdir(parents=True)
+    trainer.python.touch()
+    assert not trainer_of(made).ready  # half made
+    (trainer.python.parent.parent / ".hudtui").touch()
+    assert trainer_of(made).ready
+    monkeypatch.setenv("HUDTUI_TRAINER_PYTHON", sys.executable)
+    own = find_engine("trl").plan(as_rehearsal(SPEC), here)
+    assert [stage.name for stage in own.stages] == ["train"] and trainer_of(own).ready
+
+
+def test_locks_travel_by_name_and_hold_no_addresses() -> None:
+    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu"):
+        text = resource_bytes(f"requirements/{name}.txt").decode()
+        assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
+    train = resource_bytes("requirements/train.txt").decode()
+    for pin in ("trl==1.16.0", "vllm==0.31.0", "torch==2.13.0", "verifiers==0.4.0", "peft==0.21.2"):
+        assert f"\n{pin} " in train
+    rehearse = resource_bytes("requirements/rehearse.txt").decode()
+    versions = dict(line.split(" ")[0].split("==") for line in train.splitlines() if "==" in line and line[0].isalnum())
+    for line in rehearse.splitlines():
+        name, _, version = line.split(" ")[0].partition("==")
+        if version and name in ("trl", "transformers", "peft", "torch", "accelerate", "datasets", "mcp"):
+            assert versions[name] == version  # a rehearsal rehearses the real thing
+    with pytest.raises(InputError, match="lacks"):
+        resource_bytes("requirements/none.txt")
+
+
+def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.engine:Rollouts", "broken": "nowhere:X"})
+    assert engine_names() == ("rollouts", "trl", "prime-rl", "broken", "theirs")
+    assert find_engine("theirs").name == "rollouts"
+    with pytest.raises(InputError, match="'broken' cannot be loaded"):
+        find_engine("broken")
+    assert EntryPoint("x", "a:b", engines.ENTRY_POINTS).group == "hudtui.engines"
+
+
+def test_prime_rl_gets_its_settings_as_toml() -> None:
+    spec = replace(SPEC, engine="prime-rl", gpus=5)
+    text = prime_rl.to_toml(prime_rl.settings(spec, Recipe(steps=7), "../t.json", "../c.yaml"))
+    data = tomllib.loads(text)
+    assert data == prime_rl.settings(spec, Recipe(steps=7), "../t.json", "../c.yaml")
+    assert data["deployment"] == {"num_train_gpus": 3, "num_infer_gpus": 2}
+    assert data["orchestrator"]["train"]["source"][0]["env"]["taskset"]["config_path"] == "../c.yaml"
+
+
+def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prime_rl, "PACKAGE", tmp_path)
+    for changes, words in (({"rehearse": True}, "cannot be rehearsed"), ({}, "verifiers plugin")):
+        with pytest.raises(InputError, match=words):
+            find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl", **changes), POD)
+    (tmp_path / "plugins").mkdir()
+    found = find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl"), POD)
+    assert [stage.name for stage in found.stages] == ["bootstrap", "train"] and found.wheel
+    assert "never run it" in found.notes[0]
+
+
+def test_prime_rl_metrics_are_read_under_the_common_names() -> None:
+    reader = find_engine("prime-rl").reader()
+    reader.feed(b'{"step": 1, "time": 2.0, "reward/all/mean": 0.5}\n{"step": 1, "loss/mean": 0.1, "perf/mfu": 3}\nnot json\n')
+    assert [(p.x, p.y) for p in reader.series("reward")] == [(1.0, 0.5)]
+    assert set(reader.names) == {"reward", "loss", "perf/mfu"} and reader.bad == 1

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.plan import RunSpec
+from hudtui.core.training.recipe import Recipe, billions, rate_for, read_recipe, read_settings, recipe_for, recipe_from
+
+SPEC = RunSpec("trl", "x", "/w")
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "rate"),
+    [
+        ("Qwen/Qwen2.5-3B-Instruct", 3.0, 1e-5),
+        ("Qwen/Qwen2.5-0.5B-Instruct", 0.5, 1e-5),
+        ("HuggingFaceTB/SmolLM2-360M-Instruct", 0.36, 1e-5),
+        ("Qwen/Qwen2.5-7B-Instruct", 7.0, 5e-6),
+        ("Qwen/Qwen2.5-14B-Instruct", 14.0, 1e-6),
+        ("meta-llama/Llama-3.3-70B-Instruct", 70.0, 1e-6),
+        ("/models/mine", None, 5e-6),
+        ("org/v2b3-chat", None, 5e-6),
+    ],
+)
+def test_the_learning_rate_follows_the_size(model: str, size: float | None, rate: float) -> None:
+    assert billions(model) == size
+    assert rate_for(model) == rate
+    assert Recipe(model=model).rate == rate and Recipe(model=model, learning_rate=3e-4).rate == 3e-4
+
+
+def test_the_defaults_are_those_of_the_predecessor() -> None:
+    recipe = Recipe()
+    assert (recipe.lora_rank, recipe.lora_alpha, recipe.lora_targets) == (8, 16, ("q_proj", "k_proj", "v_proj", "o_proj"))
+    assert (recipe.beta, recipe.epsilon, recipe.loss_type, recipe.max_grad_norm) == (0.001, 0.2, "dr_grpo", 0.01)
+    recipe.check_batch(1)
+
+
+def test_a_recipe_goes_to_json_and_back() -> None:
+    recipe = Recipe(steps=7, lora_targets=("all-linear",))
+    assert recipe_from(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_a_file_overrides_and_the_spec_goes_before_it() -> None:
+    settings = read_settings("steps: 7\nlearning_rate: 1e-4\nlora_rank: 16\n", name="t.yaml")
+    spec = RunSpec("trl", "x", "/w", model="Qwen/Qwen2.5-7B-Instruct", steps=9, training=settings)
+    recipe = recipe_for(spec)
+    assert (recipe.model, recipe.steps, recipe.learning_rate, recipe.lora_rank) == ("Qwen/Qwen2.5-7B-Instruct", 9, 1e-4, 16)
+    assert read_recipe('{"beta": 0}', name="t.json").beta == 0
+    assert read_recipe("", name="t.yaml") == Recipe()
+
+
+def test_a_rehearsal_takes_the_tiny_model_and_keeps_what_it_can() -> None:
+    spec = RunSpec("trl", "x", "/w", model="a/b-7B", steps=5, rehearse=True, training={"beta": 0.5, "model": "c/d-3B"})
+    recipe = recipe_for(spec)
+    assert (recipe.model, recipe.steps, recipe.beta, recipe.learning_rate) == ("tiny", 5, 0.5, 1e-3)
+    recipe.check_batch(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lerning_rate: 1", "Did you mean learning_rate"),
+        ("steps: many", "steps"),
+        ("steps: 0", "steps must be at least 1"),
+        ("- 1", "a mapping"),
+        ("num_generations: 1", "num_generations must be at least 2"),
+        ("max_tokens: 4096", "Lower max_tokens"),
+        ("gpu_memory_utilization: 3", "at most 1"),
+        ("learning_rate: -1", "learning_rate must be at least 0"),
+    ],
+)
+def test_bad_settings_are_told_in_words(text: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_settings(text, name="t.yaml")
+    assert words in str(caught.value)
+
+
+def test_generations_have_to_divide_the_batch() -> None:
+    with pytest.raises(InputError, match=r"num_generations \(5\) does not divide the 16 episodes"):
+        Recipe(num_generations=5).check_batch(1)
+    Recipe(num_generations=6).check_batch(3)

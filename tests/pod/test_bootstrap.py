@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "hudtui" / "pod" / "bootstrap.py"
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def run(*words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **({"PATH": f"{path}:{os.environ['PATH']}"} if path else {})}
+    return subprocess.run([sys.executable, str(SCRIPT), *words], env=env, capture_output=True, text=True, check=False, timeout=90)
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    path = tmp_path / "lock.txt"
+    path.write_text("example==1.0 --hash=sha256:00\n")
+    return path
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A uv that makes an environment as it would, and writes down what it is asked to install."""
+    log = tmp_path / "uv.log"
+    body = f"""echo "$@" >>{log}
+case "$1" in
+venv) eval folder=\\${{$#}}; mkdir -p "$folder/bin" "$folder/site"
+    printf '#!/bin/sh\\ncase "$2" in *torch*) echo 2.13.0+cpu;; *purelib*) echo %s/site;; esac\\n' "$folder" >"$folder/bin/python"
+    chmod +x "$folder/bin/python";;
+pip) case "$*" in *refuse*) exit 1;; esac;;
+esac
+"""
+    program(tmp_path / "tools", "uv", body)
+    return tmp_path / "tools"
+
+
+def asked(tmp_path: Path) -> list[str]:
+    log = tmp_path / "uv.log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_an_environment_is_made_once_from_the_lock_alone(tmp_path: Path, lock: Path, tools: Path) -> None:
+    package = tmp_path / "src" / "hudtui"
+    package.mkdir(parents=True)
+    words = ("--venv", str(tmp_path / "envs" / "e"), "--lock", str(lock), "--package", str(package))
+    first = run(*words, path=tools)
+    assert first.returncode == 0, first.stdout + first.stderr
+    made, installed = asked(tmp_path)
+    assert made.startswith("venv ") and "--python 3.12" in made
+    assert "--require-hashes" in installed and "--no-deps" in installed and installed.endswith(str(lock))
+    assert (tmp_path / "envs" / "e" / "site" / "hudtui").resolve() == package
+    second = run(*words, path=tools)
+    assert second.returncode == 0 and "as it was left" in second.stdout
+    assert len(asked(tmp_path)) == 2  # nothing was done again
+    lock.write_text("example==2.0 --hash=sha256:00\n")
+    assert run(*words, path=tools).returncode == 0 and len(asked(tmp_path)) == 4  # another lock, another environment
+
+
+def test_a_wheel_is_installed_without_its_wishes(tmp_path: Path, lock: Path, tools: Path) -> None:
+    wheels = tmp_path / "wheel"
+    wheels.mkdir()
+    words = ("--venv", str(tmp_path / "e"), "--lock", str(lock), "--wheel", str(wheels))
+    none = run(*words, path=tools)
+    assert none.returncode == 5 and "there should be one wheel of hudtui" in none.stdout
+    (wheels / "hudtui-0.1.0-py3-none-any.whl").touch()
+    assert run(*words, path=tools).returncode == 0
+    assert "--no-deps" in asked(tmp_path)[-1] and asked(tmp_path)[-1].endswith(".whl")
+
+
+def test_what_fails_to_install_leaves_no_finished_environment(tmp_path: Path, tools: Path) -> None:
+    lock = tmp_path / "refuse.txt"
+    lock.write_text("")
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
+    assert done.returncode == 5 and "could not be installed" in done.stdout
+    assert not (tmp_path / "e" / ".hudtui").exists()
+
+
+def test_a_small_disk_is_told_before_anything_is_made(tmp_path: Path, lock: Path, tools: Path) -> None:
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), "--disk", "9999999", path=tools)
+    assert done.returncode == 5 and "GiB are free" in done.stdout and "larger disk" in done.stdout
+    assert asked(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("smi", "words"),
+    [
+        ("echo 'NVIDIA H100, 81559 MiB, 550.54.15'", "the NVIDIA driver is 550.54.15; this version of PyTorch needs 580"),
+        ("echo 'no devices were found'; exit 9", "does not answer: no devices were found"),
+        ("echo", "the NVIDIA driver is unknown"),
+    ],
+)
+def test_an_old_or_silent_driver_is_told(tmp_path: Path, lock: Path, tools: Path, smi: str, words: str) -> None:
+    program(tools, "nvidia-smi", smi)
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), "--driver", "580", path=tools)
+    assert done.returncode == 5 and words in done.stdout, done.stdout
+
+
+def test_a_new_driver_is_shown_with_its_gpus(tmp_path: Path, lock: Path, tools: Path) -> None:
+    program(tools, "nvidia-smi", "echo 'NVIDIA H100, 81559 MiB, 580.65.06'")
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), "--driver", "580", path=tools)
+    assert done.returncode == 0 and "gpu: NVIDIA H100, 81559 MiB" in done.stdout
+
+
+def test_no_driver_is_told(tmp_path: Path, lock: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--venv", str(tmp_path / "e"), "--lock", str(lock), "--driver", "580"]
+    done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 5 and "nvidia-smi is not found" in done.stdout
+
+
+def test_a_missing_lock_is_told(tmp_path: Path) -> None:
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(tmp_path / "none.txt"))
+    assert done.returncode == 5 and "there is no file" in done.stdout

@@ -1,0 +1,120 @@
+"""One real training: the command, a tmux window, the supervisor, TRL with LoRA, the MCP server of the game, a saved adapter."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.demo.workspace import task_records
+from hudtui.core.rollouts.trace import read_trace
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.recipe import REHEARSAL, recipe_from
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(400)]
+
+
+def _own_tmux() -> Any:
+    spec = importlib.util.spec_from_file_location("support_tmux_world", ROOT / "tests" / "support" / "tmux_world.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.own_tmux
+
+
+own_tmux = _own_tmux()
+
+
+def workspace(folder: Path, tasks: list[dict[str, Any]]) -> Path:
+    (folder / "configs").mkdir(parents=True)
+    shutil.copy(ROOT / "configs" / "2048.yaml", folder / "configs")
+    (folder / "tasks.json").write_text(json.dumps(tasks))
+    (folder / ".env").write_text(f"HUDTUI_PYTHON={sys.executable}\n")
+    return folder
+
+
+def rehearse(folder: Path, python: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hudtui", "rehearse", "--json", *words]
+    env = {**os.environ, "HUDTUI_TRAINER_PYTHON": python}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_loads(
+    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w", task_records())
+    (folder / "training.yaml").write_text("held_out: 1\n")
+    done = rehearse(folder, trainer_python, "--training", "training.yaml")
+    assert done.returncode == 0, done.stderr[-3000:]
+    view = json.loads(done.stdout)
+    assert view["state"] == "finished" and view["engine"] == "trl"
+    run = Path(view["folder"])
+
+    metrics = read_rows(run / "out" / "metrics.jsonl")
+    trained = [row for row in metrics if "reward" in row]
+    assert [row["step"] for row in trained] == [1, 2, 3]
+    assert all(0 <= row["reward"] <= 1 and row["turns"] <= 3 and row["max_steps"] == 3 for row in trained)
+    assert any(row["reward_std"] > 0 and row["grad_norm"] > 0 for row in trained)  # there was something to learn from
+    assert any("eval_reward" in row for row in metrics)  # on the task that was held out
+    reader = MetricsReader()
+    reader.feed((run / "out" / "metrics.jsonl").read_bytes())
+    assert len(reader.series("reward")) == 3 and reader.bad == 0
+
+    episodes = list(read_trace(run / "out" / "traces.jsonl"))
+    assert {episode.info["split"] for episode in episodes} == {"train", "eval"}
+    called = [turn for episode in episodes for turn in episode.turns if turn.call and not turn.is_error]
+    assert called and all(turn.call["tool"] == "move" for turn in called if turn.call)  # the game was really played
+    assert all(episode.scores.reward_found for episode in episodes)
+
+    words = [str(ROOT / "tests" / "trainers" / "inside.py"), str(run)]
+    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    inside = subprocess.run(
+        [trainer_python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert inside.returncode == 0, inside.stderr[-3000:]
+    found = json.loads(inside.stdout.rpartition("RESULT ")[2])
+    assert found["same_seed_same_model"] and found["unicode"] == "naïve 数 🙂"
+    assert found["adapter_changes"] > 0 and found["merged_differs"] < 1e-3
+    assert found["all_int"] and found["logprobs"] is None and found["warning"] is None
+    assert len(found["replies"]) == 3 and all(1 <= length <= 48 for length in found["replies"])
+    assert all(end is None or end == length - 1 for end, length in zip(found["ends"], found["replies"], strict=True))
+
+
+def test_a_training_that_was_broken_off_goes_on_from_its_last_checkpoint(
+    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w", task_records())
+    shortest = {"num_generations": 2, "batch_size": 2, "max_turns": 1, "max_tokens": 16, "warm_start": 0, "save_every": 1}
+    words = [*("--tasks", "tasks.json", "--config", "configs/2048.yaml", "--out", "out"), "--recipe", "recipe.json"]
+
+    def train(steps: int) -> str:
+        recipe = recipe_from({**REHEARSAL, **shortest, "steps": steps})
+        (folder / "recipe.json").write_text(json.dumps(recipe.to_json()))
+        command = [trainer_python, "-P", "-m", "hudtui.trainers.grpo", *words]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=200)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
+
+    assert "going on" not in train(1)
+    with open(folder / "out" / "metrics.jsonl", "a") as stream:
+        stream.write(json.dumps({"step": 2, "reward": 9}) + "\n")  # of a step that was done and lost
+    assert "going on from out/checkpoints/checkpoint-1" in train(2)
+    rewards = [(row["step"], row["reward"]) for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]
+    assert [step for step, _ in rewards] == [1, 2] and rewards[1][1] <= 1
+
+
+def test_too_few_tasks_end_a_rehearsal_in_words(own_world: Path, trainer_python: str) -> None:
+    folder = workspace(own_world / "w", task_records()[:3])
+    done = rehearse(folder, trainer_python)
+    assert done.returncode == 1
+    assert "there are 3 tasks that can be played; training takes 4 or more" in done.stderr
+    assert json.loads(done.stdout)["state"] == "failed"

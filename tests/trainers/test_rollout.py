@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hudtui.core.environment.connection import connect_config
+from hudtui.core.environment.values import Block, Session, Tool, ToolResult
+from hudtui.core.errors import ConnectError, RunError
+from hudtui.core.gym.config import GymConfig
+from hudtui.core.tasks.task import Task
+from hudtui.trainers.rollout import Players, Table
+from hudtui.trainers.tokens import Scribe, Transcript
+
+LEFT = "<think>x</think><tool>left()</tool>"
+DOWN = "<think>x</think><tool>down()</tool>"
+
+
+@pytest.fixture
+def players(gym: GymConfig, letters: Any) -> Callable[..., Players]:
+    def make(connect: Any = None, **options: Any) -> Players:
+        chosen = connect or (lambda servers: connect_config(servers, timeout=30.0))
+        return Players(gym, Scribe(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, **options})
+
+    return make
+
+
+async def test_all_conversations_advance_together_over_the_real_environment(
+    players: Any, game: Callable[..., Task], script: Any, letters: Any
+) -> None:
+    model, warned = script(LEFT, DOWN), []
+    played = await players(warn=warned.append).play([game("a", seed=1), game("b", seed=2)], model)
+    assert [len(asked) for asked in model.asked] == [2, 2, 2]  # one generation a turn, for both
+    for one in played:
+        assert one.episode.stop == "max_turns" and len(one.episode.turns) == 3
+        assert one.reward == one.episode.scores.reward and one.reward > 0.1
+        assert len(one.completion_ids) == len(one.mask) == len(one.logprobs)
+        said = [i for i, own in zip(one.completion_ids, one.mask, strict=True) if own]
+        assert letters.decode(said) == "".join(turn.reply + "<|end|>" for turn in one.episode.turns)
+        told = letters.decode([i for i, own in zip(one.completion_ids, one.mask, strict=True) if not own])
+        assert told.count("<|start|>assistant") == 2  # nothing is told after the last reply
+        assert one.episode.turns[0].observation in told and one.episode.turns[2].observation not in told
+        assert set(lp for lp, own in zip(one.logprobs, one.mask, strict=True) if not own) == {0.0}
+    # What was asked goes on from what was said: each prompt begins with the one before it and the reply to that.
+    for before, after in zip(model.asked, model.asked[1:], strict=False):
+        assert all(any(later.startswith(earlier) for earlier in before) for later in after)
+
+
+async def test_one_that_is_done_leaves_the_others_to_go_on(players: Any, game: Callable[..., Task], letters: Any) -> None:
+    asked = []
+
+    def model(prompts: list[list[int]]) -> Any:
+        asked.append(len(prompts))
+        done = len(asked) == 1
+        texts = ["<think>x</think><tool>done()</tool>" if done and n == 0 else LEFT for n in range(len(prompts))]
+        return [letters(text, add_special_tokens=False)["input_ids"] + [1] for text in texts], None
+
+    played = await players().play([game("a"), game("b")], model)
+    assert asked == [2, 1, 1]
+    assert sorted(one.episode.stop for one in played) == ["done", "max_turns"]
+    assert all(one.logprobs is None for one in played)
+
+
+async def test_a_conversation_ends_when_there_is_no_room_for_a_reply(
+    players: Any, game: Callable[..., Task], script: Any, letters: Any
+) -> None:
+    first = players()
+    (full,) = await first.play([game()], script(LEFT))
+    room = len(full.prompt_ids) + 60 + 10
+    (short,) = await players(max_seq_len=room).play([game()], script(LEFT))
+    assert len(short.episode.turns) == 1 and short.episode.info["ended_by"] == "context"
+    assert short.episode.ok and short.reward is not None
+
+
+async def test_a_prompt_longer_than_the_context_is_told_at_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+    with pytest.raises(RunError, match=r"long one.*does not fit into 300"):
+        await players(max_seq_len=300).play([game("long one")], script(LEFT))
+
+
+async def test_an_environment_that_fails_for_every_task_stops_the_training_and_names_the_tool(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    model = script(LEFT)
+    with pytest.raises(RunError, match="fails for every task") as caught:
+        await players().play([game("a", setup="prepare"), game("b", setup="prepare")], model)
+    assert "prepare" in str(caught.value.why)
+    assert model.asked == []
+
+
+async def test_one_broken_environment_is_left_out_and_told_of(players: Any, game: Callable[..., Task], script: Any) -> None:
+    broken = replace(game("broken"), mcp_config={"x": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}})
+    warned: list[str] = []
+    good, bad = await players(warn=warned.append).play([game("good"), broken], script(LEFT))
+    assert good.reward is not None
+    assert bad.reward is None and bad.mask == [0] and bad.episode.stop == "error"
+    assert any("broken" in text and "left out" in text for text in warned)
+
+
+async def test_equal_rewards_are_told_in_words(players: Any, game: Callable[..., Task], script: Any) -> None:
+    warned: list[str] = []
+    await players(warn=warned.append).play([game("a"), game("a")], script("nothing to say"))
+    assert any("nothing to learn from it" in text for text in warned)
+
+
+class Odd:
+    """An environment in memory, for answers that no bundled one gives."""
+
+    tools: Mapping[str, Tool] = {"move": Tool("move", "", {"type": "object"})}
+
+    def __init__(self, reward: Any) -> None:
+        self.reward = reward
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        if name == "evaluate":
+            return ToolResult((), structured={"reward": self.reward})
+        return ToolResult((Block("image", data="aGk=", mime_type="image/png"),))
+
+
+def odd(reward: Any) -> Any:
+    @contextlib.asynccontextmanager
+    async def connect(_: Any) -> AsyncIterator[Session]:
+        yield Odd(reward)
+
+    return connect
+
+
+async def test_images_are_told_of_in_words_and_warned_of_once(players: Any, game: Callable[..., Task], script: Any) -> None:
+    warned: list[str] = []
+    played = await players(odd(0.5), warn=warned.append).play([game(), game()], script(LEFT, "no"))
+    assert len([text for text in warned if "sends images" in text]) == 1
+    assert "not shown" in played[0].episode.turns[0].observation
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+async def test_a_reward_that_is_no_number_teaches_nothing(
+    reward: float, players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    warned: list[str] = []
+    played = await players(odd(reward), warn=warned.append).play([game()], script(LEFT))
+    assert played[0].reward is None or played[0].episode.scores.reward_found is False
+    assert any("no number" in text or "gave no reward" in text for text in warned)
+
+
+async def test_a_connection_that_breaks_ends_its_episode_alone(players: Any, game: Callable[..., Task], script: Any) -> None:
+    class Breaks(Odd):
+        async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+            if name == "move":
+                raise ConnectError("gone")
+            return await super().call_tool(name, arguments, timeout=timeout)
+
+    sessions = iter([Breaks(0.5), Odd(0.5)])
+
+    @contextlib.asynccontextmanager
+    async def connect(_: Any) -> AsyncIterator[Session]:
+        yield next(sessions)
+
+    played = await players(connect, warn=lambda _: None).play([game("a"), game("b")], script(LEFT))
+    assert sorted(one.reward is None for one in played) == [False, True]
+
+
+async def test_with_peers_every_generation_has_a_prompt_for_every_seat(letters: Any) -> None:
+    asked: list[list[list[int]]] = []
+
+    class Twice:
+        """Another process goes on for one generation longer."""
+
+        def __init__(self) -> None:
+            self.left = 3
+
+        def any(self, waiting: bool) -> bool:
+            self.left -= 1
+            return waiting or self.left > 0
+
+    def generate(prompts: list[list[int]]) -> Any:
+        asked.append(prompts)
+        return [[1]] * len(prompts), None
+
+    table = Table(Scribe(letters), generate, 2, max_tokens=1, max_seq_len=99, peers=Twice())
+
+    async def one() -> None:
+        await table.reply(Transcript([5]))
+        table.leave()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(table.serve())
+        group.create_task(one())
+        group.create_task(one())
+    assert [len(prompts) for prompts in asked] == [2, 2]
+    assert asked[1] == [[1], [1]]
