@@ -1,12 +1,15 @@
-"""`hudtui machine`: what this machine has for a run."""
+"""`hudtui machine`: what a machine has for a run."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.machine import Machine
 
 
 def register(app: typer.Typer) -> None:
@@ -15,15 +18,15 @@ def register(app: typer.Typer) -> None:
 
 
 def machine(
+    target: Annotated[
+        str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].", metavar="[TARGET]")
+    ] = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show what this machine has for a run: processors, memory, disk, GPUs, programs."""
-    import sys
+    """Show what a machine has for a run: processors, memory, disk, GPUs, programs. This one, or one behind SSH."""
+    from hudtui.core.compute.machine import size
 
-    from hudtui.core.compute.machine import inspect, size
-    from hudtui.core.remote.local import LocalHost
-
-    found = console.run(inspect(LocalHost(), python=sys.executable), as_json=as_json)
+    found = console.run(_inspect(target), as_json=as_json)
     if as_json:
         console.out_json(found.to_json())
         return
@@ -40,3 +43,25 @@ def machine(
         console.out(f"{name:<11} {place or 'missing'}")
     for warning in found.warnings:
         console.say(f"warning: {warning}")
+
+
+async def _inspect(target: str) -> Machine:
+    import sys
+
+    from hudtui.core.compute.machine import inspect
+    from hudtui.core.remote.connect import HostPool
+    from hudtui.core.remote.hostkeys import Pins
+
+    async with HostPool(Pins(), ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message)) as pool:
+        host = await pool.open(target)
+        return await inspect(host, python=sys.executable if host.name == "local" else "python3")
+
+
+async def _ask(prompt: str) -> str | None:
+    import asyncio
+    import getpass
+
+    try:
+        return await asyncio.to_thread(getpass.getpass, prompt) or None
+    except EOFError:
+        return None
