@@ -23,6 +23,7 @@ MODULES: tuple[str, ...] = (
     "eval",
     "runs",
     "rehearse",
+    "export",
     "machine",
     "settings",
     "doctor",

@@ -1,0 +1,197 @@
+"""Taking a trained model out of a run: the adapter as it was saved, or merged with the model it belongs to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import read_json
+from hudtui.core.training.recipe import TINY
+
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_ONLY_FOR_TRAINING = {"optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that a run has saved."""
+
+    folder: Path
+    step: int | None
+    """None: the end of the training."""
+    kind: Literal["adapter", "weights"]
+    base: str
+    """The model that was trained: what an adapter needs beside it."""
+    rank: int | None = None
+    """Of an adapter."""
+
+    def serve_command(self, folder: Path, name: str) -> tuple[str, ...]:
+        """The command that serves a copy of it in `folder`, where vLLM is installed, on the loopback address.
+
+        Empty for the tiny model of a rehearsal, which nobody else has.
+
+        Args:
+            folder: Where the copy is.
+            name: What clients call it.
+        """
+        if self.base == TINY:
+            return ()
+        if self.kind == "weights":
+            return ("vllm", "serve", str(folder), "--host", "127.0.0.1", "--served-model-name", name)
+        rank = next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= (self.rank or 8)), 512)
+        return (
+            *("vllm", "serve", self.base, "--host", "127.0.0.1", "--enable-lora", "--max-lora-rank", str(rank)),
+            *("--lora-modules", f"{name}={folder}"),
+        )
+
+
+def steps_of(run: Path) -> tuple[int, ...]:
+    """Steps of which a run has a checkpoint, in order."""
+    folder = run / "out" / "checkpoints"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return tuple(sorted(int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))))
+
+
+def find_trained(run: Path, step: int | None = None) -> Trained:
+    """The model that a run has saved.
+
+    Args:
+        run: The run's folder on this machine.
+        step: Of a checkpoint; None for the end of the training, or the last checkpoint where there is none.
+
+    Raises:
+        InputError: There is none, or it is not whole.
+    """
+    steps = steps_of(run)
+    if step is not None and step not in steps:
+        known = f"There are: {', '.join(map(str, steps))}." if steps else "There are none."
+        raise InputError(f"this run has no checkpoint of step {step}", fix=known, where=Location(str(run)))
+    folder = run / "out" / "model"
+    if step is None and not folder.is_dir() and steps:
+        step = steps[-1]
+    if step is not None:
+        folder = run / "out" / "checkpoints" / f"checkpoint-{step}"
+    if not folder.is_dir():
+        raise InputError(
+            "this run has not saved a model", fix="It saves one every few steps, and at its end.", where=Location(str(run))
+        )
+    recipe = _object(run / "files" / "recipe.json")
+    base = str(recipe.get("model") or "")
+    adapter = folder / "adapter_config.json"
+    weights = [path for path in folder.iterdir() if path.suffix == ".safetensors" and path.stat().st_size]
+    if not weights:
+        raise InputError("the model is not whole: there are no weights", fix="Take another step.", where=Location(str(folder)))
+    if adapter.is_file():
+        settings = _object(adapter)
+        rank = settings.get("r")
+        return Trained(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
+    return Trained(folder, step, "weights", base)
+
+
+def copy_out(trained: Trained, target: Path) -> tuple[str, ...]:
+    """Copy what is needed to use the model, without what only a training needs, all of it or nothing.
+
+    An adapter of the Hub's models names its base, so that others find it.
+
+    Returns:
+        The files' names.
+
+    Raises:
+        InputError: The target exists, or cannot be written.
+    """
+    _refuse_existing(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
+            place = Path(folder) / "model"
+            place.mkdir()
+            names = sorted(
+                path.name for path in trained.folder.iterdir() if path.is_file() and path.name not in _ONLY_FOR_TRAINING
+            )
+            for name in names:
+                shutil.copyfile(trained.folder / name, place / name)
+            if trained.kind == "adapter" and trained.base:
+                settings = {**_object(place / "adapter_config.json"), "base_model_name_or_path": trained.base}
+                (place / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+            (place / "README.md").write_text(card(trained, target.name))
+            os.rename(place, target)
+    except OSError as error:
+        raise InputError("the model cannot be copied", why=error.strerror or str(error), where=Location(str(target))) from None
+    return tuple(names)
+
+
+def merge_command(python: str, run: Path, trained: Trained, target: Path) -> tuple[str, ...]:
+    """The command, in a training environment, that writes the adapter and its base as one model.
+
+    Raises:
+        InputError: There is nothing to merge, or the target exists.
+    """
+    if trained.kind != "adapter":
+        raise InputError("this run trained all weights: there is no adapter to merge", fix="Leave out --format merged.")
+    _refuse_existing(target)
+    return (
+        python,
+        "-P",
+        "-m",
+        "hudtui.trainers.merge",
+        "--run",
+        str(run),
+        "--adapter",
+        str(trained.folder),
+        "--out",
+        str(target),
+    )
+
+
+def card(trained: Trained, name: str) -> str:
+    """What stands beside the model: what it is, and how it is served."""
+    known = "" if trained.base == TINY or trained.base.startswith(("/", ".")) else f"base_model: {trained.base}\n"
+    library = "library_name: peft\n" if trained.kind == "adapter" else "library_name: transformers\n"
+    what = f"A LoRA adapter for `{trained.base}`" if trained.kind == "adapter" else f"A model trained from `{trained.base}`"
+    when = f" at step {trained.step}" if trained.step is not None else ""
+    command = shlex.join(trained.serve_command(Path(name), name)) or "# the model of a rehearsal: not worth serving"
+    head = f"---\n{known}{library}tags: [grpo, mcp, hudtui]\n---\n"
+    return f"{head}\n# {name}\n\n{what}{when}, trained with GRPO by hudtui.\n\n```sh\n{command}\n```\n"
+
+
+def push(folder: Path, repo: str, *, token: str | None, public: bool = False) -> str:
+    """Send a folder to the Hub as a model. Blocking. Returns the model's address.
+
+    Raises:
+        HudtuiError: The Hub refused, or could not be reached.
+    """
+    from hudtui.core.tasks.hub import Busy, endpoint, hub, in_words, too_busy
+
+    try:
+        with hub(token) as api, in_words("pushing", repo, writing=True):
+            made = api.create_repo(repo, repo_type="model", private=not public, exist_ok=True)
+            api.upload_folder(repo_id=made.repo_id, folder_path=folder, repo_type="model", commit_message="Upload by hudtui")
+            return f"{endpoint()}/{made.repo_id}"
+    except Busy as busy:
+        raise too_busy(busy.seconds, "pushing", repo) from None
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise InputError(
+            "there is something of this name already; it is left as it is",
+            fix="Name another folder: --out.",
+            where=Location(str(target)),
+        )
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    try:
+        found = read_json(path)
+    except InputError:
+        return {}
+    return found if isinstance(found, Mapping) else {}

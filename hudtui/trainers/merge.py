@@ -1,0 +1,56 @@
+"""An adapter and the model it belongs to, as one model: `python -m hudtui.trainers.merge --run R --adapter A --out DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.files import read_text
+from hudtui.core.gym.config import load_config
+from hudtui.core.platform import choose_platform
+from hudtui.core.settings import load_settings
+from hudtui.core.tasks.load import read_tasks
+from hudtui.core.training.recipe import read_recipe
+from hudtui.trainers.grpo import load_model, say
+
+
+def merge(run: Path, adapter: Path, out: Path) -> None:
+    """Write the merged model.
+
+    Raises:
+        HudtuiError: A file of the run is missing, or the base cannot be loaded.
+    """
+    recipe = read_recipe(read_text(run / "files" / "recipe.json"), name="recipe.json")
+    config = load_config(next((run / "files" / "config").iterdir()))
+    folder = Path.cwd()
+    settings = load_settings(folder, choose_platform(folder))
+    tasks = read_tasks(next((run / "files" / "tasks").iterdir()), lookup=settings.lookup, platform=settings.platform).tasks
+    model, tokenizer = load_model(recipe, config, tasks)
+    from peft import PeftModel
+
+    merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    merged.save_pretrained(str(out))
+    tokenizer.save_pretrained(str(out))
+    say(f"the merged model is in {out}")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="hudtui.trainers.merge")
+    for name in ("run", "adapter", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    given = parser.parse_args(words)
+    try:
+        merge(given.run, given.adapter, given.out)
+    except HudtuiError as error:
+        for line in error.lines():
+            say(line)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
