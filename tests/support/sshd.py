@@ -151,8 +151,8 @@ class Box:
     def target(self, *, port: int | None = None, **more: Any) -> Any:
         from hudtui.core.remote.ssh_target import SshTarget
 
-        values: dict[str, Any] = {"keys": (self.server.key,), "agent": ""} | more
-        return SshTarget(getpass.getuser(), "127.0.0.1", port or self.port, **values)
+        values: dict[str, Any] = {"keys": (self.server.key,), "agent": "", "user": getpass.getuser()} | more
+        return SshTarget(host="127.0.0.1", port=port or self.port, **values)
 
     def pins(self) -> Any:
         from hudtui.core.remote.hostkeys import Pins

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.files import write_atomic
+from hudtui.core.files import exclusive, write_atomic
 
 if TYPE_CHECKING:
     import asyncssh
@@ -75,31 +75,41 @@ class Pins:
             ) from None
 
     def check(self, machine: str, key: asyncssh.SSHKey) -> Seen:
-        """Compare the key that a machine shows with the one it had; keep it at the first contact.
+        """Compare the key that a machine shows with the one it had. A new one is not kept yet: see `keep`.
 
         Raises:
             HostKeyChanged: It is another one.
-            MachineError: The known key cannot be read, or the new one not be kept.
+            MachineError: The known key cannot be read.
         """
         known = self.known(machine)
         fingerprint = key.get_fingerprint()
         algorithm = key.get_algorithm()
-        if known is None:
-            try:
-                write_atomic(self.path(machine), key.export_public_key("openssh").strip() + b"\n", mode=0o600)
-            except InputError as error:
-                raise MachineError(
-                    f"the host key of {machine} cannot be kept", why=f"{error.where}: {error.why}", fix=error.fix
-                ) from None
-            return Seen(machine, fingerprint, algorithm, True)
-        if known.public_data != key.public_data:
+        if known is not None and known.public_data != key.public_data:
             raise HostKeyChanged(
                 f"the host key of {machine} has CHANGED: nothing was sent to it",
                 why=f"known is {known.get_fingerprint()}, it shows {fingerprint} ({algorithm}); "
                 "this may be another machine, or somebody between you and it",
                 fix=f"If you know why (the machine was set up anew), remove {self.path(machine)} and connect again.",
             )
-        return Seen(machine, fingerprint, algorithm, False)
+        return Seen(machine, fingerprint, algorithm, known is None)
+
+    def keep(self, machine: str, key: asyncssh.SSHKey) -> None:
+        """Keep the key of a machine that has proved to own it.
+
+        Raises:
+            HostKeyChanged: Another one was kept in the meantime.
+            MachineError: It cannot be kept: without that, the next contact would be a first one again.
+        """
+        path = self.path(machine)
+        try:
+            with exclusive(path):
+                if not self.check(machine, key).first:
+                    return
+                write_atomic(path, key.export_public_key("openssh").strip() + b"\n", mode=0o600)
+        except InputError as error:
+            raise MachineError(
+                f"the host key of {machine} cannot be kept", why=f"{error.where}: {error.why}", fix=error.fix
+            ) from None
 
     def forget(self, machine: str) -> bool:
         """Remove what is known of a machine that is gone; whether there was anything."""

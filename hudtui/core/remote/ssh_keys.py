@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     import asyncssh
@@ -34,6 +36,7 @@ class KeyRing:
         self._open: dict[Path, asyncssh.SSHKey] = {}
         self._locked: list[Path] = []
         self._bad: dict[Path, str] = {}
+        self._offered: list[str] = []
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -52,12 +55,40 @@ class KeyRing:
         """Some key still waits for its pass-phrase."""
         return bool(self._locked)
 
-    async def load(self) -> list[asyncssh.SSHKey]:
-        """The keys that can be used without asking anybody."""
+    @contextlib.asynccontextmanager
+    async def offers(self) -> AsyncIterator[list[asyncssh.SSHKey | asyncssh.SSHKeyPair]]:
+        """The keys to offer, without asking anybody: the agent's that are named, those from files, the agent's others."""
         for path in self.paths:
             if path not in self._open and path not in self._bad and path not in self._locked:
                 await asyncio.to_thread(self._read, path)
-        return list(self._open.values())
+        files: list[asyncssh.SSHKey | asyncssh.SSHKeyPair] = list(self._open.values())
+        async with self._agent_keys() as held:
+            named = {data for path in self.paths if (data := _public_data(path)) is not None}
+            first = [key for key in held if key.public_data in named]
+            others = [] if self._target.identities_only else [key for key in held if key.public_data not in named]
+            self._offered = [f"{_comment(key)} of the agent" for key in first + others]
+            yield [*first, *files, *others]
+
+    @contextlib.asynccontextmanager
+    async def _agent_keys(self) -> AsyncIterator[Sequence[asyncssh.SSHKeyPair]]:
+        import asyncssh
+
+        try:
+            agent = await asyncssh.connect_agent(self.agent) if self.agent else None
+        except OSError:
+            agent = None  # it has gone and left its socket
+        if agent is None:
+            yield ()
+            return
+        try:
+            try:
+                keys = await agent.get_keys()
+            except (ValueError, OSError):
+                keys = ()
+            yield keys
+        finally:
+            agent.close()
+            await agent.wait_closed()
 
     async def unlock(self) -> bool:
         """Ask for the pass-phrases of the locked keys; whether one was opened. Each key is asked for once in a process."""
@@ -88,9 +119,7 @@ class KeyRing:
         words = [str(path) for path in self.paths if path in self._open]
         words += [f"{path} ({why})" for path, why in self._bad.items()]
         words += [f"{path} (locked by a pass-phrase, and nobody to ask; add it to your agent)" for path in self._locked]
-        if self.agent:
-            words.append("the keys of the agent")
-        return tuple(words)
+        return (*words, *self._offered)
 
     def _read(self, path: Path) -> None:
         import asyncssh
@@ -106,3 +135,18 @@ class KeyRing:
                 self._locked.append(path)
             else:
                 self._bad[path] = "is no private key that can be used"
+
+
+def _public_data(path: Path) -> bytes | None:
+    """What identifies a key, from the public half beside it: the private one may be locked, or in the agent alone."""
+    import asyncssh
+
+    public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
+    try:
+        return asyncssh.read_public_key(public).public_data
+    except (OSError, asyncssh.KeyImportError):
+        return None
+
+
+def _comment(key: asyncssh.SSHKeyPair) -> str:
+    return clean_line(key.get_comment() or key.get_algorithm(), 80)

@@ -26,7 +26,7 @@ KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
 """Seconds between signs of life, and how many may be missing before the connection counts as lost."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds before the first and between later attempts to connect again."""
-_COMMANDS = 5
+_COMMANDS = 4
 _ALGORITHMS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -84,16 +84,18 @@ class Link:
         self.trouble: MachineError | None = None
         """Why there is no connection, while there is none."""
         self.commands = asyncio.Semaphore(_COMMANDS)
-        """Servers allow few channels of a connection (OpenSSH: 10): commands take turns."""
+        """Servers allow few channels of a connection (OpenSSH: 10), and files, readers and the ending of commands need some."""
         self.readers = 0
         """Channels that followed files use."""
         self._pins, self._ask, self._say, self._timeout = pins, ask, say, timeout
         self._keys = KeyRing(target, ask)
+        self._hop_keys = [KeyRing(hop, ask) for hop in target.jump]
         self._lock = asyncio.Lock()
         self._files_lock = asyncio.Lock()
         self._connection: asyncssh.SSHClientConnection | None = None
         self._files: asyncssh.SFTPClient | None = None
         self._before: list[asyncssh.SSHClientConnection] = []
+        self._dialing: asyncio.Task[asyncssh.SSHClientConnection] | None = None
         self._closed = False
 
     @property
@@ -120,10 +122,15 @@ class Link:
             if self._connection is not None and not self._connection.is_closed():
                 return self._connection
             await self._drop()
+            self._dialing = asyncio.create_task(self._dial())
             try:
-                self._connection = await self._dial()
+                self._connection = await self._dialing
             except MachineError as error:
                 self.trouble = error
+                raise
+            except asyncio.CancelledError:
+                if self._closed:
+                    raise MachineError(f"the connection with {self.target.name} was closed") from None
                 raise
             self.trouble = None
             self.connects += 1
@@ -164,16 +171,12 @@ class Link:
         back_off, loop = BackOff(), asyncio.get_running_loop()
         until: float | None = None
         while True:
-            connects = self.connects
             try:
                 with self.translated():
                     return await work()
             except Disconnected:
-                if self._closed or not self.connects:
-                    raise  # it was never reached: there is nothing to come back
-                if until is None or self.connects > connects:
-                    until = until or loop.time() + self.patience
-                if loop.time() >= until:
+                until = until or loop.time() + self.patience
+                if self._closed or not self.connects or loop.time() >= until:  # never reached: nothing can come back
                     raise
             await back_off.wait()
 
@@ -200,6 +203,8 @@ class Link:
     async def close(self) -> None:
         """End the connection, and those it goes through."""
         self._closed = True
+        if self._dialing is not None:
+            self._dialing.cancel()
         async with self._lock:
             await self._drop()
 
@@ -216,8 +221,7 @@ class Link:
 
     async def _dial(self) -> asyncssh.SSHClientConnection:
         tunnel: asyncssh.SSHClientConnection | None = None
-        for hop in self.target.jump:
-            ring = KeyRing(hop, self._ask)
+        for hop, ring in zip(self.target.jump, self._hop_keys, strict=True):
             tunnel = await self._login(hop, ring, tunnel)
             self._before.append(tunnel)
         return await self._login(self.target, self._keys, tunnel)
@@ -238,69 +242,97 @@ class Link:
     ) -> asyncssh.SSHClientConnection:
         import asyncssh
 
-        keys = await ring.load()
         known = await asyncio.to_thread(self._pins.known, target.machine)
-        refused: list[MachineError] = []
-        seen: list[Seen] = []
-        pins = self._pins
-
-        class Client(asyncssh.SSHClient):
-            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-                try:
-                    seen.append(pins.check(target.machine, key))
-                except MachineError as error:
-                    refused.append(error)
-                    return False
-                return True
-
-        if not keys and not ring.agent:
-            if ring.locked:
-                raise LoginRefused(f"{target.name} was not asked: there is no open key", why=explain_tried(ring), fix=_UNLOCK)
-            raise LoginRefused(
-                f"there is no key to log in to {target.name} with",
-                why=explain_tried(ring),
-                fix="Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it.",
-            )
-        try:
-            async with asyncio.timeout(self._timeout):
-                connection = await asyncssh.connect(
-                    target.host,
-                    target.port,
-                    tunnel=tunnel or (),
-                    proxy_command=target.proxy_command or (),
-                    config=None,
-                    username=target.user,
-                    client_factory=Client,
-                    client_keys=keys or [],
-                    agent_path=ring.agent or None,
-                    agent_identities=_public(target) if target.identities_only else None,
-                    known_hosts=lambda *_: ([], [], []),
-                    server_host_key_algs=_algorithms(known),
-                    preferred_auth="publickey",
-                    password_auth=False,
-                    kbdint_auth=False,
-                    gss_auth=False,
-                    gss_kex=False,
-                    host_based_auth=False,
-                    public_key_auth=True,
-                    x509_trusted_certs=None,
-                    keepalive_interval=KEEP_ALIVE,
-                    keepalive_count_max=KEEP_ALIVE_COUNT,
-                    encryption_algs=_CIPHERS,
+        guard = _Guard(self._pins, target.machine)
+        async with ring.offers() as keys:
+            if not keys:
+                raise LoginRefused(
+                    f"there is no key to log in to {target.name} with",
+                    why=explain_tried(ring),
+                    fix=_UNLOCK if ring.locked else _MAKE,
                 )
-        except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
-            if refused:
-                raise refused[0] from None
-            raise explain(error, target, ring.tried(), timeout=self._timeout) from None
+            try:
+                async with asyncio.timeout(self._timeout):
+                    connection = await asyncssh.connect(
+                        target.host,
+                        target.port,
+                        tunnel=tunnel or (),
+                        proxy_command=target.proxy_command or (),
+                        config=None,
+                        username=target.user,
+                        client_factory=guard.client,
+                        client_keys=keys,
+                        agent_path=None,
+                        known_hosts=lambda *_: ([], [], []),
+                        server_host_key_algs=_algorithms(known),
+                        preferred_auth="publickey",
+                        password_auth=False,
+                        kbdint_auth=False,
+                        gss_auth=False,
+                        gss_kex=False,
+                        host_based_auth=False,
+                        public_key_auth=True,
+                        x509_trusted_certs=None,
+                        keepalive_interval=KEEP_ALIVE,
+                        keepalive_count_max=KEEP_ALIVE_COUNT,
+                        encryption_algs=_CIPHERS,
+                    )
+            except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
+                if guard.refused is not None:
+                    raise guard.refused from None
+                raise explain(error, target, ring.tried(), timeout=self._timeout) from None
+        try:
+            seen = guard.keep()
+        except MachineError:
+            connection.abort()
+            raise
         if target is self.target:
-            self.seen = seen[-1] if seen else None
-        if seen and seen[-1].first and self._say is not None:
-            key = seen[-1]
-            self._say(Notice("info", f"first contact with {target.name}: its host key is {key.fingerprint} ({key.algorithm})"))
+            self.seen = seen
+        if seen.first and self._say is not None:
+            self._say(Notice("info", f"first contact with {target.name}: its host key is {seen.fingerprint} ({seen.algorithm})"))
         return connection
 
 
+class _Guard:
+    """Looks at the host key of one login."""
+
+    def __init__(self, pins: Pins, machine: str) -> None:
+        self._pins, self._machine = pins, machine
+        self._accepted: tuple[Seen, asyncssh.SSHKey] | None = None
+        self.refused: MachineError | None = None
+
+    def client(self) -> asyncssh.SSHClient:
+        """What asyncssh asks about the key, before anything is sent."""
+        import asyncssh
+
+        guard = self
+
+        class Client(asyncssh.SSHClient):
+            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+                return guard._accept(key)
+
+        return Client()
+
+    def keep(self) -> Seen:
+        """Keep the key, now that the machine has proved to own it."""
+        if self._accepted is None:
+            raise MachineError(f"{self._machine} showed no host key")
+        seen, key = self._accepted
+        if seen.first:
+            self._pins.keep(self._machine, key)
+        return seen
+
+    def _accept(self, key: asyncssh.SSHKey) -> bool:
+        try:
+            self._accepted = self._pins.check(self._machine, key), key
+        except MachineError as error:
+            self.refused = error
+            return False
+        return True
+
+
 _UNLOCK = "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can be asked for."
+_MAKE = "Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it."
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
 """The quickest first: with AES in the processor GCM takes the least of it for long logs and files."""
 
@@ -318,12 +350,3 @@ def _algorithms(known: asyncssh.SSHKey | None) -> list[str]:
     kind = known.get_algorithm()
     first = [name for name in _ALGORITHMS if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
     return first + [name for name in _ALGORITHMS if name not in first]
-
-
-def _public(target: SshTarget) -> list[str]:
-    found = []
-    for key in target.keys:
-        public = key if key.suffix == ".pub" else key.with_name(key.name + ".pub")
-        if public.is_file():
-            found.append(str(public))
-    return found

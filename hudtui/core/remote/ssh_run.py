@@ -69,19 +69,33 @@ async def run_command(
     words = tuple(str(word) for word in argv)
     mark = f"hudtui-{secrets.token_hex(8)}"
     command = _command(words, mark, cwd, env or {})
-    loop = asyncio.get_running_loop()
-    until = None if timeout is None else loop.time() + timeout
-    back_off = BackOff()
-    patience = loop.time() + link.patience
-    async with link.commands:
-        while True:
-            left = None if until is None else max(until - loop.time(), 0.0)
-            try:
-                return await _once(link, words, command, mark, stdin, left, timeout)
-            except Disconnected as error:
-                if (isinstance(error, Lost) and not repeat) or not link.connects or loop.time() >= patience:
-                    raise
-            await back_off.wait()
+    try:
+        async with asyncio.timeout(timeout):
+            await link.commands.acquire()
+    except TimeoutError:
+        raise NoChannel(
+            f"`{words[0]}` was not started on {link.target.name}", why=f"other commands kept all channels busy for {timeout:g} s"
+        ) from None
+    try:
+        return await _patiently(link, words, command, mark, stdin, timeout, repeat)
+    finally:
+        link.commands.release()
+
+
+async def _patiently(
+    link: Link, words: tuple[str, ...], command: str, mark: str, stdin: bytes | None, timeout: float | None, repeat: bool
+) -> Completed:
+    loop, back_off = asyncio.get_running_loop(), BackOff()
+    began = loop.time()
+    while True:
+        left = None if timeout is None else max(began + timeout - loop.time(), 0.0)
+        try:
+            return await _once(link, words, command, mark, stdin, left, timeout)
+        except Disconnected as error:
+            patience = link.patience if timeout is None else min(link.patience, timeout)
+            if (isinstance(error, Lost) and not repeat) or not link.connects or loop.time() >= began + patience:
+                raise
+        await back_off.wait()
 
 
 def _command(words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None, env: Mapping[str, str]) -> str:
@@ -118,6 +132,8 @@ async def _once(
                 async with asyncio.timeout(STRAGGLE):
                     await asyncio.shield(collector.closed)
     except TimeoutError:
+        if channel is None:
+            raise Disconnected(f"{link.target.name} did not answer within {timeout:g} s") from None
         await _end(link, collector, mark)
         raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
     except asyncio.CancelledError:

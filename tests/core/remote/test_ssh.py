@@ -8,6 +8,7 @@ import random
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from hudtui.core.remote.connect import HostPool, close_hosts, open_host
 from hudtui.core.remote.hostkeys import HostKeyChanged, Pins
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import Disconnected, LoginRefused, SshHost, SshTarget, connect_ssh, parse_target
+from hudtui.core.remote.ssh_terminal import terminal_argv
 
 Box = Any
 
@@ -159,8 +161,9 @@ def agent(folder: Path, key: Path) -> Iterator[str]:
     path = folder / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
     try:
-        while not path.exists():
-            pass
+        limit = time.monotonic() + 20
+        while not path.exists() and time.monotonic() < limit:
+            time.sleep(0.01)
         environment = {**os.environ, "SSH_AUTH_SOCK": str(path)}
         subprocess.run(["ssh-add", "-q", str(key)], env=environment, check=True, capture_output=True)
         yield str(path)
@@ -169,11 +172,41 @@ def agent(folder: Path, key: Path) -> Iterator[str]:
         process.wait()
 
 
-async def test_the_agent_has_the_key(ssh_box: Box, own_tmux: str, tmp_path: Path) -> None:
+async def test_the_agent_has_the_key(ssh_box: Box, own_tmux: str, make_key: Any, tmp_path: Path) -> None:
     with agent(Path(own_tmux), ssh_box.server.key) as path:
         target = ssh_box.target(keys=(tmp_path / "none",), agent=path)
         async with await connect_ssh(target, pins=ssh_box.pins()) as host:
             assert (await host.run(["true"])).ok
+        with pytest.raises(LoginRefused, match="refused") as caught:
+            await connect_ssh(ssh_box.target(agent=path, user="nobody-there"), pins=ssh_box.pins())
+        assert "user_key of the agent" in words(caught.value)
+        other = make_key(tmp_path / "other")
+        with pytest.raises(LoginRefused) as caught:  # of the agent's keys only those that are named
+            await connect_ssh(ssh_box.target(keys=(other,), agent=path, identities_only=True), pins=ssh_box.pins())
+        assert "of the agent" not in words(caught.value)
+        locked = make_key(tmp_path / "locked", words="x")
+        await LocalHost().run(["ssh-add", "-q", "-D"], env={"SSH_AUTH_SOCK": path})
+        with pytest.raises(LoginRefused, match="no key"):
+            await connect_ssh(ssh_box.target(keys=(locked,), agent=path), pins=ssh_box.pins())
+
+
+async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) -> None:
+    host = await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins())
+    line.silent = True
+    line.cut()
+    waiting = asyncio.create_task(host.run(["true"]))
+    before = line.accepted
+    await until(lambda: line.accepted > before)
+    async with asyncio.timeout(20):
+        await host.close()
+        with pytest.raises(MachineError):
+            await waiting
+
+
+async def test_a_wrong_login_keeps_no_host_key(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
+    with pytest.raises(LoginRefused):
+        await connect_ssh(ssh_box.target(keys=(make_key(tmp_path / "wrong"),)), pins=ssh_box.pins())
+    assert ssh_box.pins().known(ssh_box.target().machine) is None
 
 
 async def test_machines_that_do_not_answer(ssh_box: Box, line: Any) -> None:
@@ -289,6 +322,22 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
         await close_hosts()
 
 
+async def test_a_terminal_of_ones_own(ssh_box: Box) -> None:
+    """The system's ssh takes the same road, and trusts the same key."""
+    target, pins = ssh_box.target(pin="pod 7/a"), ssh_box.pins()
+    with pytest.raises(MachineError, match="never been reached"):
+        terminal_argv(target, pins, ["true"])
+    async with await connect_ssh(target, pins=pins):
+        pass
+    argv = terminal_argv(target, pins, ["sh", "-c", "printf '%s|' \"$@\"", "x", "a  b", "$HOME"])
+    done = await LocalHost().run(argv)
+    assert (done.exit_status, done.stdout) == (0, "a  b|$HOME|"), done.stderr
+    other = ssh_box.target(pin="pod 8")
+    pins.path(other.machine).write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())  # some other key
+    done = await LocalHost().run(terminal_argv(other, pins, ["true"]))
+    assert done.exit_status == 255 and "CHANGED" in done.stderr
+
+
 # --- lost connections -----------------------------------------------------------------------------------------------------
 
 
@@ -344,7 +393,6 @@ async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
         await stream.aclose()
 
 
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv")
 async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
     """Root may write everywhere: the file system itself must refuse, as /proc does."""
     async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
