@@ -41,7 +41,7 @@ def script_of(plan: Plan, *, name: str) -> str:
             lines += _write(file)
     services = [stage for stage in plan.stages if stage.service]
     if services:
-        lines += ["", "services=", "trap '[ -z \"$services\" ] || kill $services' EXIT"]
+        lines += ["", "services=", "trap '[ -z \"$services\" ] || { kill $services; wait $services; } 2>/dev/null || true' EXIT"]
     for stage in plan.stages:
         lines += ["", f"# --- {stage.name}", *_run(stage)]
     return "\n".join(lines) + "\n"
@@ -59,7 +59,7 @@ def _run(stage: Stage) -> list[str]:
     env = " ".join(f"{name}={_q(value)}" for name, value in stage.env.items())
     command = f"env {env} {words}" if env else words
     if stage.cwd:
-        command = f"(cd {_q(stage.cwd)} && {command})"
+        command = f"(cd {_q(stage.cwd)} && exec {command})"
     log = f"logs/{stage.name}.log"
     if not stage.service:
         return [f"{command} 2>&1 | tee {log}"]

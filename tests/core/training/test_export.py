@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError
+from hudtui.core.training.engine import find_engine
+from hudtui.core.training.export import copy_out, find_trained, merge_command, steps_of
+from hudtui.core.training.plan import FileRef, Plan, PlanFile, Ready, RunSpec, Site, Stage
+from hudtui.core.training.script import script_of
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run as a training leaves it."""
+    folder = tmp_path / "run"
+    for name in ("out/model", "out/checkpoints/checkpoint-2", "out/checkpoints/checkpoint-10"):
+        place = folder / name
+        place.mkdir(parents=True)
+        (place / "adapter_model.safetensors").write_bytes(b"weights of " + name.encode())
+        (place / "adapter_config.json").write_text(json.dumps({"r": 24, "base_model_name_or_path": None}))
+        (place / "tokenizer.json").write_text("{}")
+        (place / "optimizer.pt").write_bytes(b"large")
+    (folder / "files").mkdir()
+    (folder / "files" / "recipe.json").write_text(json.dumps({"model": "Qwen/Qwen2.5-3B-Instruct"}))
+    return folder
+
+
+def test_the_end_of_the_training_is_what_is_wanted(run: Path, tmp_path: Path) -> None:
+    trained = find_trained(run)
+    assert (trained.step, trained.kind, trained.base, trained.rank) == (None, "adapter", "Qwen/Qwen2.5-3B-Instruct", 24)
+    names = copy_out(trained, tmp_path / "exports" / "mine")
+    assert "optimizer.pt" not in names
+    copied = tmp_path / "exports" / "mine"
+    assert (copied / "adapter_model.safetensors").read_bytes() == b"weights of out/model"
+    assert json.loads((copied / "adapter_config.json").read_text())["base_model_name_or_path"] == "Qwen/Qwen2.5-3B-Instruct"
+    card = (copied / "README.md").read_text()
+    assert "base_model: Qwen/Qwen2.5-3B-Instruct" in card and "vllm serve" in card
+    assert [path.name for path in copied.parent.iterdir()] == ["mine"]  # nothing half made is left
+
+
+def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_path: Path) -> None:
+    command = find_trained(run).serve_command(tmp_path / "m", "mine")
+    assert command[:3] == ("vllm", "serve", "Qwen/Qwen2.5-3B-Instruct")
+    assert command[command.index("--max-lora-rank") + 1] == "32"
+    assert command[-1] == f"mine={tmp_path / 'm'}" and "127.0.0.1" in command
+    whole = replace(find_trained(run), kind="weights").serve_command(tmp_path / "m", "mine")
+    assert whole[2] == str(tmp_path / "m") and "--enable-lora" not in whole
+    assert replace(find_trained(run), base="tiny").serve_command(tmp_path, "x") == ()
+
+
+def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
+    assert steps_of(run) == (2, 10)
+    assert find_trained(run, 2).folder.name == "checkpoint-2"
+    with pytest.raises(InputError, match="no checkpoint of step 7") as caught:
+        find_trained(run, 7)
+    assert "2, 10" in str(caught.value)
+    shutil.rmtree(run / "out" / "model")
+    assert find_trained(run).step == 10  # broken off: the last one
+
+
+def test_what_is_missing_or_half_written_is_said(run: Path, tmp_path: Path) -> None:
+    (run / "out" / "model" / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="not whole"):
+        find_trained(run)
+    shutil.rmtree(run / "out")
+    with pytest.raises(InputError, match="has not saved a model"):
+        find_trained(run)
+    with pytest.raises(InputError, match="no checkpoint of step 1"):
+        find_trained(run, 1)
+
+
+def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for act in (
+        lambda: copy_out(find_trained(run), tmp_path / "there"),
+        lambda: merge_command("py", run, find_trained(run), tmp_path / "there"),
+    ):
+        with pytest.raises(InputError, match="left as it is"):
+            act()
+
+
+def test_only_an_adapter_can_be_merged(run: Path, tmp_path: Path) -> None:
+    command = merge_command("/env/bin/python", run, find_trained(run), tmp_path / "new")
+    assert command[0] == "/env/bin/python" and "hudtui.trainers.merge" in command
+    with pytest.raises(InputError, match="no adapter"):
+        merge_command("py", run, replace(find_trained(run), kind="weights"), tmp_path / "new")
+
+
+def bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "run.sh").write_text(text)
+    return subprocess.run(["bash", "run.sh"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
+    nasty = "it's $HOME `x`\n'quoted'"
+    service = (
+        "import http.server as h\n"
+        "class Yes(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(200); self.end_headers()\n"
+        "h.ThreadingHTTPServer(('127.0.0.1', %d), Yes).serve_forever()"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    plan = Plan(
+        "other",
+        (
+            Stage("serve", ("python3", "-c", service % port), service=True, ready=Ready(port=port, timeout=30)),
+            Stage("first", ("bash", "-c", 'printf "%s" "$WORDS" >out/words; cat files/a/text >out/text'), env={"WORDS": nasty}),
+            Stage("second", ("bash", "-c", "pwd"), cwd="out", secrets=("A_KEY",)),
+        ),
+        files=(PlanFile("files/a/text", content=nasty + "\n"), PlanFile("files/mine", source=FileRef("/x/mine", 1, "s"))),
+    )
+    text = script_of(plan, name="mine")
+    refused = bash(tmp_path, text)
+    assert refused.returncode == 2 and "put files/mine here first" in refused.stdout
+    (tmp_path / "files").mkdir(exist_ok=True)
+    (tmp_path / "files" / "mine").touch()
+    done = bash(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "words").read_text() == nasty and (tmp_path / "out" / "text").read_text() == nasty + "\n"
+    assert done.stdout.strip().endswith("/out") and "A_KEY" in text
+    with socket.socket() as gone:  # the service ends with the script
+        assert gone.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:
+    plan = Plan("other", (Stage("one", ("bash", "-c", "exit 3")), Stage("two", ("touch", "never"))))
+    assert bash(tmp_path, script_of(plan, name="x")).returncode == 3
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("changes", [{}, {"gpus": 1}, {"gpus": 8, "training": {"num_generations": 8}}, {"rehearse": True}])
+def test_every_training_can_be_written_as_a_script(changes: dict[str, Any], tmp_path: Path) -> None:
+    spec = RunSpec("trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
+    text = script_of(find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t")
+    (tmp_path / "s.sh").write_text(text)
+    assert subprocess.run(["bash", "-n", str(tmp_path / "s.sh")], check=False).returncode == 0
+    assert "hudtui/requirements" in text and len(text.splitlines()) < 150
+
+
+def load_hub() -> Any:
+    """The stand-in for the Hub, which knows datasets, with the same routes for models."""
+    path = Path(__file__).parents[2] / "support" / "hub_stub.py"
+    spec = importlib.util.spec_from_file_location("hub_stub_for_models", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    more = [
+        (method, pattern.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
+        for method, pattern, call in module._ROUTES
+        if "datasets" in pattern
+    ]
+    module._ROUTES = (*module._ROUTES, *more)
+    return module
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool, run: Path, tmp_path: Path) -> None:
+    module = load_hub()
+    copy_out(find_trained(run), tmp_path / "mine")
+    code = (
+        "import sys; from pathlib import Path; from hudtui.core.training.export import push\n"
+        "print(push(Path(sys.argv[1]), 'me/mine', token=sys.argv[2], public=sys.argv[3] == 'True'))"
+    )
+
+    def pushed(token: str) -> subprocess.CompletedProcess[str]:  # in a process of its own: the client reads its settings once
+        env = {**os.environ, **hub.environment(), "HF_HOME": str(tmp_path / "hf")}
+        words = [sys.executable, "-c", code, str(tmp_path / "mine"), token, str(public)]
+        return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=90)
+
+    with module.HubStub() as hub:
+        done = pushed(module.TOKEN)
+        assert done.stdout.strip() == f"{hub.url}/me/mine", done.stderr
+        repo = hub.repos["me/mine"]
+        assert repo.private is not public
+        assert repo.files["adapter_model.safetensors"] == b"weights of out/model"
+        assert {"README.md", "adapter_config.json", "tokenizer.json"} <= set(repo.files)
+        refused = pushed("hf_" + "wrong" * 7)
+        assert refused.returncode != 0 and "HubError" in refused.stderr and "wrongwrong" not in refused.stderr
