@@ -97,6 +97,7 @@ class Sshd:
             "LogLevel ERROR",
             "MaxStartups 200",
             "Subsystem sftp internal-sftp",
+            f"SetEnv HOME={self.folder}",  # before the world is set, the login shell must not read the user's own .bashrc
             f"ForceCommand . {self.folder}/force",
             *self._options,
         ]
