@@ -67,6 +67,10 @@ class Scribe:
         if _MARK not in self._render([{"role": "user", "content": "x"}, {"role": "assistant", "content": _MARK}]):
             raise InputError("the chat template of this model does not show replies as they are", fix="Choose another model.")
         self.end = tokenizer.eos_token_id
+        asked = [{"role": "user", "content": "x"}]
+        opening = self._render(asked, reply_next=True)[len(self._render(asked)) :]
+        _, mark, rest = opening.partition("<think>")
+        self._lead = mark + rest
 
     def open(self, messages: Sequence[Mapping[str, Any]]) -> Transcript:
         """A conversation that waits for its first reply."""
@@ -89,9 +93,12 @@ class Scribe:
         return self._encode(rest)
 
     def text(self, ids: Sequence[int]) -> str:
-        """A reply as text, without the marks of its end."""
+        """A reply as text, without the marks of its end.
+
+        Where the template itself opens the thought of each reply, what it says is part of the text: the reply would be misread.
+        """
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
+        return self._lead + text
 
     def keeps_thoughts(self) -> bool:
         """Whether a thought in an earlier reply is still there when the conversation goes on."""

@@ -22,8 +22,9 @@ class Letters:
     eos_token, eos_token_id, pad_token_id = "<|end|>", 1, 2
     chat_template: str | None = "as in apply_chat_template"
 
-    def __init__(self, *, drops_thoughts: bool = False) -> None:
+    def __init__(self, *, drops_thoughts: bool = False, opens: str = "") -> None:
         self.drops_thoughts = drops_thoughts
+        self.opens = opens
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, tokenize: bool, add_generation_prompt: bool) -> str:
         assert tokenize is False
@@ -33,7 +34,7 @@ class Letters:
             if self.drops_thoughts and message["role"] == "assistant" and number < len(messages) - 1:
                 content = content.partition("</think>")[2] or content
             text += f"<|start|>{message['role']}\n{content}<|end|>\n"
-        return text + ("<|start|>assistant\n" if add_generation_prompt else "")
+        return text + ("<|start|>assistant\n" + self.opens if add_generation_prompt else "")
 
     def __call__(self, text: str, *, add_special_tokens: bool) -> dict[str, list[int]]:
         assert add_special_tokens is False

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+import trl
 from peft import PeftModel
 
+from hudtui.core.errors import InputError
 from hudtui.core.gym.config import load_config
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers import grpo, tiny
 from hudtui.trainers.rollout import Players
 from hudtui.trainers.tokens import Scribe, scribe_for
+
+
+def templates(tokenizer: Any) -> dict[str, Any]:
+    """What becomes of the chat templates of well-known models, which TRL brings along."""
+    found: dict[str, Any] = {}
+    for name in ("qwen2_5", "qwen3", "llama3_1", "glm4moe"):
+        other = copy.deepcopy(tokenizer)
+        other.chat_template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+        try:
+            scribe, warning = scribe_for(other, thinking=True)
+        except InputError as error:
+            found[name] = error.what
+        else:
+            found[name] = [bool(warning), scribe.keeps_thoughts(), other.decode(scribe.answer("OBS", ended=False))]
+    return found
 
 
 def main(run: Path) -> dict[str, Any]:
@@ -50,6 +68,7 @@ def main(run: Path) -> dict[str, Any]:
     prompts = [scribe.open([{"role": "user", "content": text}]).ids for text in ("a", "a much longer question than that", "b")]
     replies, logprobs = grpo.generate_turn(trainer, prompts)
     return {
+        "templates": templates(tokenizer),
         "same_seed_same_model": same,
         "adapter_changes": float((after - before).abs().max()),
         "merged_differs": float((after - merged).abs().max()),

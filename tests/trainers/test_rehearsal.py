@@ -85,6 +85,11 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     assert found["same_seed_same_model"] and found["unicode"] == "naïve 数 🙂"
     assert found["adapter_changes"] > 0 and found["merged_differs"] < 1e-3
     assert found["all_int"] and found["logprobs"] is None and found["warning"] is None
+    chat = "<|im_end|>\n<|im_start|>user\nOBS<|im_end|>\n<|im_start|>assistant\n"
+    assert found["templates"]["qwen2_5"] == [False, True, chat]
+    assert found["templates"]["qwen3"] == [True, True, chat]  # it drops earlier thoughts, and was replaced
+    assert found["templates"]["llama3_1"][:2] == [False, True]
+    assert "drops earlier thoughts" in found["templates"]["glm4moe"]  # and nothing replaces this one
     assert len(found["replies"]) == 3 and all(1 <= length <= 48 for length in found["replies"])
     assert all(end is None or end == length - 1 for end, length in zip(found["ends"], found["replies"], strict=True))
 

@@ -43,6 +43,12 @@ def test_a_reply_that_was_cut_off_is_ended_by_us_and_not_in_its_name(letters: An
     assert cut[1:] == scribe.answer("moved", ended=True)
 
 
+def test_a_thought_that_the_template_opens_belongs_to_the_reply(make_letters: Any) -> None:
+    scribe = Scribe(make_letters(opens="<think>\n"))
+    ids = scribe.tokenizer("hm</think><tool>left()</tool>", add_special_tokens=False)["input_ids"]
+    assert scribe.text(ids) == "<think>\nhm</think><tool>left()</tool>"
+
+
 def test_no_chat_template_is_refused(letters: Any) -> None:
     letters.chat_template = None
     with pytest.raises(InputError, match="no chat template"):
