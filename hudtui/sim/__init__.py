@@ -1,0 +1,16 @@
+"""A simulator of the Prime Intellect API whose pods are real SSH hosts on loopback.
+
+    async with Simulator() as sim:          # or: with Simulator() as sim
+        ...                                  # a client of sim.url with sim.api_key
+        sim.clock.advance(60)                # the machine boots, the wallet pays
+        sim.fail_next("POST", "/api/v1/pods/", kind="reset_after")
+
+It imports nothing of `hudtui.core`, so that the two cannot share a mistake. See docs/simulator.md.
+"""
+
+from hudtui.sim.clock import Clock
+from hudtui.sim.faults import Fault, Recorded
+from hudtui.sim.scenarios import SCENARIOS, Scenario
+from hudtui.sim.simulator import Simulator
+
+__all__ = ["SCENARIOS", "Clock", "Fault", "Recorded", "Scenario", "Simulator"]

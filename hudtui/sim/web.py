@@ -1,0 +1,227 @@
+"""The HTTP side: keys and scopes, faults, the record of requests, and the control paths under `/sim`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hudtui.sim.call import Call, Refused
+from hudtui.sim.faults import Fault, FaultList, Recorded
+from hudtui.sim.handlers import ENTRIES, PREFIX, Entry
+from hudtui.sim.world import World
+
+TRANSPORT = "hudtui.sim.transport"
+"""Where a request's scope holds the transport of its connection."""
+_HTML = "<html><head><title>503 Service Temporarily Unavailable</title></head><body><h1>503</h1></body></html>"
+
+
+@dataclass
+class Desk:
+    """What requests are answered from."""
+
+    world: World
+    lock: RLock
+    faults: FaultList = field(default_factory=FaultList)
+    requests: list[Recorded] = field(default_factory=list)
+    origin: str = ""
+    sync: Callable[[], Awaitable[None]] | None = None
+    """Brings machines in step with the world; before and after each request."""
+    refuse: Callable[[float], Awaitable[None]] | None = None
+    """Closes the port for some seconds."""
+
+
+def _allowed(scopes: Mapping[str, Any] | None, entry: Entry) -> bool:
+    if scopes is None or entry.area is None:
+        return True
+    scope = scopes.get(entry.area)
+    return bool(scope and scope.get("read" if entry.method == "GET" else "write"))
+
+
+def _endpoint(entry: Entry, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        header = request.headers.get("authorization", "")
+        token = header.removeprefix("Bearer ") if header.startswith("Bearer ") else ""
+        if entry.area is not None:
+            if token not in desk.world.tokens:
+                return JSONResponse({"detail": "Could not validate credentials"}, 401)
+            if not _allowed(desk.world.tokens[token], entry):
+                return JSONResponse({"detail": "Insufficient permissions"}, 403)
+        raw = await request.body()
+        try:
+            body = json.loads(raw) if raw else None
+        except ValueError:
+            return JSONResponse({"detail": [{"loc": ["body", 0], "msg": "JSON decode error", "type": "json_invalid"}]}, 422)
+        query = parse_qs(request.url.query, keep_blank_values=True)
+        assert desk.sync
+        await desk.sync()
+        with desk.lock:
+            try:
+                given = entry.handler(Call(desk.world, {**request.path_params, "token": token}, query, body, desk.origin))
+            except Refused as refusal:
+                given = refusal.answer
+            # Written down now: what is answered must not change with the world while it is sent.
+            response = JSONResponse(given.body, given.status)
+        if entry.method != "GET":
+            await desk.sync()
+        return response
+
+    return answer
+
+
+def make_app(desk: Desk, control: Sequence[Route]) -> ASGIApp:
+    """The whole service.
+
+    Paths that lack (or have) the slash of their canonical form are answered with a 307 to it.
+    """
+    routes = [Route(entry.path, _endpoint(entry, desk), methods=[entry.method]) for entry in ENTRIES]
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        return JSONResponse(
+            {"detail": "Not Found" if getattr(error, "status_code", 404) == 404 else "Method Not Allowed"},
+            getattr(error, "status_code", 404),
+        )
+
+    return _Gate(Starlette(routes=[*routes, *control], exception_handlers={404: unknown, 405: unknown}), desk)
+
+
+class _Gate:
+    """Every request passes here: it is recorded, time passes, and faults happen."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self._app = app
+        self._desk = desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+            await self._app(scope, receive, send)
+            return
+        desk, method, path = self._desk, scope["method"], scope["path"]
+        raw = await _body(receive)
+        with desk.lock:
+            desk.world.clock.tick()
+            fault = desk.faults.take(method, path)
+            place = len(desk.requests)
+            query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            desk.requests.append(
+                Recorded(desk.world.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
+            )
+
+        def note(status: int | None, handled: bool) -> None:
+            seen = desk.requests[place]
+            desk.requests[place] = Recorded(seen.at, method, path, query, seen.body, status, seen.fault, handled)
+
+        if fault is None or fault.kind in ("slow", "malformed", "reset_after"):
+            held = await self._handled(scope, raw)
+            if fault is not None and await self._spoil(fault, held, scope):
+                note(None, True)
+                return
+            note(held[0]["status"], held[0]["status"] < 300)
+            for message in held:
+                await send(message)
+            return
+        await self._fail(fault, scope, receive, send, note)
+
+    async def _handled(self, scope: Scope, raw: bytes) -> list[Message]:
+        held: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            held.append(message)
+
+        async def again() -> Message:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        await self._app(scope, again, keep)
+        return held
+
+    async def _spoil(self, fault: Fault, held: list[Message], scope: Scope) -> bool:
+        """Spoil an answer; True when nothing is left to send."""
+        if fault.kind == "reset_after":
+            await _reset(scope)
+            return True
+        if fault.kind == "slow":
+            await asyncio.sleep(fault.seconds)
+        elif fault.kind == "malformed":
+            body = b"".join(message.get("body", b"") for message in held[1:])
+            cut = body[: max(1, len(body) * 2 // 3)]
+            headers = [(name, value) for name, value in held[0]["headers"] if name.lower() != b"content-length"]
+            held[0]["headers"] = [*headers, (b"content-length", str(len(cut)).encode())]
+            held[1:] = [{"type": "http.response.body", "body": cut}]
+        return False
+
+    async def _fail(
+        self, fault: Fault, scope: Scope, receive: Receive, send: Send, note: Callable[[int | None, bool], None]
+    ) -> None:
+        if fault.kind in ("reset_before", "refuse", "timeout"):
+            note(None, False)
+            if fault.kind == "timeout":
+                await _wait_or_gone(receive, fault.seconds)
+            elif fault.kind == "refuse" and self._desk.refuse:
+                await self._desk.refuse(fault.seconds)
+            await _reset(scope)
+            return
+        status = {"html503": 503, "errors422": 422}.get(fault.kind, fault.status)
+        response: Response = (
+            Response(_HTML, 503, media_type="text/html") if fault.kind == "html503" else JSONResponse(fault.body(), status)
+        )
+        if fault.retry_after is not None:
+            response.headers["Retry-After"] = f"{fault.retry_after:g}"
+        note(status, False)
+        await response(scope, receive, send)
+
+
+async def _body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return b"".join(parts)
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _parsed(raw: bytes) -> Any:
+    if not raw:
+        return None
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw.decode(errors="replace")
+
+
+async def _wait_or_gone(receive: Receive, seconds: float) -> None:
+    """Until the client has gone, but no longer than `seconds`."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    try:
+        await asyncio.wait_for(gone(), seconds)
+    except TimeoutError:
+        return
+
+
+async def _reset(scope: Scope) -> None:
+    """Reset the connection of a request: the client sees RST, not an orderly end."""
+    transport = scope[TRANSPORT]
+    connection = transport.get_extra_info("socket")
+    if connection is not None and not transport.is_closing():
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+    # The protocol must learn of it before this request returns without an answer.
+    for _ in range(3):
+        await asyncio.sleep(0)
