@@ -230,11 +230,16 @@ class Follower:
     def data(self) -> bytes:
         return b"".join(chunk.data for chunk in self.chunks)
 
+    async def settle(self, size: int) -> bytes:
+        """What came, when that many bytes had and nothing more followed."""
+        await self.until(size)
+        await asyncio.sleep(0.3)  # anything doubled would come now
+        return await self.until(size)
+
     async def until(self, size: int, limit: float = 60.0) -> bytes:
         end = time.monotonic() + limit
         while len(self.data) < size and time.monotonic() < end and not self._task.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # anything doubled would come now
         if self._task.done():
             self._task.result()
         return self.data
@@ -252,7 +257,7 @@ async def test_follow_waits_for_the_file_and_loses_nothing(host: Host, tmp_path:
                 stream.write(piece)
                 written += piece
                 await asyncio.sleep(chance.random() * 0.02)
-        assert await follower.until(len(written)) == written
+        assert await follower.settle(len(written)) == written
         ends = [chunk.offset + len(chunk.data) for chunk in follower.chunks]
         assert [chunk.offset for chunk in follower.chunks] == [0, *ends[:-1]]
         assert max(len(chunk.data) for chunk in follower.chunks) <= CHUNK
@@ -266,7 +271,7 @@ async def test_follow_begins_at_any_byte(host: Host, tmp_path: Path) -> None:
         assert await follower.until(6) == b"456789"
         with path.open("ab") as stream:
             stream.write(b"ab")
-        assert await follower.until(8) == b"456789ab"
+        assert await follower.settle(8) == b"456789ab"
     assert follower.chunks[0].offset == 4
 
 
@@ -275,7 +280,7 @@ async def test_follow_beyond_the_end_means_a_new_file(host: Host, tmp_path: Path
     path = tmp_path / "a.log"
     path.write_bytes(b"short\n")
     async with Follower(host, path, offset=1000) as follower:
-        assert await follower.until(6) == b"short\n"
+        assert await follower.settle(6) == b"short\n"
 
 
 @every_way_to_follow
@@ -286,7 +291,7 @@ async def test_follow_notices_truncation(host: Host, tmp_path: Path, new: bytes)
     async with Follower(host, path) as follower:
         await follower.until(12)
         path.write_bytes(new)  # the same file
-        assert await follower.until(12 + len(new)) == b"old content\n" + new
+        assert await follower.settle(12 + len(new)) == b"old content\n" + new
     assert [chunk.offset for chunk in follower.chunks] == [0, 0]
 
 
@@ -301,7 +306,7 @@ async def test_follow_finishes_the_old_file_before_the_new_one(host: Host, tmp_p
             writer.write(b"two\n")
             path.write_bytes(b"three\n")
             writer.write(b"late\n")
-            assert await follower.until(19) == b"one\ntwo\nlate\nthree\n"
+            assert await follower.settle(19) == b"one\ntwo\nlate\nthree\n"
     assert follower.chunks[-1].offset == 0
 
 
@@ -315,7 +320,7 @@ async def test_follow_stays_with_a_file_that_was_moved_away(host: Host, tmp_path
             os.rename(path, tmp_path / "moved")
             await asyncio.sleep(0.3)
             writer.write(b"two\n")
-            assert await follower.until(8) == b"one\ntwo\n"
+            assert await follower.settle(8) == b"one\ntwo\n"
 
 
 @every_way_to_follow
@@ -357,6 +362,9 @@ async def test_many_files_at_once(host: Host, tmp_path: Path) -> None:
             path.write_bytes(b"%d\n" % number * 1000)
         for path, follower in zip(paths, followers, strict=True):
             assert await follower.until(path.stat().st_size) == path.read_bytes()
+        await asyncio.sleep(0.3)
+        for path, follower in zip(paths, followers, strict=True):
+            assert follower.data == path.read_bytes()
             await follower.__aexit__()
         assert (await host.run(["true"])).ok
 

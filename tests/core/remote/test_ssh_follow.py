@@ -36,7 +36,7 @@ async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_bo
         programs.mkdir()
         (programs / "sh").symlink_to(str(shutil.which("sh")))
         ssh_box.world(PATH=str(programs))
-    result = await faults.trial(ssh_box, seed=3, disconnects=8 if python else 3, lines=40_000, seconds=4.0)
+    result = await faults.trial(ssh_box, seed=3, disconnects=8 if python else 3, lines=40_000, seconds=2.0)
     assert result.identical and result.lost == 0 and result.doubled == 0
     assert result.disconnects >= (8 if python else 3) and result.connects == result.disconnects + 1
 
