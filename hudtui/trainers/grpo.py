@@ -244,13 +244,16 @@ def make_trainer(
 
 
 def for_trainer(played: Sequence[Played]) -> dict[str, Any]:
-    """Episodes as TRL takes them from a rollout function."""
-    known = all(one.logprobs is not None for one in played)
+    """Episodes as TRL takes them from a rollout function.
+
+    One that broke off before its first reply has no log probabilities; its only token is masked, so that 0 stands for them.
+    """
+    known = any(one.logprobs is not None for one in played)
     return {
         "prompt_ids": [one.prompt_ids for one in played],
         "completion_ids": [one.completion_ids for one in played],
         "env_mask": [one.mask for one in played],
-        "logprobs": [one.logprobs for one in played] if known else None,
+        "logprobs": [one.logprobs or [0.0] * len(one.completion_ids) for one in played] if known else None,
         "episode_reward": [one.reward for one in played],
     }
 

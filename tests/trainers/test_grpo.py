@@ -1,0 +1,92 @@
+"""What the trainer does before and beside torch, which is not needed here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.demo.workspace import task_records
+from hudtui.core.errors import InputError
+from hudtui.core.platform import choose_platform
+from hudtui.core.rollouts.values import Episode, Scores
+from hudtui.core.settings import load_settings
+from hudtui.core.training.recipe import Recipe
+from hudtui.trainers.grpo import environment, for_trainer, generate_turn, main, model_problem, read_all
+from hudtui.trainers.rollout import Played
+
+ROOT = Path(__file__).parents[2]
+EPISODE = Episode("t", (), (), Scores(0.5, 1.0, 1.0, 0.6, True), "done")
+
+
+def files(folder: Path, *, tasks: list[dict[str, Any]] | None = None, **recipe: Any) -> Namespace:
+    shutil.copy(ROOT / "configs" / "2048.yaml", folder)
+    (folder / "tasks.json").write_text(json.dumps(task_records() if tasks is None else tasks))
+    (folder / "recipe.json").write_text(json.dumps(Recipe(**recipe).to_json()))
+    return Namespace(recipe="recipe.json", tasks="tasks.json", config="2048.yaml", out="out")
+
+
+def read(folder: Path, **more: Any) -> Any:
+    return read_all(files(folder, **more), load_settings(folder, choose_platform(folder)))
+
+
+def test_the_files_are_read_before_anything_large(own_world: Path) -> None:
+    recipe, config, tasks = read(own_world, held_out=2)
+    assert (recipe.held_out, config.parser.use_thinking, len(tasks)) == (2, True, 6)
+
+
+def test_too_few_tasks_and_too_many_held_out_are_refused(own_world: Path) -> None:
+    with pytest.raises(InputError, match="there are 3 tasks that can be played; training takes 4 or more"):
+        read(own_world, tasks=task_records()[:3])
+    with pytest.raises(InputError, match="3 of 6 tasks are held out: fewer than 4 are left"):
+        read(own_world, held_out=3)
+
+
+def test_the_command_ends_in_words(own_world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files(own_world)
+    (own_world / "recipe.json").write_text('{"steps": "many"}')
+    words = ["--recipe", "recipe.json", "--tasks", "tasks.json", "--config", "2048.yaml", "--out", "out"]
+    assert main(words) == 2
+    assert "the training settings cannot be used" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("You are trying to access a gated repo.\nMake sure to have access to it", "is gated"),
+        ("x/y is not a local folder and is not a valid model identifier listed on the Hub", "there is no model x/y"),
+        ("404 Client Error. Repository Not Found for url", "there is no model x/y"),
+        ("We couldn't connect to the Hub", "cannot be loaded"),
+        ("", "cannot be loaded"),
+    ],
+)
+def test_what_the_hub_says_of_a_model_is_put_in_words(said: str, words: str) -> None:
+    assert words in model_problem("x/y", OSError(said)).what
+
+
+def test_an_episode_without_tokens_of_the_model_does_not_take_the_log_probabilities_of_the_others_away() -> None:
+    whole = Played(EPISODE, [1], [2, 3, 4], [1, 0, 1], [-0.1, 0.0, -0.2], 0.6)
+    broken = Played(EPISODE, [1], [9], [0], None, None)
+    given = for_trainer([whole, broken])
+    assert given["logprobs"] == [[-0.1, 0.0, -0.2], [0.0]] and given["env_mask"] == [[1, 0, 1], [0]]
+    assert for_trainer([broken])["logprobs"] is None
+    assert environment(["a", "b"], given["episode_reward"], step=1) == [0.6, None]
+
+
+def test_a_reply_ends_at_its_end_mark_and_is_never_empty() -> None:
+    class Trainer:
+        """Of TRL, the two things that are used."""
+
+        class _tokenizer:
+            pad_token_id, eos_token_id = 0, 1
+
+        def _generate_single_turn(self, prompts: Any, images: Any, fields: Any, generations: int) -> Any:
+            assert (images, fields, generations) == (None, {}, 1)
+            return [[5, 1, 0, 0], [5, 6, 0], [], [0, 0]], None
+
+    replies, logprobs = generate_turn(Trainer(), [[2]] * 4)
+    assert replies == [[5, 1], [5, 6], [1], [0]] and logprobs is None
