@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hostkeys import Pins
@@ -12,6 +13,9 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh_keys import Ask
 from hudtui.core.remote.ssh_link import Say
 from hudtui.core.remote.ssh_target import SshTarget
+
+if TYPE_CHECKING:
+    from hudtui.core.remote.ssh import SshHost
 
 
 class HostPool:
@@ -26,7 +30,7 @@ class HostPool:
 
     def __init__(self, pins: Pins, *, ask: Ask | None = None, say: Say | None = None, timeout: float = 30.0) -> None:
         self._pins, self._ask, self._say, self._timeout = pins, ask, say, timeout
-        self._hosts: dict[SshTarget, asyncio.Task[Host]] = {}
+        self._hosts: dict[tuple[str, str], asyncio.Task[SshHost]] = {}
 
     async def __aenter__(self) -> HostPool:
         return self
@@ -49,9 +53,11 @@ class HostPool:
             target = await asyncio.to_thread(parse_target, name)
         else:
             target = name
-        task = self._hosts.get(target)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._hosts[target] = asyncio.create_task(self._connect(target))
+        machine = (target.name, target.machine)  # whatever the user called it
+        task = self._hosts.get(machine)
+        if task is None or _useless(task):
+            task = self._hosts[machine] = asyncio.create_task(self._connect(target))
+            task.add_done_callback(_useless)  # a failure that nobody waits for any more is no news
         return await asyncio.shield(task)  # others may wait for the same connection
 
     async def close(self) -> None:
@@ -59,15 +65,18 @@ class HostPool:
         tasks, self._hosts = list(self._hosts.values()), {}
         for task in tasks:
             task.cancel()
-        for found in await asyncio.gather(*tasks, return_exceptions=True):
-            close = getattr(found, "close", None)
-            if close is not None:
-                await close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(task.result().close() for task in tasks if not _useless(task)))
 
-    async def _connect(self, target: SshTarget) -> Host:
+    async def _connect(self, target: SshTarget) -> SshHost:
         from hudtui.core.remote.ssh import connect_ssh
 
         return await connect_ssh(target, pins=self._pins, ask_passphrase=self._ask, say=self._say, timeout=self._timeout)
+
+
+def _useless(task: asyncio.Task[SshHost]) -> bool:
+    """It ended without a host, or with one that was closed."""
+    return task.done() and (task.cancelled() or task.exception() is not None or task.result().closed)
 
 
 _pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HostPool] = weakref.WeakKeyDictionary()

@@ -61,6 +61,11 @@ class SshHost:
         return self._link.live
 
     @property
+    def closed(self) -> bool:
+        """It was ended by `close`, for good."""
+        return self._link.closed
+
+    @property
     def trouble(self) -> MachineError | None:
         """Why there is none, while there is none."""
         return self._link.trouble

@@ -316,6 +316,10 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
         host = await open_host("box", pins=ssh_box.pins())
         assert (await host.run(["true"])).ok and host.name.endswith(f"@127.0.0.1:{ssh_box.port}")
         assert await open_host("box") is host
+        assert await open_host(ssh_box.target()) is host  # by another name
+        await host.close()  # type: ignore[attr-defined]
+        again = await open_host("box")
+        assert again is not host and (await again.run(["true"])).ok
         with pytest.raises(InputError):
             await open_host("no host")
     finally:
