@@ -24,8 +24,10 @@ from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.settings import paths
 from hudtui.core.training.engine import find_engine
-from hudtui.core.training.plan import Plan, PlanFile, RunSpec, Site, file_ref
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, RunSpec, Site, file_ref
 from hudtui.core.training.resources import PACKAGE
+from hudtui.core.training.wheel import NAME as WHEEL_NAME
+from hudtui.core.training.wheel import wheel_bytes
 from hudtui.core.workspace import Workspace
 
 Lookup = Callable[[str], str | None]
@@ -191,6 +193,8 @@ async def _prepare(machine: Machine, store: RunStore, *, tmux: bool) -> AsyncGen
     began = time.monotonic()
     for file in machine.record.plan.files:
         await machine.host.put(await asyncio.to_thread(_content, file), machine.path(file.path))
+    if machine.record.plan.wheel:
+        await machine.host.put(await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME))
     if event := _step(store, run, "files", began):
         yield event
     began = time.monotonic()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hudtui import __version__
+from hudtui.core.errors import InputError
+from hudtui.core.training import wheel
+from hudtui.core.training.resources import PACKAGE
+
+
+def test_the_same_files_make_the_same_wheel() -> None:
+    first = wheel.wheel_bytes()
+    assert first == wheel.wheel_bytes()
+    names = zipfile.ZipFile(io.BytesIO(first)).namelist()
+    assert len(names) == len(set(names))
+    assert {"hudtui/__init__.py", "hudtui/pod/bootstrap.py", "hudtui/requirements/train.txt", "hudtui/tui/app.tcss"} <= set(names)
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_it_installs_and_runs(tmp_path: Path) -> None:
+    file = tmp_path / wheel.NAME
+    file.write_bytes(wheel.wheel_bytes())
+    env = tmp_path / "env"
+    # The packages that hudtui needs come from here; hudtui itself, which is installed in place, must come from the wheel.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
+    installer = [shutil.which("uv") or "", "pip", "install", "-q", "--python", str(env / "bin" / "python")]
+    if not installer[0]:
+        installer = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python"), "install", "-q"]
+    subprocess.run([*installer, "--no-deps", "--no-index", str(file)], check=True, timeout=100)
+    code = (
+        "import hudtui; from hudtui.core.training.resources import resource_bytes; "
+        "print(hudtui.__file__, len(resource_bytes('requirements/train.txt')))"
+    )
+    done = subprocess.run([env / "bin" / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
+    place, size = done.stdout.split()
+    assert place.startswith(str(env)) and int(size) == (PACKAGE.parent / "requirements" / "train.txt").stat().st_size
+    assert f"hudtui-{__version__}.dist-info" in {path.name for path in env.glob("lib/*/site-packages/*")}
+
+
+def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise wheel.PackageNotFoundError(name)
+
+    monkeypatch.setattr(wheel, "distribution", nothing)
+    with pytest.raises(InputError, match="not installed"):
+        wheel.wheel_bytes()
