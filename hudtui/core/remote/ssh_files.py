@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 BLOCK = 1024 * 1024
 """Bytes that are read or written with one call; the library keeps several requests in flight below it."""
 
+_READ_ONLY = 1
+"""The flag of `statvfs` for a disk that is mounted so (ST_RDONLY)."""
+
 
 async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, mode: int) -> None:
     """See `Host.put`."""
@@ -30,8 +34,6 @@ async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, m
         except OSError as error:
             raise MachineError("a file cannot be read", why=error.strerror or str(error)) from None
     else:
-        import io
-
         stream = io.BytesIO(content)  # type: ignore[assignment]
 
     token = secrets.token_hex(6)  # the same for every attempt: one that was cut off leaves its file to the next
@@ -58,12 +60,13 @@ async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, m
             raise
 
     with stream:
+        size = stream.seek(0, io.SEEK_END)
         try:
             await link.repeat(write)
         except asyncssh.SFTPError as error:
-            raise MachineError(
-                f"{path} cannot be written on {link.target.name}; what stood there before is untouched", why=reason(error)
-            ) from None
+            why, fix = await refusal(link, path, error, size)
+            what = f"{path} cannot be written on {link.target.name}; what stood there before is untouched"
+            raise MachineError(what, why=why, fix=fix) from None
 
 
 async def get(link: Link, path: PurePosixPath | str, *, offset: int, limit: int | None) -> bytes:
@@ -154,6 +157,27 @@ async def flush(there: Any) -> None:
 
     with contextlib.suppress(asyncssh.SFTPOpUnsupported):
         await there.fsync()
+
+
+async def refusal(link: Link, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1) -> tuple[str, str | None]:
+    """Why a file of `size` bytes could not be written, and what to do: SFTP itself has no word for a full disk."""
+    import asyncssh
+
+    if not isinstance(error, asyncssh.SFTPFailure):
+        return reason(error), None
+    with contextlib.suppress(asyncssh.Error, MachineError, OSError):
+        files = await link.files()
+        folder = PurePosixPath(await real_path(files, str(path))).parent
+        while folder != folder.parent and not await files.exists(str(folder)):
+            folder = folder.parent
+        disk = await files.statvfs(str(folder))
+        if disk.flags & _READ_ONLY:
+            return f"the disk of {clean_line(str(folder))} is read-only", "Choose another folder."
+        if disk.bavail * (disk.frsize or disk.bsize or 1) < size:
+            return f"the disk of {clean_line(str(folder))} is full", "Free some space there and try again."
+        if disk.files and not disk.favail:
+            return f"the disk of {clean_line(str(folder))} holds no more files", "Remove some there and try again."
+    return reason(error), None
 
 
 def reason(error: Exception) -> str:

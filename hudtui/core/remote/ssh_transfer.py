@@ -98,7 +98,7 @@ async def put_file(
         await ssh_files.replace(files, part, str(target))
         return Transfer(size, begun, found is not None)
 
-    return await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}")
+    return await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
 
 
 async def get_file(
@@ -161,7 +161,9 @@ class _Counter:
             self.progress(done, self.size)
 
 
-async def _persist(link: Link, work: Callable[[], Awaitable[Transfer]], words: str) -> Transfer:
+async def _persist(
+    link: Link, work: Callable[[], Awaitable[Transfer]], words: str, written: PurePosixPath | str | None = None
+) -> Transfer:
     """Do it until it is done. Patience begins anew with every connection: what was brought over stays there."""
     import asyncssh
 
@@ -187,7 +189,10 @@ async def _persist(link: Link, work: Callable[[], Awaitable[Transfer]], words: s
             again = False  # an earlier attempt left something else there: once more from the start
             continue
         except asyncssh.SFTPError as error:
-            raise MachineError(words, why=ssh_files.reason(error)) from None
+            if written is None:
+                raise MachineError(words, why=ssh_files.reason(error)) from None
+            why, fix = await ssh_files.refusal(link, written, error)
+            raise MachineError(words, why=why, fix=fix) from None
         except OSError as error:
             raise MachineError(words, why=error.strerror or str(error)) from None
         await back_off.wait()

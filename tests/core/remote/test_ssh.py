@@ -409,6 +409,34 @@ async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
             await host.put_file(source, "/proc/hudtui/plan.json")
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"flags": 1, "bavail": 0}, "is read-only"),
+        ({"bavail": 0}, "is full"),
+        ({"bavail": 5, "files": 10, "favail": 0}, "holds no more files"),
+        ({"bavail": 5, "files": 10, "favail": 1}, "Failure"),
+    ],
+)
+async def test_why_a_machine_refused_to_write(
+    ssh_box: Box, monkeypatch: pytest.MonkeyPatch, values: dict[str, int], expected: str
+) -> None:
+    """SFTP says no more than "failure": the state of the disk, which is pretended here, tells the rest."""
+    import asyncssh
+
+    async def statvfs(self: Any, path: str) -> Any:
+        assert path == str(ssh_box.home)
+        return asyncssh.SFTPVFSAttrs(**values)
+
+    monkeypatch.setattr(asyncssh.SFTPClient, "statvfs", statvfs)
+    (ssh_box.home / "folder" / "below").mkdir(parents=True)
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        with pytest.raises(MachineError, match="cannot be written") as caught:
+            await host.put(b"x", "folder")  # a folder is in the way
+        assert expected in (caught.value.why or "")
+    assert os.listdir(ssh_box.home) == ["folder"]
+
+
 # --- large files ----------------------------------------------------------------------------------------------------------
 
 
