@@ -1,19 +1,27 @@
-"""Follows one file for a client behind SSH: from a byte on, for ever, until its standard input is closed.
+"""Follows files for a client behind SSH, any number of them over one channel, until its standard input is closed.
 
-Runs on the machine with nothing but the standard library of Python 3.6. Standard input: this program, then one line of JSON
-(`path`, `offset`, `seam`: hexadecimal bytes before the offset, `file`: device and inode the offset belongs to, `mark`,
-`chunk`, `fastest`, `slowest`: seconds between looks). Standard output: the mark, then frames of a header (device, inode, offset,
-length) and bytes. A header with device 0, inode 0 and the largest offset brings words about what is wrong, and is the last.
+Runs on the machine with nothing but the standard library of Python 3.6. Standard input: this program, then lines of JSON. The
+first has `mark`, `chunk` (most bytes in a frame), `fastest` and `slowest` (seconds between looks). Then come, in any order:
+
+- `{"follow": N, "path", "offset", "seam", "file", "room"}`: follow a file under the number N. `seam` is the bytes before the
+  offset, in hexadecimal, and `file` the device and inode that the offset belongs to, where known; `room` as below.
+- `{"grant": N, "room"}`: so many more bytes may be sent of it. Without room it waits, so that nobody's memory fills.
+- `{"drop": N}`: follow it no more.
+
+Standard output: the mark, then frames of a header (number, device, inode, offset, length) and bytes. A header with device 0,
+inode 0 and the largest offset brings words about what is wrong, and is the last of its number.
 """
 
+import contextlib
 import json
 import os
 import select
 import stat
 import struct
-import sys
+import time
+from typing import Any
 
-HEAD = struct.Struct(">QQQI")
+HEAD = struct.Struct(">IQQQI")
 WRONG = 2**64 - 1
 SEAM = 64
 
@@ -27,12 +35,6 @@ def send(head: bytes, data: bytes) -> None:
     left = memoryview(head + data)
     while left:
         left = left[os.write(1, left) :]
-
-
-def rest(seconds: float) -> None:
-    """Wait; ends the program when the client has gone."""
-    if select.select([0], [], [], seconds)[0] and not os.read(0, 4096):
-        sys.exit(0)
 
 
 def open_file(path: str) -> "int | None":
@@ -76,81 +78,129 @@ def open_old(path: str, file: "list[int]", position: int, seam: bytes) -> "int |
     return None
 
 
-def follow(path: str, position: int, seam: bytes, file: "list[int] | None", chunk: int, fastest: float, slowest: float) -> None:
-    """Send what is there and what comes; never returns."""
-    stream = None  # type: int | None
-    pause, leaving = fastest, False
-    while True:
-        if stream is None:
-            stream = open_file(path)
-            if stream is not None:
-                if file and identity(os.fstat(stream)) != file:
-                    old = open_old(path, file, position, seam)
-                    os.close(stream)
-                    stream = old if old is not None else open_file(path)
-                    if old is None:
-                        position, seam = 0, b""
-                    if stream is None:
-                        continue
-                file = None
-                found = os.fstat(stream)
-                if found.st_size < position:
-                    position, seam = 0, b""
-                if not seam:
-                    seam = os.pread(stream, min(SEAM, position), max(position - SEAM, 0))
-        if stream is not None:
+class Follow:
+    """One followed file."""
+
+    def __init__(self, order: "dict[str, Any]", chunk: int, fastest: float, slowest: float) -> None:
+        self.number = order["follow"]  # type: int
+        self.room = order["room"]  # type: int
+        self.due = 0.0
+        self._path = order["path"]  # type: str
+        self._position = order["offset"]  # type: int
+        self._seam = bytes.fromhex(order["seam"])
+        self._file = order["file"]  # type: list[int] | None
+        self._chunk, self._fastest, self._slowest = chunk, fastest, slowest
+        self._stream = None  # type: int | None
+        self._found = None  # type: os.stat_result | None
+        self._pause, self._leaving = fastest, False
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._stream is not None:
+            os.close(self._stream)
+            self._stream = None
+
+    def look(self) -> float:
+        """Send what is new; returns the seconds until the next look is worth it."""
+        if self._stream is None:
+            self._open()
+        if self._stream is not None:
+            seam = self._seam
+            size = min(self._chunk, self.room)
             try:
-                data = os.pread(stream, len(seam) + chunk, position - len(seam))
+                data = os.pread(self._stream, len(seam) + size, self._position - len(seam))
             except OSError as error:
                 raise Trouble(error.strerror) from None
             if not data.startswith(seam):
-                position, seam = 0, b""
-                continue
+                self._position, self._seam = 0, b""
+                return 0.0
             fresh = data[len(seam) :]
-            if fresh:
-                send(HEAD.pack(found.st_dev, found.st_ino, position, len(fresh)), fresh)
-                position += len(fresh)
-                seam, pause = data[-SEAM:], fastest
-                if len(fresh) == chunk:
-                    rest(0)
-                    continue
+            if fresh and self._found is not None:
+                send(HEAD.pack(self.number, self._found.st_dev, self._found.st_ino, self._position, len(fresh)), fresh)
+                self._position += len(fresh)
+                self.room -= len(fresh)
+                self._seam, self._pause = data[-SEAM:], self._fastest
+                if len(fresh) == size:
+                    return 0.0
+            elif size and self._is_over():
+                self.close()
+                self._position, self._seam, self._leaving = 0, b"", False
+                return 0.0
+        pause, self._pause = self._pause, min(self._pause * 1.25, self._slowest)
+        return pause
+
+    def _open(self) -> None:
+        stream = open_file(self._path)
+        if stream is None:
+            return
+        if self._file and identity(os.fstat(stream)) != self._file:
+            old = open_old(self._path, self._file, self._position, self._seam)
+            if old is None:
+                self._position, self._seam = 0, b""
             else:
-                try:
-                    replaced = identity(os.stat(path)) != identity(found)
-                except OSError:
-                    replaced = False
-                if not replaced:
-                    leaving = False
-                elif leaving:
-                    os.close(stream)
-                    stream, position, seam, leaving = None, 0, b"", False
-                    continue
-                else:
-                    leaving = True
-        rest(pause)
-        pause = min(pause * 1.25, slowest)
+                os.close(stream)
+                stream = old
+        self._file = None
+        self._stream, self._found = stream, os.fstat(stream)
+        if self._found.st_size < self._position:
+            self._position, self._seam = 0, b""
+        if not self._seam:
+            self._seam = os.pread(stream, min(SEAM, self._position), max(self._position - SEAM, 0))
+
+    def _is_over(self) -> bool:
+        """Another file has taken the name, and nothing more came to the old one since the last look."""
+        try:
+            replaced = self._found is not None and identity(os.stat(self._path)) != identity(self._found)
+        except OSError:
+            replaced = False
+        over, self._leaving = replaced and self._leaving, replaced
+        return over
+
+
+def carry_out(line: bytes, follows: "dict[int, Follow]", settings: "dict[str, Any]") -> None:
+    """What one line of standard input says."""
+    order = json.loads(line.decode())
+    if "follow" in order:
+        follows[order["follow"]] = Follow(order, settings["chunk"], settings["fastest"], settings["slowest"])
+    elif "grant" in order and order["grant"] in follows:
+        follow = follows[order["grant"]]
+        follow.room += order["room"]
+        follow.due = 0.0
+    elif "drop" in order and order["drop"] in follows:
+        follows.pop(order["drop"]).close()
 
 
 def main() -> None:
     """Follow as standard input says."""
-    order = json.loads(sys.stdin.buffer.readline().decode())
-    send(order["mark"].encode(), b"")
-    try:
-        follow(
-            order["path"],
-            order["offset"],
-            bytes.fromhex(order["seam"]),
-            order["file"],
-            order["chunk"],
-            order["fastest"],
-            order["slowest"],
-        )
-    except Trouble as error:
-        words = str(error).encode()
-        send(HEAD.pack(0, 0, WRONG, len(words)), words)
-    except (BrokenPipeError, KeyboardInterrupt):
-        pass
+    follows = {}  # type: dict[int, Follow]
+    settings = None  # type: dict[str, Any] | None
+    rest = b""
+    while True:
+        now = time.monotonic()
+        wait = max(min(follow.due for follow in follows.values()) - now, 0.0) if follows else None
+        if select.select([0], [], [], wait)[0]:
+            data = os.read(0, 65536)
+            if not data:
+                return
+            lines = (rest + data).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                if settings is None:
+                    settings = json.loads(line.decode())
+                    send(settings["mark"].encode(), b"")
+                else:
+                    carry_out(line, follows, settings)
+        now = time.monotonic()
+        for follow in list(follows.values()):
+            if follow.due <= now:
+                try:
+                    follow.due = now + follow.look()
+                except Trouble as error:
+                    words = str(error).encode()
+                    send(HEAD.pack(follow.number, 0, 0, WRONG, len(words)), words)
+                    follows.pop(follow.number).close()
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        main()

@@ -1,20 +1,15 @@
-"""Following a file on a machine behind SSH: exact by byte offset over any number of disconnects, in bounded memory.
+"""Following files on a machine behind SSH: exact by byte offset over any number of disconnects, in bounded memory.
 
-A small program there (`hudtui/pod/reader.py`) looks at the file and sends what is new over one channel. Where there is no Python,
-or no channel to spare, the file is looked at over SFTP.
+A small program there (see `ssh_reader`) looks at all followed files and sends what is new over one channel. Where there is no
+Python, or no channel to spare, a file is looked at over SFTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
-import struct
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +17,15 @@ from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files
 from hudtui.core.remote.follow import CHUNK, FASTEST, SLOWEST
 from hudtui.core.remote.host import Chunk
-from hudtui.core.remote.ssh_errors import Disconnected, explain
+from hudtui.core.remote.ssh_channel import NoChannel
+from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.remote.ssh_link import BackOff, Link
-from hudtui.core.remote.ssh_run import NoChannel, open_channel
-from hudtui.core.text import clean_line
+from hudtui.core.remote.ssh_reader import NoReader, shared_reader
 
 if TYPE_CHECKING:
     import asyncssh
 
-BUFFER = 1024 * 1024
-"""Bytes that wait for the consumer before the machine is made to wait."""
-READERS = 4
-"""Readers of one connection at a time; further files are looked at over SFTP, which shares one channel."""
-_HEAD = struct.Struct(">QQQI")
-_WRONG = 2**64 - 1
 _SEAM = 64
-_START = "import sys;exec(sys.stdin.buffer.read(int(sys.argv[1])))"
-
-
-class _NoReader(Exception):
-    """The reader did not come to life there."""
 
 
 @dataclass
@@ -71,156 +55,38 @@ async def follow_remote(link: Link, path: PurePosixPath | str, *, offset: int = 
     """
     place, back_off, reader = _Place(str(path), offset), BackOff(), True
     while True:
-        use_reader = reader and link.readers < READERS
-        link.readers += use_reader
         try:
-            async with aclosing(_read(link, place) if use_reader else _poll(link, place)) as chunks:
+            async with aclosing(_read(link, place) if reader else _poll(link, place)) as chunks:
                 async for chunk in chunks:
                     back_off.reset()
                     yield chunk
         except Disconnected:
             pass
-        except (_NoReader, NoChannel):
-            if not use_reader:
+        except (NoReader, NoChannel):
+            if not reader:
                 raise MachineError(f"{path} on {link.target.name} cannot be followed", why="no channel is left") from None
             reader = False
             continue
-        finally:
-            link.readers -= use_reader
         await back_off.wait()
-
-
-@cache
-def _program() -> bytes:
-    return resources.files("hudtui.pod").joinpath("reader.py").read_bytes()
 
 
 async def _read(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
     """What the reader there sends, until the connection is lost."""
-    mark = f"hudtui-{secrets.token_hex(8)}\n"
-    order = {
-        "path": place.path,
-        "offset": place.position,
-        "seam": place.seam.hex(),
-        "file": place.file,
-        "mark": mark,
-        "chunk": CHUNK,
-        "fastest": FASTEST,
-        "slowest": SLOWEST,
-    }
-    program = _program()
-    frames = _Frames(mark.encode())
-    connection = await link.connection()
-    channel = await open_channel(link, connection, f"exec python3 -I -S -c '{_START}' {len(program)}", frames)
+    reader = await shared_reader(link)
+    stream = reader.follow(place.path, place.position, place.seam, place.file)
     try:
-        # What is followed may be secret: all of it goes by standard input, which no list of processes shows. It stays open, for
-        # its end tells the reader that nobody listens any more.
-        channel.write(program + json.dumps(order).encode() + b"\n")
         while True:
-            for device, inode, offset, data in frames.take():
-                if offset == _WRONG:
-                    why = clean_line(data.decode("utf-8", "replace"), 300)
-                    raise MachineError(f"{place.path} cannot be read on {link.target.name}", why=why)
+            for device, inode, offset, data in stream.take():
                 chunk = place.take(offset, data)
                 place.file = (device, inode)
                 yield chunk
-            if frames.ended:
-                break
-            await frames.wait()
-    except OSError as error:
-        raise explain(error, link.target) from None
+            if stream.wrong is not None:
+                raise MachineError(f"{place.path} cannot be read on {link.target.name}", why=stream.wrong)
+            if reader.ended:
+                raise Disconnected(f"the connection with {link.target.name} was lost")
+            await stream.wait()
     finally:
-        channel.close()
-    if frames.status is not None and not frames.begun:
-        raise _NoReader
-    raise Disconnected(f"the connection with {link.target.name} was lost")
-
-
-class _Frames:
-    """The reader's output, taken apart as it comes. Asks the channel to wait when the consumer does not keep up."""
-
-    def __init__(self, mark: bytes) -> None:
-        self._mark = mark
-        self._channel: Any = None
-        self._buffer = bytearray()
-        self._paused = False
-        self._wake = asyncio.Event()
-        self._head: tuple[int, int, int] | None = None
-        self._left = 0
-        self.begun = False
-        self.ended = False
-        self.status: int | None = None
-
-    def take(self) -> list[tuple[int, int, int, bytes]]:
-        """What has come: device, inode, offset, bytes. Also parts of a frame, so that a slow connection moves on."""
-        if not self.begun:
-            found = self._buffer.find(self._mark)
-            if found < 0:
-                del self._buffer[: -len(self._mark)]
-                return []
-            del self._buffer[: found + len(self._mark)]
-            self.begun = True
-        pieces: list[tuple[int, int, int, bytes]] = []
-        view, at = bytes(self._buffer), 0
-        while at < len(view):
-            if self._head is None:
-                if len(view) - at < _HEAD.size:
-                    break
-                device, inode, offset, self._left = _HEAD.unpack_from(view, at)
-                self._head = (device, inode, offset)
-                at += _HEAD.size
-            device, inode, offset = self._head
-            if offset == _WRONG and len(view) - at < self._left:
-                break  # words are only good as a whole
-            data = view[at : at + self._left]
-            at += len(data)
-            self._left -= len(data)
-            if data:
-                pieces.append((device, inode, offset, data))
-            self._head = (device, inode, offset + len(data)) if self._left else None
-        del self._buffer[:at]
-        if self._paused:
-            self._paused = False
-            self._channel.resume_reading()
-        return pieces
-
-    async def wait(self) -> None:
-        """Until there is more, or the end."""
-        await self._wake.wait()
-        self._wake.clear()
-
-    def connection_made(self, chan: Any) -> None:
-        self._channel = chan
-
-    def session_started(self) -> None:
-        pass
-
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        if datatype is None:
-            self._buffer += data
-            if len(self._buffer) > BUFFER and not self._paused:
-                self._paused = True
-                self._channel.pause_reading()
-            self._wake.set()
-
-    def eof_received(self) -> bool:
-        return True
-
-    def pause_writing(self) -> None:
-        pass
-
-    def resume_writing(self) -> None:
-        pass
-
-    def exit_status_received(self, status: int) -> None:
-        self.status = status
-
-    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        self.status = -1
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.ended = True
-        self._wake.set()
+        reader.drop(stream)
 
 
 async def _poll(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:

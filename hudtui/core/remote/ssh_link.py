@@ -18,6 +18,8 @@ from hudtui.core.remote.ssh_target import SshTarget
 if TYPE_CHECKING:
     import asyncssh
 
+    from hudtui.core.remote.ssh_reader import Reader
+
 T = TypeVar("T")
 Say = Callable[[Notice], None]
 """Takes what the user should read, such as the fingerprint of a new machine."""
@@ -26,7 +28,7 @@ KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
 """Seconds between signs of life, and how many may be missing before the connection counts as lost."""
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds before the first and between later attempts to connect again."""
-_COMMANDS = 4
+_COMMANDS = 6
 _ALGORITHMS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -84,9 +86,10 @@ class Link:
         self.trouble: MachineError | None = None
         """Why there is no connection, while there is none."""
         self.commands = asyncio.Semaphore(_COMMANDS)
-        """Servers allow few channels of a connection (OpenSSH: 10), and files, readers and the ending of commands need some."""
-        self.readers = 0
-        """Channels that followed files use."""
+        """Servers allow few channels of a connection (OpenSSH: 10); files, the reader and the ending of commands need some."""
+        self.reader: Reader | None = None
+        """The program that follows files there, while it runs."""
+        self.reader_lock = asyncio.Lock()
         self._pins, self._ask, self._say, self._timeout = pins, ask, say, timeout
         self._keys = KeyRing(target, ask)
         self._hop_keys = [KeyRing(hop, ask) for hop in target.jump]

@@ -9,10 +9,11 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Completed
+from hudtui.core.remote.ssh_channel import NoChannel, Session, open_channel
 from hudtui.core.remote.ssh_errors import Disconnected, explain
 from hudtui.core.remote.ssh_link import BackOff, Link
 
@@ -49,10 +50,6 @@ exec "$@"
 
 class Lost(Disconnected):
     """The connection broke while a command ran: nobody knows how it ended."""
-
-
-class NoChannel(MachineError):
-    """The machine allows no more channels on this connection."""
 
 
 async def run_command(
@@ -159,32 +156,6 @@ async def _once(
     return Completed(words, collector.status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
-async def open_channel(
-    link: Link, connection: asyncssh.SSHClientConnection, command: str, session: Any
-) -> asyncssh.SSHClientChannel[bytes]:
-    """A channel that runs `command`.
-
-    Raises:
-        Disconnected: The connection was lost before.
-        NoChannel: The machine allows no more channels, or no commands.
-    """
-    import asyncssh
-
-    try:
-        channel, _ = await connection.create_session(lambda: session, command, encoding=None)
-    except asyncssh.ChannelOpenError as error:
-        if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
-            raise explain(asyncssh.ConnectionLost(error.reason), link.target) from None
-        raise NoChannel(
-            f"{link.target.name} opened no channel for a command",
-            why=error.reason,
-            fix="Its SSH server may allow too few at once (MaxSessions in sshd_config).",
-        ) from None
-    except (asyncssh.Error, OSError) as error:
-        raise explain(error, link.target) from None
-    return channel
-
-
 async def _end(link: Link, collector: Collector, mark: str) -> None:
     """Kill the command's process group there, as far as the machine can be reached."""
     group = collector.group(mark)
@@ -202,11 +173,8 @@ async def _end(link: Link, collector: Collector, mark: str) -> None:
                 channel.close()
 
 
-class Collector:
-    """Gathers what a command prints, and tells when it has ended and when its channel is closed.
-
-    It is an `asyncssh.SSHClientSession` by its methods, not by its class: asyncssh is imported late.
-    """
+class Collector(Session):
+    """Gathers what a command prints, and tells when it has ended and when its channel is closed."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -216,25 +184,9 @@ class Collector:
         self.error: Exception | None = None
         self._output: dict[int | None, bytearray] = {None: bytearray(), 1: bytearray()}
 
-    def connection_made(self, chan: object) -> None:
-        """Nothing to do."""
-
-    def session_started(self) -> None:
-        """Nothing to do."""
-
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Output came."""
         self._output[datatype] += data
-
-    def eof_received(self) -> bool:
-        """One direction is closed; the other stays."""
-        return True
-
-    def pause_writing(self) -> None:
-        """Input waits in the channel."""
-
-    def resume_writing(self) -> None:
-        """Input goes on."""
 
     def exit_status_received(self, status: int) -> None:
         """The command ended."""

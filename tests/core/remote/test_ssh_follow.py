@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.errors import MachineError
 from hudtui.core.remote.ssh import connect_ssh
 
 Box = Any
@@ -116,27 +117,47 @@ async def test_readers_there_end_with_the_connection(ssh_box: Box) -> None:
     await stream.aclose()
 
 
+async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box) -> None:
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        streams: list[Any] = []
+        for number in range(30):
+            (ssh_box.home / f"{number}").write_bytes(b"x" * (number + 1))
+            streams.append(host.follow(f"{number}"))
+        first = await asyncio.gather(*(anext(stream) for stream in streams))
+        assert [len(chunk.data) for chunk in first] == list(range(1, 31))
+        reader = host._link.reader
+        assert reader is not None and len(reader._streams) == 30 and not reader.ended
+        (ssh_box.home / "0").write_bytes(b"xy")
+        assert (await anext(streams[0])).data == b"y"
+        missing: Any = host.follow(str(ssh_box.home))
+        with pytest.raises(MachineError, match="cannot be read"):
+            await anext(missing)
+        (ssh_box.home / "1").write_bytes(b"xxz")
+        assert (await anext(streams[1])).data == b"z"  # what is wrong with one file is no matter to another
+        for stream in streams:
+            assert not reader.ended
+            await stream.aclose()
+        assert reader.ended
+        again: Any = host.follow("3")
+        assert len((await anext(again)).data) == 4 and host._link.reader is not reader
+        await again.aclose()
+
+
 async def test_memory_stays_bounded_when_nobody_takes_the_lines(ssh_box: Box) -> None:
-    from hudtui.core.remote import ssh_follow
+    from hudtui.core.remote import ssh_reader
 
     size = 40_000_000
     with (ssh_box.home / "log").open("wb") as stream:
         stream.truncate(size)
     async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
-        frames: list[Any] = []
-        original = ssh_follow._Frames.__init__
-
-        def remember(self: Any, mark: bytes) -> None:
-            original(self, mark)
-            frames.append(self)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ssh_follow._Frames, "__init__", remember)
-            followed: Any = host.follow("log")
-            first = await anext(followed)
+        followed: Any = host.follow("log")
+        first = await anext(followed)
+        reader = host._link.reader
+        assert reader is not None
+        (waiting,) = reader._streams.values()
         for _ in range(20):
             assert (await host.run(["true"])).ok  # the connection works on meanwhile
-        assert len(frames[0]._buffer) <= ssh_follow.BUFFER + 256 * 1024
+            assert waiting.waiting + len(first.data) <= ssh_reader.BUFFER and len(reader._buffer) <= ssh_reader.BUFFER
         got = len(first.data)
         async for chunk in followed:
             got += len(chunk.data)
