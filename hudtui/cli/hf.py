@@ -98,6 +98,7 @@ def hf(
         from hudtui.core.settings import load_settings
         from hudtui.core.tasks.convert import TaskErrors
         from hudtui.core.tasks.dataset import FEWEST_TASKS, DatasetRequest
+        from hudtui.core.tasks.hub import use_hub_of
         from hudtui.core.tasks.select import Selection
 
         settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
@@ -155,15 +156,6 @@ def shown_path(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
-
-
-def use_hub_of(settings: Settings) -> None:
-    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
-    import os
-
-    address = settings.get("HF_ENDPOINT")
-    if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
-        os.environ["HF_ENDPOINT"] = address
 
 
 def known_analysis(text: str, settings: Settings) -> Analysis:

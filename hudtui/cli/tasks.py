@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console
-from hudtui.cli.hf import follow, known_analysis, show_problems, use_hub_of
+from hudtui.cli.hf import follow, known_analysis, show_problems
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
@@ -142,6 +142,7 @@ def convert(
 def _settings() -> Settings:
     from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
+    from hudtui.core.tasks.hub import use_hub_of
 
     settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
     use_hub_of(settings)

@@ -5,10 +5,9 @@ Imports pyarrow: import this module late.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -344,24 +343,3 @@ class _Writer:
         return [
             copy.set_column(0, copy.schema.field(0), text_column([name.encode()])) for copy, name in zip(copies, ids, strict=True)
         ]
-
-
-async def in_thread(steps: Iterator[T]) -> AsyncIterator[T]:
-    """Steps of synchronous work as an async iterator, each in a thread.
-
-    Cancelling waits for the step that is under way and then closes the work, so that it can clean up.
-    """
-    end = object()
-    step: asyncio.Future[Any] | None = None
-    try:
-        while True:
-            step = asyncio.ensure_future(asyncio.to_thread(next, steps, end))
-            made = await asyncio.shield(step)
-            if made is end:
-                return
-            yield made
-    finally:
-        if step is not None and not step.done():
-            await asyncio.wait([step])
-        if isinstance(steps, Generator):
-            steps.close()

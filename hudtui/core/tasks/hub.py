@@ -20,6 +20,8 @@ from hudtui.core.text import clean_line
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
+    from hudtui.core.settings import Settings
+
 Report = Callable[[Progress], None]
 
 _PUBLIC_HOST = "huggingface.co"
@@ -52,6 +54,13 @@ class _NotTheHub(Exception):
 def endpoint() -> str:
     """Address of the Hub in use."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or f"https://{_PUBLIC_HOST}"
+
+
+def use_hub_of(settings: Settings) -> None:
+    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
+    address = settings.get("HF_ENDPOINT")
+    if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
+        os.environ["HF_ENDPOINT"] = address
 
 
 @contextlib.contextmanager

@@ -82,11 +82,12 @@ def bring(opened: Opened) -> Opened:
     """
     if opened.source.kind != "hub" or opened.source.files:
         return opened
-    from hudtui.core.tasks.hub import fetch
+    from hudtui.core.tasks.hub import fetch, use_hub_of
 
+    use_hub_of(opened.settings)
     secret = opened.settings.secret("HF_TOKEN")
     token = secret.get_secret_value() if secret is not None else None
-    return replace(opened, source=replace(fetch(opened.source, token=token)))
+    return replace(opened, source=fetch(opened.source, token=token))
 
 
 def read_into(index: TaskIndex, opened: Opened, stop: Event, told: Callable[[], None]) -> bool:

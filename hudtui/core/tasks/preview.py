@@ -16,7 +16,7 @@ from hudtui.core.tasks.layout import Layout
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
 from hudtui.core.tasks.scan import Batch, scan
-from hudtui.core.tasks.select import _test_rows, filtered, parse_filter
+from hudtui.core.tasks.select import filtered, parse_filter, test_rows
 from hudtui.core.tasks.source import Source
 
 ROWS = 3
@@ -119,7 +119,7 @@ def _made(
 ) -> Preview:
     selection = request.selection
     wanted = passed if selection.sample is None else min(selection.sample, passed)
-    test = _test_rows(selection.test, wanted)
+    test = test_rows(selection.test, wanted)
     train = wanted - test
     copies = max(request.min_tasks - train, 0) if train else 0
     splits = {"train": train + copies}

@@ -172,7 +172,7 @@ class Spool:
             self._flush(bucket)
             writer.close()
         wanted = self._rows if self._selection.sample is None else min(self._selection.sample, self._rows)
-        test = _test_rows(self._selection.test, wanted)
+        test = test_rows(self._selection.test, wanted)
         parts = self._shuffled(wanted, test) if self._selection.shuffle else self._in_order(wanted, test)
         for split, rows in parts:
             if rows.num_rows:
@@ -212,7 +212,7 @@ def _plain(values: array[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def _test_rows(test: float | None, total: int) -> int:
+def test_rows(test: float | None, total: int) -> int:
     """How many of `total` rows the test split gets: at least one, and not all."""
     if not test or total < 2:
         return 0

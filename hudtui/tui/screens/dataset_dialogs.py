@@ -268,8 +268,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
 
     async def _preview(self) -> None:
-        from hudtui.core.tasks.convert import in_thread
         from hudtui.core.tasks.preview import Preview, preview
+        from hudtui.core.tasks.steps import in_thread
 
         shown = self.query_one("#make-preview", Static)
         try:

@@ -138,14 +138,15 @@ class Making(StationScreen):
         )
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
-        from hudtui.core.tasks.convert import in_thread
         from hudtui.core.tasks.dataset import Made, make_dataset
+        from hudtui.core.tasks.hub import use_hub_of
+        from hudtui.core.tasks.steps import in_thread
 
         made: Made | None = None
         notes: list[str] = []
         told = 0.0
         self.busy("Writing (Ctrl-X cancels)")
-        use_hub(settings)
+        use_hub_of(settings)
         async with aclosing(in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
             async for step in steps:
                 if isinstance(step, Made):
@@ -160,15 +161,6 @@ class Making(StationScreen):
         assert made is not None
         self.shell.reload()
         self.say(" ".join([_told(made, self.shell.folder), *notes]), "warning" if notes else "success")
-
-
-def use_hub(settings: Any) -> None:
-    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
-    import os
-
-    address = settings.get("HF_ENDPOINT")
-    if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
-        os.environ["HF_ENDPOINT"] = address
 
 
 def _told(made: Made, folder: Path) -> str:

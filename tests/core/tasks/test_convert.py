@@ -15,9 +15,10 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.tasks import write as write_module
-from hudtui.core.tasks.convert import Converted, Request, TaskErrors, convert, in_thread
+from hudtui.core.tasks.convert import Converted, Request, TaskErrors, convert
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.select import Selection
+from hudtui.core.tasks.steps import in_thread
 from hudtui.core.tasks.write import Target
 
 Make = Callable[..., dict[str, Any]]
@@ -243,6 +244,7 @@ from pathlib import Path
 from hudtui.core.errors import InputError
 from hudtui.core.tasks.convert import Request, convert
 from hudtui.core.tasks.select import Selection
+from hudtui.core.tasks.steps import in_thread
 from hudtui.core.tasks.write import Target
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
