@@ -125,11 +125,15 @@ class _Gate:
 
         if fault is None or fault.kind in ("slow", "malformed", "reset_after"):
             held = await self._handled(scope, raw)
-            if fault is not None and await self._spoil(fault, held, scope):
-                note(None, True)
+            status, lost = held[0]["status"], fault is not None and fault.kind == "reset_after"
+            # Before the client can know: who saw the connection end finds it in the record.
+            note(None if lost else status, status < 300)
+            if lost:
+                await _reset(scope)
                 return
-            note(held[0]["status"], held[0]["status"] < 300)
-            for message in held:
+            if fault is not None and fault.kind == "slow":
+                await asyncio.sleep(fault.seconds)
+            for message in _cut(held) if fault is not None and fault.kind == "malformed" else held:
                 await send(message)
             return
         await self._fail(fault, scope, receive, send, note)
@@ -145,21 +149,6 @@ class _Gate:
 
         await self._app(scope, again, keep)
         return held
-
-    async def _spoil(self, fault: Fault, held: list[Message], scope: Scope) -> bool:
-        """Spoil an answer; True when nothing is left to send."""
-        if fault.kind == "reset_after":
-            await _reset(scope)
-            return True
-        if fault.kind == "slow":
-            await asyncio.sleep(fault.seconds)
-        elif fault.kind == "malformed":
-            body = b"".join(message.get("body", b"") for message in held[1:])
-            cut = body[: max(1, len(body) * 2 // 3)]
-            headers = [(name, value) for name, value in held[0]["headers"] if name.lower() != b"content-length"]
-            held[0]["headers"] = [*headers, (b"content-length", str(len(cut)).encode())]
-            held[1:] = [{"type": "http.response.body", "body": cut}]
-        return False
 
     async def _fail(
         self, fault: Fault, scope: Scope, receive: Receive, send: Send, note: Callable[[int | None, bool], None]
@@ -180,6 +169,15 @@ class _Gate:
             response.headers["Retry-After"] = f"{fault.retry_after:g}"
         note(status, False)
         await response(scope, receive, send)
+
+
+def _cut(held: list[Message]) -> list[Message]:
+    """An answer that is whole as HTTP, and whose JSON stops in the middle."""
+    body = b"".join(message.get("body", b"") for message in held[1:])
+    cut = body[: max(1, len(body) * 2 // 3)]
+    headers = [(name, value) for name, value in held[0]["headers"] if name.lower() != b"content-length"]
+    start = {**held[0], "headers": [*headers, (b"content-length", str(len(cut)).encode())]}
+    return [start, {"type": "http.response.body", "body": cut}]
 
 
 async def _body(receive: Receive) -> bytes:
