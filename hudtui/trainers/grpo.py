@@ -133,11 +133,13 @@ def model_problem(model: str, error: Exception) -> InputError:
     """What a failed download means, in words."""
     text = str(error)
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-    if "gated" in text.lower() or "403" in text or "awaiting a review" in text:
+    kinds = {kind.__name__ for each in (error, error.__cause__, error.__context__) if each for kind in type(each).__mro__}
+    missing = "not a valid model identifier" in text or "Repository Not Found" in text or "RepositoryNotFoundError" in kinds
+    if "GatedRepoError" in kinds or ("gated repo" in text and not missing):
         return InputError(
             f"{model} is gated: its owner decides who may have it", why=first, fix="Ask for access on its page, and set HF_TOKEN."
         )
-    if "not a valid model identifier" in text or "404" in text or "Repository Not Found" in text:
+    if missing:
         return InputError(
             f"there is no model {model} on the Hub, or it is private", why=first, fix="Look at its spelling, or set HF_TOKEN."
         )
@@ -330,6 +332,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("WANDB_PROJECT", "hudtui")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         train(arguments)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hudtui.core.errors import InputError
 from hudtui.core.training.memory import Layout, check_memory, layout, needs
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, Restart, RunSpec, Site, Stage
 from hudtui.core.training.recipe import TINY, Recipe, billions, recipe_for
 from hudtui.core.training.resources import resource_bytes
 
@@ -23,7 +23,6 @@ _ENVIRONMENT_GIB = 22.0
 _STARTS_WITHIN = 1800.0
 """Seconds for the server to download a model and load it."""
 _SHARED_SECRETS = ("HF_TOKEN",)
-_TRAIN_SECRETS = ("HF_TOKEN", "WANDB_API_KEY")
 
 
 class Trl:
@@ -81,8 +80,10 @@ class Trl:
                     for need in found
                     if need.total > spec.gpu_memory
                 ]
+            shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
+            words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
+            stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=Restart(2, 15.0)))
             if not where.shared:
-                shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
                 stages.append(_serve(recipe, where, python, base, shared, cwd))
                 ports = (Port(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
             train = _train(recipe, where, python, argv, base, secrets, cwd)

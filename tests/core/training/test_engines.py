@@ -42,7 +42,7 @@ def option(words: tuple[str, ...], name: str) -> str:
 
 def test_two_gpus_one_serves_and_one_trains() -> None:
     found = plan()
-    assert [stage.name for stage in found.stages] == ["bootstrap", "serve", "train"]
+    assert [stage.name for stage in found.stages] == ["bootstrap", "model", "serve", "train"]
     serve, train = stage(found, "serve"), stage(found, "train")
     assert serve.service and serve.ready is not None and serve.ready.port == 8000
     assert (serve.env["CUDA_VISIBLE_DEVICES"], train.env["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
@@ -50,7 +50,7 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
     assert train.env["HUDTUI_VLLM_URL"] == "http://127.0.0.1:8000"
     assert serve.argv[0].endswith("/bin/vllm") and train.argv[0].endswith("/bin/python")
     assert train.argv[1:3] == ("-m", "hudtui.trainers.grpo")
-    assert serve.secrets == ("HF_TOKEN",) and train.secrets == ("HF_TOKEN", "HUD_API_KEY")
+    assert serve.secrets == stage(found, "model").secrets == ("HF_TOKEN",) and train.secrets == ("HF_TOKEN", "HUD_API_KEY")
     assert found.wheel and [port.number for port in found.ports] == [8000]
     assert {output.kind for output in found.outputs} == {"metrics", "traces", "model"}
     assert len(found.notes) == 2 and found.notes[0].startswith("GPU 0 (serve): about")
@@ -68,7 +68,7 @@ def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback
 
 def test_one_gpu_does_both_in_one_process() -> None:
     found = plan(gpus=1)
-    assert [stage.name for stage in found.stages] == ["bootstrap", "train"]
+    assert [stage.name for stage in found.stages] == ["bootstrap", "model", "train"]
     assert "HUDTUI_VLLM_URL" not in stage(found, "train").env and found.ports == ()
     assert "serve and train" in found.notes[0]
 

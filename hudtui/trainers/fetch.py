@@ -1,0 +1,107 @@
+"""Brings a model to the machine before anything waits for it: `python -m hudtui.trainers.fetch --recipe R --config C`.
+
+What would end a run much later is said here: no such model, a gated one, too little disk, a chat template that will not do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import HudtuiError, InputError, MachineError
+from hudtui.core.files import read_text
+from hudtui.core.gym.config import load_config
+from hudtui.core.training.recipe import read_recipe
+from hudtui.trainers.grpo import model_problem, say
+from hudtui.trainers.tokens import scribe_for
+
+WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
+"""Files of a model that are used; weights in other forms, which many repositories have as well, are left where they are."""
+_GIB = 2**30
+_SPARE = 2 * _GIB
+
+
+def bytes_wanted(files: Iterable[Any]) -> int:
+    """Bytes of those files of a repository that are used."""
+    return sum(file.size or 0 for file in files if any(fnmatch(file.rfilename, pattern) for pattern in WANTED))
+
+
+def check_room(model: str, wanted: int, folder: Path) -> None:
+    """Whether a model fits onto the disk.
+
+    Raises:
+        MachineError: It does not.
+    """
+    place = folder.absolute()
+    while not place.is_dir():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if wanted + _SPARE > free:
+        raise MachineError(
+            f"{model} takes {wanted / _GIB:.1f} GiB, and {free / _GIB:.1f} are free on the disk of {place}",
+            fix="Take a machine with a larger disk, or a smaller model.",
+        )
+
+
+def fetch(model: str) -> None:
+    """Download a model into the Hub's cache; what is there already stays. A folder is left alone.
+
+    Raises:
+        InputError: There is no such model, or this user may not have it.
+        MachineError: The disk is too small.
+    """
+    if Path(model).is_dir():
+        return
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    try:
+        facts = HfApi().model_info(model, files_metadata=True)
+        wanted = bytes_wanted(facts.siblings or ())
+        if not any(file.rfilename.endswith(".safetensors") for file in facts.siblings or ()):
+            raise InputError(f"{model} has no weights in the form of safetensors", fix="Choose another model.")
+        there = Path(HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+        if not there.is_dir():
+            check_room(model, wanted, Path(HF_HUB_CACHE))
+        say(f"fetching {model} ({wanted / _GIB:.1f} GiB)")
+        snapshot_download(model, revision=facts.sha, allow_patterns=list(WANTED))
+    except HudtuiError:
+        raise
+    except Exception as error:  # of the client, and of the network below it
+        raise model_problem(model, error) from None
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line; gives the exit status."""
+    parser = argparse.ArgumentParser(prog="hudtui.trainers.fetch")
+    for name in ("recipe", "config"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    given = parser.parse_args(words)
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    try:
+        recipe = read_recipe(read_text(given.recipe), name=str(given.recipe))
+        config = load_config(given.config)
+        fetch(recipe.model)
+        from transformers import AutoTokenizer
+
+        _, warning = scribe_for(AutoTokenizer.from_pretrained(recipe.model), thinking=config.parser.use_thinking)
+        if warning:
+            say(f"warning: {warning}")
+    except HudtuiError as error:
+        first, *rest = error.lines()
+        say(f"error: {first}")
+        for line in rest:
+            say(f"  {line}")
+        return error.exit_code
+    say(f"{recipe.model} is here")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
