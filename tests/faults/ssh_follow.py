@@ -114,9 +114,9 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
             try:
                 await writer.wait()
                 ended = time.monotonic()
-                await cutting
                 await until(lambda: size >= path.stat().st_size or consuming.done())
                 behind = time.monotonic() - ended
+                await cutting  # those that are left may still double or spoil something
                 await asyncio.sleep(0.5)  # anything doubled would come now
             finally:
                 for task in (consuming, cutting):
