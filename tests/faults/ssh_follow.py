@@ -93,7 +93,9 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                 while line.cuts < disconnects:
                     # Evenly over the bytes, not the time, so that a busy machine sees the same number of them.
                     goal = size + chance.randint(1, max(lines * 55 // disconnects // 2, 2))
-                    await until(lambda goal=goal: size >= goal or writer.returncode is not None)
+                    await until(
+                        lambda goal=goal: size >= min(goal, path.stat().st_size if writer.returncode is not None else goal)
+                    )
                     line.delay, line.rate = chance.choice(((0.0, None), (0.0, None), (0.01, None), (0.0, 3e6)))
                     kind, cuts, connects = chance.random(), line.cuts, host.connects
                     if kind < 0.4:
