@@ -136,6 +136,7 @@ class Node:
         for name in ("home", "bin", "tmux", "tmp"):
             self.folder.joinpath(name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self._write("home/.profile", f'PATH="{self.folder / "bin"}:$PATH"\nexport PATH\n')
+        self._write("token", self.pod.token)
         offer = self.pod.offer
         if offer["gpuMemory"]:
             count = -(-int(offer["gpuCount"]) // self.pod.nodes)
@@ -156,7 +157,8 @@ class Node:
 
     def environment(self) -> dict[str, str]:
         """What a login finds. Nothing of the simulator's own environment is in it."""
-        return {
+        ordered = {item["key"]: item["value"] for item in self.pod.order.get("envVars") or ()}
+        return ordered | {
             "HOME": str(self.home),
             "USER": self.pod.behaviour.user,
             "LOGNAME": self.pod.behaviour.user,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,6 +12,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+from hudtui.sim.processes import end_all
+
+_PREFIX = "hs-"
+_PARENT = Path("/tmp")  # not below the state: sockets lie there, and their paths may have little more than a hundred characters
 
 
 class InUse(Exception):
@@ -46,8 +52,10 @@ class StateFolder:
         known = Path(self.saved["machines"]) if self.saved else None
         if known is not None:
             known.mkdir(exist_ok=True, mode=0o700)
-        # Not below `folder`: sockets lie in it, and their paths may have little more than a hundred characters.
-        self.machines = known or Path(tempfile.mkdtemp(prefix="hs-", dir="/tmp"))
+        self.machines = known or Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT))
+        if folder is None:
+            sweep()
+            self._lock = _claim(self.machines)
 
     @property
     def lasting(self) -> bool:
@@ -67,8 +75,37 @@ class StateFolder:
             self._written = text
 
     def close(self) -> None:
-        """Let the next simulator have it; without a folder to keep, remove what is left."""
+        """Let the next simulator have it, and remove what nobody will need."""
+        if self.lasting:
+            with contextlib.suppress(OSError):  # machines are left
+                self.machines.rmdir()
+        else:
+            shutil.rmtree(self.machines, ignore_errors=True)
         if self._lock is not None:
             self._lock.close()
-        if not self.lasting:
-            shutil.rmtree(self.machines, ignore_errors=True)
+
+
+def _claim(machines: Path) -> TextIO:
+    """Mark machines as those of a living simulator that keeps nothing; the mark appears with its lock already taken."""
+    lock = machines.joinpath("claim").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    machines.joinpath("claim").rename(machines / "claimed")
+    return lock
+
+
+def sweep() -> int:
+    """Clear up after simulators that kept nothing and were killed: end what their pods started; returns how many there were."""
+    found = 0
+    for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):
+        try:
+            if mark.stat().st_uid != os.getuid():
+                continue
+            with mark.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for token in mark.parent.glob("*/token"):
+                    end_all(token.read_text())
+                shutil.rmtree(mark.parent, ignore_errors=True)
+                found += 1
+        except OSError:
+            continue  # its simulator lives, or another one clears up already
+    return found

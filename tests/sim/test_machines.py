@@ -208,6 +208,26 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
         assert process.wait() == 0
 
 
+def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key):
+    process, told = start("--rate", "0")
+    with process, httpx2.Client(base_url=told["url"], headers={"Authorization": f"Bearer {told['key']}"}) as http:
+        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key.with_suffix(".pub").read_text()})
+        offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
+        order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
+            "dataCenterId": offer["dataCenter"]
+        }
+        order["envVars"] = [{"key": "WANDB_MODE", "value": "offline"}]
+        http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}})
+        way = http.post("/sim/advance", json={"seconds": 60}).json()["pods"][0]["sshConnection"]
+        told_there = ssh(way, "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD $WANDB_MODE $HOME").stdout.split()
+        token, mode, home = told_there
+        assert mode == "offline" and processes_of(token) and Path(home).exists()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with Simulator():
+        assert not processes_of(token) and not Path(home).exists()
+
+
 def test_a_state_folder_has_one_simulator(tmp_path):
     process, _ = start("--state", str(tmp_path))
     with process:
