@@ -91,19 +91,18 @@ async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, b
 async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(ssh_box: Box, bad_line: Any) -> None:
     path = ssh_box.home / "log"
     path.write_bytes(b"the old content\n")
-    async with bad_line(ssh_box.port) as line:
-        async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
-            stream: Any = host.follow("log")
-            found = [await anext(stream)]
-            path.write_bytes(b"new\n")
+    async with bad_line(ssh_box.port) as line, await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+        stream: Any = host.follow("log")
+        found = [await anext(stream)]
+        path.write_bytes(b"new\n")
+        found.append(await anext(stream))
+        line.cut()
+        with path.open("ab") as writer:
+            writer.write(b"more\n")
+        async with asyncio.timeout(60):
             found.append(await anext(stream))
-            line.cut()
-            with path.open("ab") as writer:
-                writer.write(b"more\n")
-            async with asyncio.timeout(60):
-                found.append(await anext(stream))
-            assert [(chunk.offset, chunk.data) for chunk in found[1:]] == [(0, b"new\n"), (4, b"more\n")]
-            await stream.aclose()
+        assert [(chunk.offset, chunk.data) for chunk in found[1:]] == [(0, b"new\n"), (4, b"more\n")]
+        await stream.aclose()
 
 
 async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
