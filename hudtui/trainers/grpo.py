@@ -281,6 +281,8 @@ def train(arguments: argparse.Namespace) -> None:
 
     random.seed(recipe.seed)
     torch.manual_seed(recipe.seed)
+    if recipe.model == TINY:
+        torch.set_num_threads(1)  # its matrices are too small to be shared out: threads would only wait for one another
     out = Path(arguments.out)
     (out / "checkpoints").mkdir(parents=True, exist_ok=True)
     say(f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held out), {recipe.steps} steps")

@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import torch  # noqa: E402
+
 from hudtui.core.gym.config import load_config  # noqa: E402
 from hudtui.core.platform import choose_platform  # noqa: E402
 from hudtui.core.settings import load_settings  # noqa: E402
@@ -117,6 +119,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    torch.set_num_threads(1)  # the matrices are too small to be shared out
     results = []
     print("seed  reward before  after   format before  after   seconds  curve", flush=True)
     for seed in range(given.first, given.first + given.seeds):

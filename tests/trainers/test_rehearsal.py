@@ -20,7 +20,7 @@ from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(900)]
 
 
 def _own_tmux() -> Any:
@@ -45,7 +45,7 @@ def workspace(folder: Path, tasks: list[dict[str, Any]]) -> Path:
 def rehearse(folder: Path, python: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hudtui", "rehearse", "--json", *words]
     env = {**os.environ, "HUDTUI_TRAINER_PYTHON": python}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_loads(
@@ -78,7 +78,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     words = [str(ROOT / "tests" / "trainers" / "inside.py"), str(run)]
     env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
     inside = subprocess.run(
-        [trainer_python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=200
+        [trainer_python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
     assert inside.returncode == 0, inside.stderr[-3000:]
     found = json.loads(inside.stdout.rpartition("RESULT ")[2])
@@ -105,7 +105,7 @@ def test_a_training_that_was_broken_off_goes_on_from_its_last_checkpoint(
         recipe = recipe_from({**REHEARSAL, **shortest, "steps": steps})
         (folder / "recipe.json").write_text(json.dumps(recipe.to_json()))
         command = [trainer_python, "-P", "-m", "hudtui.trainers.grpo", *words]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         return done.stdout
 
