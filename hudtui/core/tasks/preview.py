@@ -77,7 +77,7 @@ def preview(
     total = valid = passed = problems = 0
     head: Batch | None = None
     told = False
-    shortcut = known if not predicates and not request.strict else None
+    shortcut = known if not predicates and not request.strict and request.token_budget is None else None
     for batch in scan(source, rules):
         total += batch.count
         valid += len(batch.ids)

@@ -36,6 +36,10 @@ TICK = 0.1
 """Seconds between two updates of the picture while tasks are read."""
 SLOW_TICK = 0.5
 """The same after the first second: a picture takes time that the reading wants."""
+FIRST = 1.0
+"""Seconds for which the reading waits for the first picture, at most."""
+REST = 0.06
+"""Seconds that the cursor rests on a task before its detail is shown."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
 
@@ -59,6 +63,7 @@ class DatasetScreen(Making):
         Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t"),
         Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c"),
         Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P"),
+        Action("dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False),
         Action("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
         Action("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
         Action("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
@@ -160,11 +165,10 @@ class DatasetScreen(Making):
             return "the first task is not read yet" if self.reading else "there is no task"
         if name in ("next", "previous", "problems") and not len(index.problems):
             return "no problem was found" + (" so far" if self.reading else "")
-        if name in ("convert", "publish"):
-            if self._going("make"):
-                return "a dataset is being written; Ctrl-X cancels"
-            if not index.counts["ok"] + index.counts["warning"]:
-                return "no task can be used"
+        if name in ("convert", "publish", "carry") and self._going("make"):
+            return "a dataset is being written; Ctrl-X cancels"
+        if name in ("convert", "publish") and not index.counts["ok"] + index.counts["warning"]:
+            return "no task can be used"
         if name in ("test", "copy") and self.chosen is None:
             return "select a task first"
         if name == "test" and self.chosen is not None and index.states[self.chosen] == 2:
@@ -276,17 +280,20 @@ class DatasetScreen(Making):
             self._print = await asyncio.to_thread(fingerprint, opened.source)
         self._counted = -1
         self._rows = TaskRows(index)
-        first, stop, loop = asyncio.Event(), Event(), asyncio.get_running_loop()
+        first, drawn, stop, loop = asyncio.Event(), Event(), Event(), asyncio.get_running_loop()
 
         def told() -> None:
-            if not first.is_set():
+            if not drawn.is_set():
                 loop.call_soon_threadsafe(first.set)
+                drawn.wait(FIRST)  # what comes next, imports of large modules too, would only hold up the first picture
+                drawn.set()
 
         work = asyncio.ensure_future(asyncio.to_thread(read_into, index, opened, stop, told))
         waiting = asyncio.ensure_future(first.wait())
         try:
             await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
             self._begin(index)
+            self.call_after_refresh(drawn.set)
             if before is not None:
                 before.close()
             ticks = 0
@@ -297,6 +304,7 @@ class DatasetScreen(Making):
             work.result()
         finally:
             stop.set()
+            drawn.set()
             waiting.cancel()
             if not work.done():
                 await asyncio.wait([work])
@@ -614,9 +622,20 @@ class DatasetScreen(Making):
         self.refresh_bindings()
 
     def _select(self, task: int) -> None:
-        self.chosen = task
-        self._show_task()
-        self.refresh_bindings()
+        before, self.chosen = self.chosen, task
+        if before is None:
+            self._show_task()
+        else:
+            self.start(self._show_soon(task), group="detail")
+        assert self.index is not None
+        if before is None or (self.index.states[before] == 2) != (self.index.states[task] == 2):
+            self.refresh_bindings()
+
+    async def _show_soon(self, task: int) -> None:
+        """Show a task once the cursor rests on it: each costs a new layout, and keys held down go over many."""
+        await asyncio.sleep(REST)
+        if task == self.chosen:
+            self._show_task()
 
     def _show_task(self) -> None:
         from hudtui.tui.screens.dataset_detail import broken_content, task_content

@@ -215,6 +215,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         reason = None if offer.secrets else "none is written out"
         words = f"put variables in the place of those in {offer.secrets:,} task{'' if offer.secrets == 1 else 's'}"
         yield "secrets", Toggle(words, on=True, reason=reason, id="make-secrets")
+        if self.publish:
+            yield "", Toggle("publish secrets as they are", reason=reason, id="make-keep")
         fewest = "4" if 0 < offer.usable < 4 else ""
         yield "at least", Field(fewest, placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
         yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
@@ -222,6 +224,11 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
         yield "test", Field(placeholder="test split: a share (0.1) or a number; none when empty", id="make-test")
         yield "seed", Field("0", placeholder="of everything random", id="make-seed")
+        yield "budget", Field(placeholder="tokens: longer prompts are warned of; no limit when empty", id="make-budget")
+        path = offer.opened.source.path
+        plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
+        reason = None if plain else "only .json and .jsonl files are changed in place"
+        yield "in place", Toggle("write changes and copies back into the task file, too", reason=reason, id="make-in-place")
         yield "", Toggle("strict: stop at any problem, warnings too", id="make-strict")
 
     def on_mount(self) -> None:
@@ -315,12 +322,16 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             )
             if self._on("strict") and found.problems:
                 lines.append(Content.styled(f"✗ strict: {found.problems:,} problems, so nothing would be written", "bold $error"))
+            elif self._text("budget"):
+                lines.append(Content.styled(f"{found.problems:,} problems with this budget", "$foreground-muted"))
+            if self._on("in-place"):
+                lines.append(Content.styled("! the task file itself is changed as well", "$warning"))
             if 0 < found.splits["train"] < 4:
                 lines.append(Content.styled("! training wants at least 4 tasks: “at least” repeats them", "$warning"))
             if self.publish and not self.offer.token:
                 lines.append(Content.styled("! no token for the Hub: set HF_TOKEN (, opens the settings)", "$warning"))
-            if self.publish and self.offer.secrets and not self._on("secrets"):
-                lines.append(Content.styled("✗ secrets would be published: switch “secrets” on", "bold $error"))
+            if self.publish and self.offer.secrets and not (self._on("secrets") or self._on("keep")):
+                lines.append(Content.styled("✗ secrets would be published: switch “secrets” on, or keep them", "bold $error"))
         lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
         for number, row in enumerate(found.rows):
             lines.append(Content.styled(f"row {number}", "bold $primary"))
@@ -376,7 +387,10 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             split=self.offer.opened.source.split,
             strict=self._on("strict"),
             remote=self._on("remote"),
-            replace_secrets=self._on("secrets"),
+            replace_secrets=self._on("secrets") and not self._on("keep"),
+            keep_secrets=self._on("keep"),
+            token_budget=self._number("budget", "budget") or None,
+            in_place=self._on("in-place"),
             min_tasks=self._number("min", "at least") or 0,
             selection=Selection(
                 filters,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 from textual.widgets import Static
 
+from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.text import clean_line
 from hudtui.tui.screens.base import StationScreen
@@ -100,11 +101,54 @@ class Making(StationScreen):
         if request is None:
             return
         output = request.output
-        if output is not None and (self.shell.folder / output).exists():
-            question = f"Replace {output}?"
-            if not await self.shell.confirm(question, ("What stands there now is lost.",), yes="Replace", danger=True):
-                return
+        if output is not None and not await self._may_replace(self.shell.folder / output, str(output)):
+            return
         await self._carry_out(request, offer.settings)
+
+    # -- carrying over -----------------------------------------------------------------------------------------------
+
+    def action_carry(self) -> None:
+        """Ask where to, then write for HUD v6."""
+        self.start(self._carry(), group="make")
+
+    async def _carry(self) -> None:
+        from hudtui.core.tasks.carry import Carried, carry_to_v6
+        from hudtui.core.tasks.steps import in_thread
+        from hudtui.tui.screens.dataset_detail import suggested_output
+
+        opened = self.opened_source
+        assert opened is not None and self.source is not None
+        wanted = suggested_output(self.source, self.index)
+        output = await self.shell.ask(
+            "Write the tasks for HUD v6 to", value=str(Path(wanted).with_suffix("")).removesuffix("-checked") + "-v6.json"
+        )
+        if not output or not output.strip():
+            return
+        path = self.shell.folder / output.strip()
+        if path.suffix not in (".json", ".jsonl", ".ndjson"):
+            raise InputError("a task file ends in .json or .jsonl", where=Location(output))
+        if not await self._may_replace(path, output.strip()):
+            return
+        self.busy("Writing (Ctrl-X cancels)")
+        made: Carried | None = None
+        async with aclosing(in_thread(carry_to_v6(opened.source, path))) as steps:  # type: ignore[type-var]
+            async for step in steps:
+                if isinstance(step, Carried):
+                    made = step
+                else:
+                    self.busy(f"{step.message} (Ctrl-X cancels)")
+        assert made is not None
+        self.shell.reload()
+        out = made.total - made.written
+        first = f"; {out:,} left out: {clean_line(str(made.findings.errors[0]), 200)}" if out and made.findings.errors else ""
+        self.say(f"Wrote {output.strip()}: {made.written:,} of {made.total:,} tasks{first}.", "warning" if out else "success")
+
+    async def _may_replace(self, path: Path, name: str) -> bool:
+        return not path.exists() or await self.shell.confirm(
+            f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
+        )
+
+    # -- asking ------------------------------------------------------------------------------------------------------
 
     def _offer(self) -> Any:
         from hudtui.core.settings import load_settings
