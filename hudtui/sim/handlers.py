@@ -30,14 +30,22 @@ class Entry:
 # --- availability ---
 
 
+def _beside_disks(call: Call, offers: list[catalogue.Offer]) -> list[catalogue.Offer]:
+    """Offers that every disk of the query can be attached to: the same provider and data centre."""
+    wanted = call.query.get("disks", ())
+    found = {disk["id"]: disk for disk in call.world.disks}
+    places = {(found[name]["providerType"], found[name]["info"]["dataCenterId"]) if name in found else None for name in wanted}
+    return [item for item in offers if not wanted or places == {(item["provider"], item["dataCenter"])}]
+
+
 def gpus(call: Call) -> Answer:
     """`GET /availability/gpus`."""
-    return Answer(call.page(catalogue.matching(call.world.offers, call.query)))
+    return Answer(call.page(_beside_disks(call, catalogue.matching(call.world.offers, call.query))))
 
 
 def multi_node(call: Call) -> Answer:
     """`GET /availability/multi-node`."""
-    return Answer(call.page(catalogue.matching(call.world.clusters, call.query)))
+    return Answer(call.page(_beside_disks(call, catalogue.matching(call.world.clusters, call.query))))
 
 
 def gpu_summary(call: Call) -> Answer:
@@ -105,8 +113,15 @@ def create_pod(call: Call) -> Answer:
     team = (call.body.get("team") or {}).get("teamId")
     if team is not None and team not in {item["teamId"] for item in world.records["teams"]}:
         raise refused(403, "You are not a member of this team")
+    disks = [disk for disk in world.disks if disk["id"] in (call.body.get("disks") or ()) and disk["status"] == "ACTIVE"]
+    if len(disks) != len(call.body.get("disks") or ()):
+        raise refused(404, "Disk not found")
+    if offer is not None and any(
+        (disk["providerType"], disk["info"]["dataCenterId"]) != (provider, offer["dataCenter"]) for disk in disks
+    ):
+        raise refused(400, "Disk is not available in this location")
     try:
-        pod = world.create(order, provider, team)
+        pod = world.create(order, provider, team, disks)
     except NoCapacity:
         raise refused(400, "No capacity available: the requested configuration is out of stock") from None
     except NoMoney:

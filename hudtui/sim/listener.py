@@ -86,11 +86,13 @@ class Listener:
         """Close the port and every connection, and end the requests that are still being answered."""
         self._closed_until = float("inf")
         self.shut()
+        # First the connections: a request that is cancelled before would be answered with an error of the simulator's own.
+        for connection in tuple(self._state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
         tasks = list(self._state.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in tuple(self._state.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
-        await asyncio.sleep(0)

@@ -74,6 +74,9 @@ def pod_faults(body: Any) -> list[Fault422]:
             or not isinstance(variable.get("value"), str)
         ):
             found.append(_fault(("pod", "envVars", index), "Input should have a key and a value", "model_type"))
+    disks = body.get("disks")
+    if disks is not None and not (isinstance(disks, list) and all(isinstance(item, str) for item in disks)):
+        found.append(_fault(("disks",), "Input should be a valid list of strings", "list_type"))
     team = body.get("team")
     if team is not None and not (isinstance(team, Mapping) and isinstance(team.get("teamId"), str)):
         found.append(_fault(("team", "teamId"), "Field required", "missing"))

@@ -41,6 +41,8 @@ class Pod:
     """Loopback ports of its nodes; known once the machine was up."""
     forced: dict[str, Any] = field(default_factory=dict)
     """Fields of the API's answers that were set by hand."""
+    disks: list[dict[str, Any]] = field(default_factory=list)
+    """Attached storage, in the API's form."""
     prepaid: float = 0.0
     """USD charged at creation."""
 
@@ -165,7 +167,7 @@ class Pod:
                 "vcpus": order.get("vcpus") or offer["vcpu"]["defaultCount"],
                 "shared_disk": None,
             },
-            "attachedResources": [],
+            "attachedResources": self.disks,
             "isSpot": bool(offer["isSpot"]),
             "autoRestart": bool(order.get("autoRestart")),
         }

@@ -162,7 +162,7 @@ class World:
 
     # --- pods ---
 
-    def create(self, order: dict[str, Any], provider: str, team: str | None) -> Pod:
+    def create(self, order: dict[str, Any], provider: str, team: str | None, disks: Sequence[dict[str, Any]] = ()) -> Pod:
         """Take an order that was found in shape.
 
         Raises:
@@ -193,6 +193,10 @@ class World:
         if self.money(now) <= pod.prepaid:
             self.made -= 1
             raise NoMoney
+        for disk in disks:
+            disk["pods"].append(pod.id)
+            attached = {"id": disk["id"], "type": "DISK", "status": "ATTACHED", "createdAt": stamp(now), "size": disk["size"]}
+            pod.disks.append({**attached, "mountPath": "/workspace", "resourcePath": None, "isDetachable": True})
         if self.behaviour.recycle and self.last_ports:
             pod.ports, self.last_ports = list(self.last_ports), []
         self.pods[pod.id] = pod
@@ -223,6 +227,8 @@ class World:
 
     def _end(self, pod: Pod, when: float, why: str) -> None:
         pod.ended, pod.why_ended = when, why
+        for disk in self.disks:
+            disk["pods"] = [pod_id for pod_id in disk["pods"] if pod_id != pod.id]
         if pod.ports:
             self.last_ports = list(pod.ports)
 

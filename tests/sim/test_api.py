@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from hudtui.sim import Simulator
@@ -186,6 +189,29 @@ def test_disks(api):
     assert api.get(f"/disks/{made['id']}")["name"] == "other"
     assert api.http.delete(f"/disks/{made['id']}").json() == {"status": "TERMINATED"}
     assert api.get("/disks/")["total_count"] == 0
+
+
+def test_a_disk_is_attached_where_it_lies(api):
+    body = {"disk": {"size": 500, "dataCenterId": "CANADA-1"}, "provider": {"type": "hyperstack"}}
+    disk = api.http.post("/disks/", json=body).json()
+    near = api.get("/availability/gpus", disks=disk["id"])["items"]
+    assert {offer["cloudId"] for offer in near} == {"a100-pcie-x2", "gpu-h100"}
+    assert api.get("/availability/gpus", disks="nothing")["items"] == []
+    far = api.http.post("/pods/", json={**api.order(), "disks": [disk["id"]]})
+    assert far.status_code == 400
+    assert api.http.post("/pods/", json={**api.order(), "disks": ["nothing"]}).status_code == 404
+    assert api.http.post("/pods/", json={**api.order(), "disks": "nothing"}).status_code == 422
+    pod = api.http.post("/pods/", json={**api.order("a100-pcie-x2"), "disks": [disk["id"]]}).json()
+    assert [(item["id"], item["status"]) for item in pod["attachedResources"]] == [(disk["id"], "ATTACHED")]
+    assert api.get(f"/disks/{disk['id']}")["pods"] == [pod["id"]]
+    api.http.delete(f"/pods/{pod['id']}")
+    assert api.get(f"/disks/{disk['id']}")["pods"] == []
+
+
+def test_it_stands_alone():
+    code = "import sys, hudtui.sim, hudtui.sim.__main__; print([name for name in sys.modules if name.startswith('hudtui.core')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_requests_are_recorded_without_the_key(api, sim):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -58,6 +59,20 @@ def test_no_answer(api, sim):
     with pytest.raises(httpx2.TimeoutException):
         api.http.get("/pods/", timeout=0.3)
     assert api.http.get("/pods/").status_code == 200
+
+
+def test_ends_while_requests_wait(connect):
+    with Simulator() as sim, ThreadPoolExecutor(1) as pool:
+        api = connect(sim)
+        sim.fail_next("GET", "/api/v1/pods/", "timeout", seconds=60)
+        waiting = pool.submit(api.http.get, "/pods/")
+        while not sim.requests:
+            time.sleep(0.01)
+        began = time.monotonic()
+        sim.stop()
+        with pytest.raises(httpx2.TransportError):
+            waiting.result()
+        assert time.monotonic() - began < 30, "it does not wait for the request's own time"
 
 
 def test_a_slow_answer(api, sim):
