@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -296,6 +297,33 @@ async def test_reading_can_be_cancelled_and_begun_again(
         await pilot.press("r")
         await settle(pilot)
         assert screen.complete
+
+
+async def test_a_reading_that_was_cancelled_does_not_end_the_next(
+    open_app: Any, mixed: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hudtui.core.tasks import opening
+
+    real, go, begun = opening.read_into, threading.Event(), []
+
+    def slow(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
+        begun.append(index)
+        while not (go.is_set() or stop.is_set()):
+            stop.wait(0.01)
+        return real(index, opened, stop, told)
+
+    monkeypatch.setattr(opening, "read_into", slow)
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await until(pilot, lambda: len(begun) == 1)
+        screen: DatasetScreen = app.screen
+        await pilot.press("r")
+        await until(pilot, lambda: len(begun) == 2 and len(screen._going("read")) == 1)
+        await pilot.pause()
+        assert screen.reading and not screen.complete
+        go.set()
+        await settle(pilot)
+        assert not screen.reading and screen.complete and screen.index.total == 8
 
 
 async def test_calls_are_checked_against_the_last_environment(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:

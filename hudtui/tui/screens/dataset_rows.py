@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Acting, Action
@@ -88,6 +90,17 @@ class ProblemRows:
         kind = self.kind(row)
         said = f"{kind.field}: {kind.message}" if kind.field else kind.message
         return STATE_CELLS[kind.severity], self.index.row(self.task(row)).id, said
+
+
+class Shown(Static):
+    """A line that fits its words to its room."""
+
+    class Sized(Message):
+        """The room is another now."""
+
+    def on_resize(self) -> None:
+        """Tell."""
+        self.post_message(self.Sized())
 
 
 class Page(Acting, VerticalScroll):
