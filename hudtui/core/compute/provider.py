@@ -1,0 +1,114 @@
+"""One protocol for everybody who has machines: Prime Intellect, SkyPilot, the user's own machines, this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
+from hudtui.core.errors import MachineError
+
+
+class ProviderError(MachineError):
+    """A provider refused, or its answer could not be understood."""
+
+
+class LoginNeeded(ProviderError):
+    """The key is missing, wrong, or may not do this."""
+
+
+class NoMoney(ProviderError):
+    """The wallet is empty."""
+
+
+class OfferGone(ProviderError):
+    """The machine was there a moment ago; now there is none. Nothing was created."""
+
+
+class Unclear(ProviderError):
+    """A request may or may not have been carried out: its answer was lost. Look before asking again."""
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Somebody who has machines.
+
+    Reading methods may be called at any time and repeat themselves after passing faults; those that change something are never
+    repeated blindly. All raise `ProviderError` (or a subclass) in words for the user; none lets a key out.
+    """
+
+    @property
+    def name(self) -> str:
+        """Short and fixed: `prime`, `ssh`, `local`, `sky`."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """For people: `Prime Intellect`, or `Prime (simulated)`."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """No real money is spent. Shown wherever the provider is."""
+        ...
+
+    @property
+    def paid(self) -> bool:
+        """Its machines cost money from `create` until `terminate`, and are ours to end. False: they are the user's own."""
+        ...
+
+    async def offers(self, query: Query) -> Offers:
+        """What can be had now."""
+        ...
+
+    async def create(self, order: Order) -> Pod:
+        """Rent a machine. At most one request; see `acquire` for doing it safely.
+
+        Raises:
+            OfferGone: It is taken, and nothing was created.
+            NoMoney: Nothing was created.
+            Unclear: Something may have been created under the order's name.
+            ProviderError: It was refused; nothing was created.
+        """
+        ...
+
+    async def pods(self) -> tuple[Pod, ...]:
+        """All that the account can see and that are not gone."""
+        ...
+
+    async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
+        """The state of many at once; ids that are not in the answer are unknown there, which is not the same as gone."""
+        ...
+
+    async def get(self, pod: str) -> Pod | None:
+        """Everything about one; None where the provider knows no such id."""
+        ...
+
+    async def terminate(self, pod: str) -> None:
+        """Ask for its end. Harmless when it has ended. Verified by `pods`, `get` and `history`, not by the answer."""
+        ...
+
+    async def history(self) -> tuple[Pod, ...]:
+        """Those that have ended lately, with what they cost, the newest first."""
+        ...
+
+    async def account(self) -> Account:
+        """Whose money it is, and how much there is."""
+        ...
+
+    async def keys(self) -> tuple[SshKey, ...]:
+        """Public keys that may log in to new machines."""
+        ...
+
+    async def register_key(self, name: str, public_key: str) -> SshKey:
+        """Make a public key known, and the primary one; one that is known already is not added again."""
+        ...
+
+    async def close(self) -> None:
+        """Let connections go."""
+        ...
+
+
+def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:
+    """The offer that is called that: by its six characters, or its whole id."""
+    return next((offer for offer in offers if name in (offer.short, offer.id)), None)
