@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Stage = Literal["booting", "installing", "ready", "failed", "stopped", "gone", "unknown"]
+PodStage = Literal["booting", "installing", "ready", "failed", "stopped", "gone", "unknown"]
 """Where a pod is in its life, whatever its provider calls that.
 
-`booting`: no system yet; `installing`: the system is there, its image is not; `ready`: the provider says that it can be used, which
-only a real login proves; `failed`: it will never be ready, and may cost money all the same; `stopped`: not running, still kept and
-possibly paid for; `gone`: ended, and no more is charged; `unknown`: the provider does not say.
+`booting`: no system yet; `installing`: the system is there, its image is not; `ready`: the provider says that it can be used,
+which only a real login proves; `failed`: it will never be ready, and may cost money all the same; `stopped`: not running, still
+kept and possibly paid for; `gone`: ended, and no more is charged; `unknown`: the provider does not say.
 """
 
-ALIVE: frozenset[Stage] = frozenset({"booting", "installing", "ready", "failed", "stopped", "unknown"})
+ALIVE: frozenset[PodStage] = frozenset({"booting", "installing", "ready", "failed", "stopped", "unknown"})
 """Everything that may still cost money: all but what is known to be gone."""
 
 
@@ -149,7 +149,7 @@ class Pod:
     id: str
     name: str
     """What it was called at creation. Unique among ours: it is what tells a pod of ours from another."""
-    stage: Stage
+    stage: PodStage
     status: str = ""
     """The provider's own word, or words: `ACTIVE`, `ACTIVE/FINISHED`."""
     gpu_type: str = ""
