@@ -15,6 +15,7 @@ from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.widgets.curve import curve
+from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
 
@@ -108,7 +109,7 @@ def test_picture_of_a_store_that_cannot_be_read(snap: Any, project: Path) -> Non
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
     async def wait(pilot: Any) -> None:
-        await _log_of(pilot.app, "episode 40/40")
+        await _drawn(pilot, "demo-aaaa", "episode 40/40")
 
     assert snap(_app(runs), size=size, press=["5", "down"], run_before=wait)
 
@@ -116,17 +117,48 @@ def test_picture_full(snap: Any, runs: Path, size: tuple[int, int]) -> None:
 def test_picture_of_one_run_on_a_narrow_terminal(snap: Any, runs: Path) -> None:
     async def wait(pilot: Any) -> None:
         await pilot.press("enter")
-        await _log_of(pilot.app, "no server")
+        await _drawn(pilot, "2048-bbbb", "no server")
 
     assert snap(_app(runs), size=(60, 20), press=["5"], run_before=wait)
 
 
 def test_picture_of_results(snap: Any, runs: Path) -> None:
     async def wait(pilot: Any) -> None:
-        await _log_of(pilot.app, "episode 40/40")
+        await _drawn(pilot, "demo-aaaa", "episode 40/40")
         pilot.app.screen.query_one("#run-tabs").active = "result"
+        await _drawn(pilot, "demo-aaaa", "episode 40/40")
 
     assert snap(_app(runs), size=(120, 36), press=["5", "down"], run_before=wait)
+
+
+async def _drawn(pilot: Any, run: str, text: str) -> None:
+    """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`, and nothing comes any more."""
+    last = None
+    for _ in range(1_500):
+        screen = pilot.app.screen
+        pane = screen.query_one(LogView)
+        lines = pane.query_one(LogLines)
+        view, shown = screen.view, pane.buffer.everything()
+        if (
+            view is not None
+            and view.summary.id == screen.chosen == run
+            and screen.query_one("#run-result", Grid).row_count == len(view.result.rows)
+            and text in shown
+            and pane.pending == 0
+            and lines.scroll_offset.y == lines.max_scroll_y
+            and not any(worker.group == "watch" and worker.is_running for worker in pilot.app.workers)
+        ):
+            if (now := _picture(pilot.app)) == last:
+                return
+            last = now
+        else:
+            last = None
+        await pilot.pause(0.02)
+    raise AssertionError(f"{run} was not drawn: {screen.view}; {text!r} in {shown[-200:]!r}; {screen.message}")
+
+
+def _picture(app: Any) -> str:
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 async def _log_of(app: Any, text: str = "") -> str:

@@ -168,6 +168,11 @@ class LogView(Acting, Vertical):
             wait = self._drawn_at + PERIOD - monotonic()
             self._timer = self.set_timer(max(wait, 0.001), self._draw, name="log")
 
+    @property
+    def pending(self) -> int:
+        """Lines that came in and are not shown yet."""
+        return len(self._pending)
+
     def flush(self) -> None:
         """Show what came in at once instead of within a tenth of a second."""
         if self._timer is not None:
