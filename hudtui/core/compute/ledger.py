@@ -1,0 +1,333 @@
+"""The machines that this user has asked for, in one place for all workspaces: none is rented that is not written down here first.
+
+A row is made before the request that may create a machine, and outlives every crash: what it says is where the next start goes
+on. Any number of processes may use the ledger at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hudtui.core.compute.values import Order
+from hudtui.core.errors import InputError, Location, MachineError
+from hudtui.core.places import places
+from hudtui.core.text import clean_line
+
+OwnedState = Literal["intended", "created", "ready", "ending", "ended", "never"]
+"""`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: somebody has logged in to it;
+`ending`: its end was asked for and not yet verified; `ended`: it is gone; `never`: it was never created.
+"""
+
+OPEN: frozenset[OwnedState] = frozenset({"intended", "created", "ready", "ending"})
+"""States in which it may exist, and so cost money."""
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE machines (
+    name TEXT PRIMARY KEY,
+    provider TEXT NOT NULL,
+    pod TEXT,
+    run TEXT,
+    workspace TEXT,
+    machine TEXT NOT NULL,
+    holder TEXT,
+    state TEXT NOT NULL,
+    hourly REAL,
+    currency TEXT NOT NULL,
+    created REAL NOT NULL,
+    updated REAL NOT NULL,
+    ended REAL,
+    billed REAL,
+    why TEXT,
+    order_json TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX machines_by_state ON machines (state, created);
+"""
+_FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why"})
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A machine that this user has asked for. Times are seconds since the epoch."""
+
+    name: str
+    """Unique: the name it was ordered under."""
+    provider: str
+    pod: str | None
+    """The provider's id of it; None until it is known."""
+    run: str | None
+    """The run that it is for; None for one that the user holds in person."""
+    workspace: str | None
+    """Folder of the project that the run belongs to."""
+    machine: str
+    """Name of the machine that it was ordered from."""
+    holder: str | None
+    """The process that is getting it at the moment; see `held`."""
+    state: OwnedState
+    hourly: float | None
+    """Price an hour as it was ordered, then as the provider says."""
+    currency: str
+    created: float
+    """When it was written down, just before it was asked for."""
+    updated: float
+    ended: float | None
+    billed: float | None
+    """What it has cost in all, where the provider said so."""
+    why: str | None
+    """How it came to the state it is in, in words: why it was ended, or why nothing came of it."""
+    order: Mapping[str, Any] = field(default_factory=dict)
+    """What was ordered: the offer without the provider's raw words, image, disk."""
+
+    @property
+    def open(self) -> bool:
+        """It may exist, and cost money."""
+        return self.state in OPEN
+
+    @property
+    def held(self) -> bool:
+        """A living process on this machine is getting it."""
+        return self.holder is not None and self.machine == this_machine() and _alive(self.holder)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**vars(self), "order": dict(self.order), "held": self.held}
+
+
+class Ledger:
+    """The machines of this user.
+
+    Args:
+        path: The database; the user's own by default. Made at the first entry, readable by its owner alone.
+        patience: Seconds to wait for another process that writes.
+    """
+
+    def __init__(self, path: Path | None = None, *, patience: float = 10.0) -> None:
+        self.path = path or places().data / "pods.db"
+        self._patience = patience
+
+    def intend(self, order: Order, *, provider: str, run: str | None = None, workspace: Path | str | None = None) -> Owned:
+        """Write down that a machine is about to be asked for, held by this process.
+
+        Raises:
+            InputError: There is an entry of that name: names are used once.
+            MachineError: It cannot be written, and so nothing may be asked for.
+        """
+        now, price = time.time(), order.offer.price
+        said = {
+            "offer": order.offer.to_json(),
+            "image": order.image,
+            "disk_gb": order.disk_gb,
+            "max_hours": order.max_hours,
+        }
+        values = {
+            "name": order.name,
+            "provider": provider,
+            "run": run,
+            "workspace": None if workspace is None else str(workspace),
+            "machine": this_machine(),
+            "holder": _this_process(),
+            "state": "intended",
+            "hourly": price.hourly if price.stated else None,
+            "currency": price.currency,
+            "created": now,
+            "updated": now,
+            "order_json": json.dumps(said, default=str),
+        }
+        with self._writing() as database:
+            try:
+                database.execute(
+                    f"INSERT INTO machines ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+                )
+            except sqlite3.IntegrityError:
+                raise InputError(
+                    f"a machine called {clean_line(order.name)} was asked for before", fix="Take another name: each is used once."
+                ) from None
+            return _read(database, order.name)
+
+    def note(self, name: str, state: OwnedState | None = None, **facts: Any) -> Owned:
+        """Write down what became of a machine.
+
+        What has ended stays ended, unless its end is asked for again because it turned out to be there: `ending` is always
+        taken. What was thought never to have been created may turn out to have been.
+
+        Args:
+            name: The name it was ordered under.
+            state: Where it is now; None leaves that.
+            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why. None leaves what is there.
+
+        Returns:
+            The entry as it stands now.
+
+        Raises:
+            MachineError: There is no such entry, or it cannot be written.
+        """
+        unknown = set(facts) - _FACTS
+        if unknown:
+            raise TypeError(f"a machine has no {', '.join(sorted(unknown))}")
+        values = {key: value for key, value in facts.items() if value is not None}
+        with self._writing() as database:
+            before = _read(database, name)
+            if state is not None and (before.state != "ended" or state in ("ending", "ended")):
+                values["state"] = state
+                if state in ("ended", "never"):
+                    values.setdefault("ended", before.ended or time.time())
+                    values["holder"] = None
+            values["updated"] = time.time()
+            places_ = ", ".join(f"{key} = ?" for key in values)
+            database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
+            return _read(database, name)
+
+    def hold(self, name: str) -> bool:
+        """Take a machine into this process's hands, to go on with getting it; False when another living process has it.
+
+        Raises:
+            MachineError: There is no such entry, or it cannot be written.
+        """
+        with self._writing() as database:
+            entry = _read(database, name)
+            if entry.held and entry.holder != _this_process():
+                return False
+            database.execute(
+                "UPDATE machines SET holder = ?, machine = ? WHERE name = ?", (_this_process(), this_machine(), name)
+            )
+            return True
+
+    def let_go(self, name: str) -> None:
+        """No process is getting the machine any more; whose it is does not change."""
+        with self._writing() as database:
+            database.execute("UPDATE machines SET holder = NULL WHERE name = ? AND holder = ?", (name, _this_process()))
+
+    def get(self, name: str) -> Owned | None:
+        """The machine that was ordered under that name, or has that id at its provider; None when there is none."""
+        with self._reading() as database:
+            if database is None:
+                return None
+            row = database.execute(
+                f"{_SELECT} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
+            ).fetchone()
+        return None if row is None else _owned(row)
+
+    def owned(self, alive: bool = True) -> tuple[Owned, ...]:
+        """The machines that may exist, the oldest first; with `alive` False also those that have ended."""
+        states = sorted(OPEN)
+        where = f"WHERE state IN ({', '.join('?' * len(states))})" if alive else ""
+        with self._reading() as database:
+            if database is None:
+                return ()
+            rows = database.execute(f"{_SELECT} {where} ORDER BY created, name", states if alive else ()).fetchall()
+        return tuple(map(_owned, rows))
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        if not self.path.exists():
+            yield None
+            return
+        with self._errors(), contextlib.closing(self._connect()) as database:
+            yield None if database.execute("PRAGMA user_version").fetchone()[0] == 0 else database
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """The database in a transaction that is on the disk when this returns, or not kept at all."""
+        with self._errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its side files the same mode
+            with contextlib.closing(self._connect(wal=True)) as database:
+                database.execute("BEGIN IMMEDIATE")
+                try:
+                    if database.execute("PRAGMA user_version").fetchone()[0] == 0:
+                        for statement in filter(str.strip, _SCHEMA.split(";\n")):
+                            database.execute(statement)
+                        database.execute(f"PRAGMA user_version = {_VERSION}")
+                    yield database
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
+                        database.execute("ROLLBACK")
+                    raise
+                database.execute("COMMIT")
+
+    def _connect(self, *, wal: bool = False) -> sqlite3.Connection:
+        database = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw", timeout=self._patience, isolation_level=None, uri=True
+        )
+        try:
+            if wal:
+                database.execute("PRAGMA journal_mode = WAL").fetchone()  # where it cannot be, SQLite stays with its default
+                database.execute("PRAGMA synchronous = FULL")  # what is written here must outlive the machine's own crash
+            if database.execute("PRAGMA user_version").fetchone()[0] > _VERSION:
+                raise MachineError(
+                    "the list of rented machines was kept by a newer hudtui", fix="Update hudtui.", where=Location(str(self.path))
+                )
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Failures of SQLite and of the disk in words."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            code = getattr(error, "sqlite_errorname", "")
+            fix = "No machine is asked for until it can be written."
+            if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+                fix = "Move it away, then look with `hudtui pods reconcile` for machines that it knew."
+            raise MachineError(
+                "the list of rented machines cannot be used", why=str(error), fix=fix, where=Location(str(self.path))
+            ) from None
+
+
+_COLUMNS = (
+    *("name", "provider", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
+    *("created", "updated", "ended", "billed", "why", "order_json"),
+)
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM machines"
+
+
+def _owned(row: tuple[Any, ...]) -> Owned:
+    known = dict(zip(_COLUMNS, row, strict=True))
+    return Owned(order=json.loads(known.pop("order_json")), **known)
+
+
+def _read(database: sqlite3.Connection, name: str) -> Owned:
+    row = database.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        raise MachineError(f"no machine called {clean_line(name)} was ever asked for")
+    return _owned(row)
+
+
+def this_machine() -> str:
+    """The name of the machine that hudtui runs on."""
+    return socket.gethostname()
+
+
+def _this_process() -> str:
+    return _mark(os.getpid())
+
+
+def _mark(pid: int) -> str:
+    """A process, told from later ones of the same number by the moment it began, where the system says that."""
+    began = ""
+    with contextlib.suppress(OSError, IndexError):
+        began = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    return f"{pid}:{began}"
+
+
+def _alive(mark: str) -> bool:
+    pid, _, _ = mark.partition(":")
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return _mark(int(pid)) == mark

@@ -1,0 +1,144 @@
+"""The ledger: what is written before a machine is asked for, and what may follow."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.errors import InputError, MachineError
+
+OFFER = Offer("prime", "a/b", "H100_80GB", 2, Price(4.2, "EUR"), raw={"cloudId": "a"})
+
+
+def _order(name: str = "hudtui-a") -> Order:
+    return Order(name, OFFER, image="ubuntu")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "deep" / "pods.db")
+
+
+def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
+    assert ledger.owned() == ()
+    assert not ledger.path.exists()
+    made = ledger.intend(_order(), provider="prime", run="r1", workspace=Path("/w"))
+    assert (made.state, made.pod, made.run, made.workspace, made.hourly, made.currency) == (
+        *("intended", None, "r1", "/w"),
+        *(4.2, "EUR"),
+    )
+    assert made.open and made.held
+    assert made.order["offer"]["gpu_type"] == "H100_80GB" and made.order["image"] == "ubuntu"
+    assert Ledger(ledger.path).owned() == (made,)
+
+
+def test_only_its_owner_reads_it(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    for file in ledger.path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_a_name_is_used_once(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    ledger.note("hudtui-a", "never", why="no")
+    with pytest.raises(InputError, match="before"):
+        ledger.intend(_order(), provider="prime")
+
+
+def test_found_by_name_and_by_id(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    noted = ledger.note("hudtui-a", "created", pod="p1", hourly=5.0)
+    assert (noted.state, noted.pod, noted.hourly) == ("created", "p1", 5.0)
+    assert ledger.get("p1") == ledger.get("hudtui-a") == noted
+    assert ledger.get("other") is None
+    assert ledger.note("hudtui-a", hourly=None).hourly == 5.0
+
+
+def test_what_has_ended_stays_ended_unless_it_is_ended_again(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    ledger.note("hudtui-a", "created", pod="p1")
+    ended = ledger.note("hudtui-a", "ended", billed=1.5, why="done")
+    assert ended.ended is not None and not ended.open and ended.holder is None
+    assert ledger.note("hudtui-a", "ready").state == "ended"
+    assert ledger.owned() == ()
+    assert ledger.owned(alive=False) == (ledger.get("hudtui-a"),)
+    assert ledger.note("hudtui-a", "ending").state == "ending"
+
+
+def test_what_was_thought_never_created_may_turn_up(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    assert ledger.note("hudtui-a", "never").state == "never"
+    assert ledger.note("hudtui-a", "created", pod="p").state == "created"
+
+
+def test_unknown_names_and_facts_are_refused(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    with pytest.raises(MachineError, match="ever"):
+        ledger.note("other", "ready")
+    with pytest.raises(TypeError, match="colour"):
+        ledger.note("hudtui-a", colour="red")
+
+
+def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from hudtui.core.compute.ledger import Ledger\n"
+        "from hudtui.core.compute.values import Offer, Order, Price\n"
+        "Ledger(Path(sys.argv[1])).intend(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), provider='prime')\n"
+        "print('written', flush=True); sys.stdin.read()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(ledger.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None and child.stdout.readline() == "written\n"
+        entry = ledger.get("hudtui-b")
+        assert entry is not None and entry.held
+        assert not ledger.hold("hudtui-b"), "the other process has it"
+    finally:
+        child.kill()
+        child.communicate()
+    entry = ledger.get("hudtui-b")
+    assert entry is not None and not entry.held and entry.state == "intended"
+    assert ledger.hold("hudtui-b")
+    ledger.let_go("hudtui-b")
+    after = ledger.get("hudtui-b")
+    assert after is not None and after.holder is None
+
+
+def test_many_write_at_once(ledger: Ledger) -> None:
+    def work(index: int) -> None:
+        ledger.intend(_order(f"hudtui-{index}"), provider="prime")
+        ledger.note(f"hudtui-{index}", "created", pod=f"p{index}")
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {entry.pod for entry in ledger.owned()} == {f"p{index}" for index in range(8)}
+
+
+def test_failures_are_told_in_words(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.path.parent.mkdir()
+    ledger.path.write_bytes(b"this is no database, whatever its name says" * 100)
+    with pytest.raises(MachineError, match="cannot be used") as caught:
+        ledger.intend(_order(), provider="prime")
+    assert str(ledger.path) in str(caught.value)
+    newer = Ledger(tmp_path / "newer.db")
+    with sqlite3.connect(newer.path) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(MachineError, match="newer"):
+        newer.intend(_order(), provider="prime")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot be used"):
+        Ledger(tmp_path / "file" / "pods.db").intend(_order(), provider="prime")
