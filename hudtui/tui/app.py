@@ -417,16 +417,24 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.action_leave()
 
     def action_leave(self) -> None:
-        """Leave; with runs going on, say first that they do."""
+        """Leave; with runs going on or work that is not saved, say so first."""
         self.run_worker(self._leave(), group="leave", exclusive=True, exit_on_error=False)
 
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
+        unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
+        lines: list[str] = []
+        if unsaved:
+            lines += [*(f"! {name} is not saved" for name in unsaved)]
+            lines += ["A copy is kept, and offered when it is opened here again."]
         if running:
-            names = [f"● {run.title}" for run in running[:5]] + ([f"and {len(running) - 5} more"] if len(running) > 5 else [])
             count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
-            lines = (*names, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list")
-            if not await self.confirm(f"Quit hudtui? {count} going on", lines, yes="Quit", no="Stay"):
+            lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
+            lines += [f"and {len(running) - 5} more"] if len(running) > 5 else []
+            lines += ["", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"]
+        if lines:
+            title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
+            if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
                 return
         self.exit()
 

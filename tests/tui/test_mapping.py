@@ -448,6 +448,25 @@ async def test_saving(open_app: Any, desk: Path, settle: Any) -> None:
         assert "Saved configs/desk.yaml" in screen.message
 
 
+async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        app = screen.shell
+        await pilot.press("x", "ctrl+q")
+        await pilot.pause()
+        assert "! desk.yaml is not saved" in screen_text(app) and "A copy is kept" in screen_text(app)
+        await pilot.press("n")
+        await settle(pilot)
+        assert app.screen is screen and screen.modified
+        app.open_station("home")  # also from elsewhere
+        await settle(pilot)
+        await pilot.press("q")
+        await pilot.pause()
+        assert "! desk.yaml is not saved" in screen_text(app)
+        await pilot.press("y")
+        await pilot.pause()
+    assert app.return_code == 0
+
+
 async def test_line_ends_and_byte_order_mark_stay(open_app: Any, desk: Path, settle: Any) -> None:
     file_of(desk).write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
     async with mapping(open_app, settle, desk) as (screen, pilot):

@@ -65,6 +65,11 @@ class StationScreen(Acting, Screen[None]):
     def facts_changed(self, facts: Facts) -> None:
         """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
 
+    @property
+    def unsaved(self) -> str | None:
+        """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
+        return None
+
     # -- what a screen says ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:

@@ -141,6 +141,11 @@ class MappingCore(StationScreen):
         """The text is not what the file holds."""
         return self.path is not None and self.editor.text != self.saved
 
+    @property
+    def unsaved(self) -> str | None:
+        """The configuration's name while the text is not what the file holds."""
+        return self.path.name if self.path is not None and self.modified else None
+
     def show_panes(self, shown: bool) -> None:
         """Either the panes, or the words that say why there are none."""
         self.query_one("#map-panes").display = shown
