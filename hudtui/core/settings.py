@@ -26,7 +26,7 @@ from hudtui.core.variables import lookup_in
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-Kind = Literal["secret", "url", "flag", "seconds", "path", "text"]
+Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "text"]
 Origin = str
 """`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
 
@@ -83,7 +83,19 @@ _COMMON = (
         get_it="https://huggingface.co/settings/tokens",
     ),
     Key("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
+    Key("HUDTUI_BUDGET_RUN", "money that one run or rented machine may cost, or none", "limit", "25"),
+    Key("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, or none", "limit", "100"),
+    Key("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
+    Key("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
 )
+
+LIMIT_SETTINGS: Mapping[str, str] = {
+    "run_budget": "HUDTUI_BUDGET_RUN",
+    "day_budget": "HUDTUI_BUDGET_DAY",
+    "max_hours": "HUDTUI_MAX_HOURS",
+    "idle_minutes": "HUDTUI_IDLE_MINUTES",
+}
+"""Name of a limit in `compute.guard.Limits` -> the setting that gives it."""
 
 _HUD_ONLY = (
     Key("HUD_TELEMETRY_ENABLED", "whether traces are sent to HUD: true or false", "flag", "true"),
@@ -377,7 +389,8 @@ class Checked:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: SecretStr, an address as text without a slash at the end, bool, seconds as float, or Path."""
+    """By name: SecretStr, an address as text without a slash at the end, bool, seconds or a limit as float (an infinite limit is
+    none), or Path."""
     problems: Mapping[str, str]
     """By name, in plain words. Never holds a value."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PositiveFloat, SecretStr, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, SecretStr, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -39,6 +40,18 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _limit(value: str) -> float:
+    if value.strip().lower() in ("none", "off", "unlimited"):
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("this is no number; none means that there is no limit") from None
+    if not number > 0:
+        raise ValueError("this must be more than 0; none means that there is no limit")
+    return number
+
+
 def _path(value: Path) -> Path:
     return value.expanduser()
 
@@ -48,6 +61,7 @@ _TYPES: Mapping[str, Any] = {
     "url": Annotated[str, AfterValidator(_url)],
     "flag": bool,
     "seconds": Annotated[PositiveFloat, Field(allow_inf_nan=False)],
+    "limit": Annotated[float, BeforeValidator(_limit)],
     "path": Annotated[Path, AfterValidator(_path)],
     "text": str,
 }

@@ -244,6 +244,10 @@ def test_typed_values(own_world: Path) -> None:
         ("HUD_CLIENT_TIMEOUT", "0", "more than 0"),
         ("HUD_CLIENT_TIMEOUT", "inf", "finite"),
         ("HUD_TELEMETRY_ENABLED", "maybe", "neither true nor false"),
+        ("HUDTUI_BUDGET_RUN", "0", "more than 0"),
+        ("HUDTUI_BUDGET_DAY", "nan", "more than 0"),
+        ("HUDTUI_MAX_HOURS", "-1", "more than 0"),
+        ("HUDTUI_IDLE_MINUTES", "a while", "no number"),
     ],
 )
 def test_values_that_cannot_be_right(own_world: Path, name: str, value: str, words: str) -> None:
