@@ -50,6 +50,8 @@ def check(
         analysis = known_analysis(env, settings) if env is not None else None
         request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
         found = follow(survey(request, settings), quiet=as_json)
+    from hudtui.core.text import counted
+
     findings = found.findings
     failed = findings.count("error") + (findings.count("warning") if strict else 0)
     if as_json:
@@ -70,8 +72,8 @@ def check(
         )
     else:
         show_problems(found)
-        counts = f"{findings.count('error'):,} errors, {findings.count('warning'):,} warnings"
-        console.out(f"{found.total:,} tasks, {found.valid:,} usable; {counts}")
+        counts = f"{counted(findings.count('error'), 'error')}, {counted(findings.count('warning'), 'warning')}"
+        console.out(f"{counted(found.total, 'task')}, {found.valid:,} usable; {counts}")
     if failed:
         raise typer.Exit(1)
 

@@ -68,3 +68,8 @@ def _has_c1(text: str) -> bool:
 def _fold_returns(line: str) -> str:
     kept = line.rstrip("\r").rpartition("\r")[2]
     return kept if kept else line.rstrip("\r")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with what it counts, such as `1 task` or `2,000 tasks`; for nouns that only take an `s`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

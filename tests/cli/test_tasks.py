@@ -38,7 +38,7 @@ def write(name: str, *rows: Any) -> str:
 def test_check() -> None:
     name = write("tasks.jsonl", task(1), task(2, prompt=...), task(3, id=3))
     result = tasks("check", name)
-    assert result.exit_code == 1 and result.stdout == "3 tasks, 2 usable; 1 errors, 1 warnings\n"
+    assert result.exit_code == 1 and result.stdout == "3 tasks, 2 usable; 1 error, 1 warning\n"
     assert "error: tasks.jsonl:2: task 1 (t2): prompt: this is missing" in result.stderr
     found = json.loads(tasks("check", name, "--json").stdout)
     assert [(entry["index"], entry["severity"]) for entry in found["problems"]] == [(1, "error"), (2, "warning")]
@@ -59,7 +59,7 @@ def test_check_against_the_bundled_environment() -> None:
     wrong = {"name": "evaluate", "arguments": {"name": "max_numbr"}}
     result = tasks("check", write("t.json", task(1), task(2, evaluate_tool=wrong)), "--env", "text-2048")
     assert result.exit_code == 1 and "did you mean 'max_number'" in result.stderr
-    assert "2 tasks, 1 usable; 1 errors, 0 warnings" in result.stdout
+    assert "2 tasks, 1 usable; 1 error, 0 warnings" in result.stdout
 
 
 def test_check_of_what_is_no_task_file() -> None:
