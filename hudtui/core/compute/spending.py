@@ -1,0 +1,183 @@
+"""What rented machines cost: an hour, today, and each in all.
+
+The provider's own bill counts where there is one; else it is price times time since the machine was asked for, which is at most
+a little too much. Which of the two it is, is said everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from hudtui.core.compute.guard import money
+from hudtui.core.compute.ledger import Owned
+from hudtui.core.compute.values import Account, Pod
+
+HOUR = 3600.0
+
+
+class Records(Protocol):
+    """Where the machines of this user are written down: the ledger."""
+
+    def owned(self, alive: bool = True) -> tuple[Owned, ...]:
+        """Those that may exist; with `alive` False also those that have ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class PodSpend:
+    """What one machine costs."""
+
+    name: str
+    pod: str | None
+    """The provider's id; None where it is not known."""
+    provider: str
+    run: str | None
+    """The run that it is for."""
+    per_hour: float
+    """At the moment; 0 for one that has ended, or whose price nobody has said."""
+    spent: float
+    """In all, so far."""
+    today: float
+    """The part of `spent` that falls on today, spread evenly over the time it was there."""
+    currency: str
+    billed: bool
+    """`spent` is the provider's bill; else it is price times time."""
+    hours: float
+    """Since it was asked for, or until it ended."""
+    open: bool
+    """It may still cost money."""
+
+    @property
+    def text(self) -> str:
+        """The amount, and where it comes from: `$1.25 billed`, `about $1.30`."""
+        amount = money(self.spent, self.currency)
+        return f"{amount} billed" if self.billed else f"about {amount}"
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What all of them cost together. Amounts are in `currency`; see `mixed`."""
+
+    per_hour: float = 0.0
+    """Of all that is alive."""
+    alive: float = 0.0
+    """What those that are alive have cost so far."""
+    today: float = 0.0
+    """Of all that was alive today, those that have ended included."""
+    currency: str = "USD"
+    mixed: bool = False
+    """Some are paid in another currency; their amounts are added as they are, for no rate is known."""
+    billed: bool = False
+    """Everything in `alive` is the provider's bill."""
+    pods: tuple[PodSpend, ...] = ()
+    """Every one that was alive today, the oldest first."""
+
+    @property
+    def open(self) -> tuple[PodSpend, ...]:
+        """Those that may still cost money."""
+        return tuple(pod for pod in self.pods if pod.open)
+
+    def run(self, run: str) -> float:
+        """What the machines of a run have cost so far, as far as they were alive today."""
+        return sum(pod.spent for pod in self.pods if pod.run == run)
+
+    def of(self, name: str) -> PodSpend | None:
+        """One machine, by its name or its provider's id."""
+        return next((pod for pod in self.pods if name in (pod.name, pod.pod)), None)
+
+
+def spend(records: Records, accounts: Mapping[str, Account], now: float, *, others: Iterable[Pod] = ()) -> Spending:
+    """Add up what machines cost.
+
+    Args:
+        records: The ledger.
+        accounts: What the providers say of the accounts, by the provider's name. One that did not answer is left out.
+        now: Seconds since the epoch.
+        others: Machines that are alive, ours, and not in the ledger.
+    """
+    begin = _midnight(now)
+    bills = {provider: account.spent for provider, account in accounts.items()}
+    pods = [
+        _owned(one, bills.get(one.provider, {}), now, begin)
+        for one in records.owned(alive=False)
+        if one.state != "never" and (one.open or (one.ended or one.updated) >= begin)
+    ]
+    known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
+    pods += [
+        _foreign(pod, bills.get(pod.provider, {}), now, begin)
+        for pod in others
+        if pod.alive and pod.id not in known and pod.name not in known
+    ]
+    alive = [pod for pod in pods if pod.open]
+    currencies = [pod.currency for pod in pods]
+    currency = max(set(currencies), key=lambda one: (currencies.count(one), one == "USD", one), default="USD")
+    return Spending(
+        per_hour=sum(pod.per_hour for pod in alive),
+        alive=sum(pod.spent for pod in alive),
+        today=sum(pod.today for pod in pods),
+        currency=currency,
+        mixed=len(set(currencies)) > 1,
+        billed=bool(alive) and all(pod.billed for pod in alive),
+        pods=tuple(pods),
+    )
+
+
+def _owned(one: Owned, bills: Mapping[str, float], now: float, begin: float) -> PodSpend:
+    end = now if one.open else (one.ended or one.updated)
+    hourly = one.hourly or 0.0
+    # A machine that was asked for and never answered for costs nothing that anybody knows of.
+    there = one.pod is not None or one.state != "intended"
+    bill = bills.get(one.pod) if one.pod is not None else None
+    if bill is None:
+        bill = one.billed
+    spent = bill if bill is not None else hourly * _hours(one.created, end) if there else 0.0
+    return PodSpend(
+        name=one.name,
+        pod=one.pod,
+        provider=one.provider,
+        run=one.run,
+        per_hour=hourly if one.open and there else 0.0,
+        spent=spent,
+        today=_share(spent, one.created, end, begin),
+        currency=one.currency,
+        billed=bill is not None,
+        hours=_hours(one.created, end),
+        open=one.open,
+    )
+
+
+def _foreign(pod: Pod, bills: Mapping[str, float], now: float, begin: float) -> PodSpend:
+    bill = bills.get(pod.id, pod.billed)
+    created = now if pod.created is None else pod.created
+    spent = bill if bill is not None else (pod.hourly or 0.0) * _hours(created, now)
+    return PodSpend(
+        name=pod.name,
+        pod=pod.id,
+        provider=pod.provider,
+        run=None,
+        per_hour=pod.hourly or 0.0,
+        spent=spent,
+        today=_share(spent, created, now, begin),
+        currency=pod.currency,
+        billed=bill is not None,
+        hours=_hours(created, now),
+        open=True,
+    )
+
+
+def _hours(begin: float, end: float) -> float:
+    return max(end - begin, 0.0) / HOUR
+
+
+def _share(spent: float, created: float, end: float, begin: float) -> float:
+    """The part of an amount that falls after `begin`."""
+    whole = end - created
+    return spent if whole <= 0 or created >= begin else spent * max(end - begin, 0.0) / whole
+
+
+def _midnight(now: float) -> float:
+    """When the day began, by the clock on the user's wall."""
+    return datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.spending import spend
+from hudtui.core.compute.values import Account, Offer, Order, Pod, Price
+
+NOW = datetime(2026, 11, 20, 12, 0).astimezone().timestamp()
+HOUR = 3600
+
+
+class Book:
+    def __init__(self, *owned: Owned) -> None:
+        self._owned = owned
+
+    def owned(self, alive: bool = True) -> tuple[Owned, ...]:
+        return tuple(one for one in self._owned if one.open or not alive)
+
+
+def owned(name: str = "a", **changes: Any) -> Owned:
+    values: dict[str, Any] = {
+        "name": name,
+        "provider": "prime",
+        "pod": f"pod-{name}",
+        "run": None,
+        "workspace": None,
+        "machine": "here",
+        "holder": None,
+        "state": "ready",
+        "hourly": 2.0,
+        "currency": "USD",
+        "created": NOW - 3 * HOUR,
+        "updated": NOW,
+        "ended": None,
+        "billed": None,
+        "why": None,
+    }
+    return Owned(**{**values, **changes})
+
+
+def account(spent: Mapping[str, float]) -> dict[str, Account]:
+    return {"prime": Account("me", spent=spent)}
+
+
+def test_nothing_costs_nothing() -> None:
+    found = spend(Book(), {}, NOW)
+    assert (found.per_hour, found.today, found.pods, found.billed) == (0, 0, (), False)
+
+
+def test_price_times_time_where_there_is_no_bill() -> None:
+    found = spend(Book(owned(run="r1")), {}, NOW)
+    assert (found.per_hour, found.alive, found.today, found.billed) == (2, 6, 6, False)
+    assert found.run("r1") == 6 and found.run("r2") == 0
+    assert found.pods[0].text == "about $6.00"
+
+
+def test_the_bill_counts_where_there_is_one() -> None:
+    found = spend(Book(owned()), account({"pod-a": 5.5}), NOW)
+    assert (found.alive, found.billed, found.pods[0].text) == (5.5, True, "$5.50 billed")
+
+
+def test_one_without_a_bill_makes_the_sum_an_estimate() -> None:
+    found = spend(Book(owned(), owned("b")), account({"pod-a": 5.5}), NOW)
+    assert (found.alive, found.billed, found.per_hour) == (11.5, False, 4)
+
+
+def test_what_has_ended_counts_for_today_and_not_for_the_hour() -> None:
+    over = owned(state="ended", ended=NOW - HOUR, billed=4.0)
+    old = owned("old", state="ended", created=NOW - 90 * HOUR, ended=NOW - 80 * HOUR, billed=50.0)
+    found = spend(Book(over, old, owned("never", state="never")), {}, NOW)
+    assert (found.per_hour, found.alive, found.today) == (0, 0, 4)
+    assert [pod.name for pod in found.pods] == ["a"]
+
+
+def test_only_the_part_since_midnight_is_of_today() -> None:
+    found = spend(Book(owned(created=NOW - 24 * HOUR)), {}, NOW)
+    assert (found.alive, found.today) == (48, 24)
+
+
+def test_one_that_may_exist_has_no_price_yet() -> None:
+    found = spend(Book(owned(state="intended", pod=None)), {}, NOW)
+    assert (found.per_hour, found.alive) == (0, 0) and found.open[0].name == "a"
+
+
+def test_machines_that_nobody_wrote_down_count_too() -> None:
+    pods = [
+        Pod("prime", "x1", "hudtui-x", "ready", hourly=3.0, created=NOW - HOUR),
+        Pod("prime", "pod-a", "a", "ready", hourly=2.0, created=NOW),
+        Pod("prime", "x2", "hudtui-y", "gone", hourly=9.0),
+    ]
+    found = spend(Book(owned()), {}, NOW, others=pods)
+    assert (found.per_hour, found.alive) == (5, 9)
+    assert found.of("x1") is found.of("hudtui-x") is not None
+
+
+def test_currencies_are_told_apart() -> None:
+    found = spend(Book(owned(currency="EUR"), owned("b", currency="EUR"), owned("c")), {}, NOW)
+    assert (found.currency, found.mixed) == ("EUR", True)
+
+
+@given(st.floats(0, 1e4), st.floats(0, 200), st.floats(0, 100))
+def test_today_is_never_more_than_all(hourly: float, before: float, bill: float) -> None:
+    for accounts in ({}, account({"pod-a": bill})):
+        found = spend(Book(owned(hourly=hourly, created=NOW - before * HOUR)), accounts, NOW)
+        assert 0 <= found.today <= found.alive * (1 + 1e-9)
+        assert found.alive == pytest.approx(bill if accounts else hourly * before)
+
+
+def test_the_real_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "pods.db")
+    offer = Offer("prime", "o", "H100_80GB", 1, Price(2.0))
+    ledger.intend(Order("hudtui-a", offer), provider="prime", run="r1")
+    ledger.note("hudtui-a", "created", pod="p1", hourly=2.5)
+    entry = ledger.get("hudtui-a")
+    assert entry is not None
+    found = spend(ledger, account({"p1": 0.75}), entry.created + HOUR)
+    assert (found.per_hour, found.alive, found.run("r1"), found.billed) == (2.5, 0.75, 0.75, True)
