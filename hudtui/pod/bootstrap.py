@@ -249,7 +249,7 @@ def main(words: Optional[List[str]] = None) -> int:
             say("that is no loss: the ordinary build is taken")
         if not environment.install(given.lock):
             give_up("the packages could not be installed; the lines above say why")
-        build = environment.ask("import importlib.metadata as m; print(m.version('torch'))")
+        build = environment.ask("import importlib.metadata as m; print(m.version('torch'))") if given.cuda else ""
         if given.cuda and not build.endswith("+cpu") and sys.platform == "linux" and not environment.install(given.cuda):
             give_up("the CUDA libraries of PyTorch could not be installed; the lines above say why")
         if given.flash_attn and not run([environment.python, "-m", "pip", "install", "flash-attn", "--no-build-isolation"]):

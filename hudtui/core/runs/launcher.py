@@ -12,13 +12,15 @@ import json
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.events import Notice
 from hudtui.core.remote import tmux as sessions
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs import hosts as machines
+from hudtui.core.runs.hosts import LOCAL, reached
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -33,14 +35,13 @@ from hudtui.core.workspace import Workspace
 Lookup = Callable[[str], str | None]
 """The value of a setting by its name; `Settings.get` is one."""
 
+find_host: Callable[[str], Host | None] = machines.find_host
+"""The host of a name; None, for callers that bring a way of their own, when it cannot be reached from here."""
 FRESH = 15 * 60.0
 """Seconds for which a launch that was broken off is taken up again by itself; after that the user has to want it."""
 _SHORTEST_SECRET = 6
-
-
-def find_host(name: str) -> Host | None:
-    """The host of that name; None when it cannot be reached from here."""
-    return LocalHost() if name == "local" else None
+_ANSWERS = 10.0
+"""Seconds within which a machine has to answer when hudtui starts and asks for the state of its runs."""
 
 
 def make_spec(
@@ -102,7 +103,7 @@ def draft(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
         InputError: There is no such engine, or the spec lacks something.
     """
     run = store.new_id(spec.name)
-    local = host.name == "local"
+    local = host.name == LOCAL
     folder = str(store.folder.absolute() / run) if local else f".hudtui/runs/{run}"
     if local:
         environments = str(paths().data / "environments")
@@ -110,6 +111,7 @@ def draft(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
     else:
         site = Site(folder, ("python3",))
     plan = find_engine(spec.engine).plan(spec, site)
+    plan = replace(plan, notes=(*plan.notes, *spec.remarks))
     return RunRecord(run, time.time(), spec.name, spec.engine, host.name, this_machine(), folder, spec, plan)
 
 
@@ -294,25 +296,25 @@ async def reconcile(
     Returns:
         What the user should know.
     """
-    notices: list[Notice] = []
-    for summary in store.runs():
-        if summary.active or summary.state == "lost":
-            try:
-                notice = await _reconcile(summary, store, hosts(summary.host), lookup, now())
-            except HudtuiError as error:
-                notice = Notice("warning", f"run {summary.id}: {_sentence(error)}")
-            if notice:
-                notices.append(notice)
-    return tuple(notices)
+
+    async def one(summary: RunSummary) -> Notice | None:
+        try:
+            return await _reconcile(summary, store, hosts(summary.host), lookup, now())
+        except HudtuiError as error:
+            return Notice("warning", f"run {summary.id}: {_sentence(error)}")
+
+    found = await asyncio.gather(*(one(run) for run in store.runs() if run.active or run.state == "lost"))
+    return tuple(notice for notice in found if notice)
 
 
 async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
     run, record = summary.id, store.record(summary.id)
     if host is None:
         return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
-    if record.host == "local" and record.machine != this_machine():
+    if record.host == LOCAL and record.machine != this_machine():
         await Machine(host, record).sync(store)  # its folder is shared; its processes are out of sight
         return Notice("info", f"run {run} was started on {record.machine}; look at it there")
+    await reached(host, within=_ANSWERS)
     machine = Machine(host, record)
     await machine.sync(store)
     summary = store.summary(run)

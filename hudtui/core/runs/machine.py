@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import Completed, Host
+from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean, clean_line
@@ -128,7 +130,7 @@ class Machine:
     ) -> dict[str, Any]:
         python = [sys.executable, "-I", "-S"] if self.host.name == "local" else ["python3"]
         argv = [*python, self.path("supervisor.py"), command, self.record.folder, *arguments]
-        done = await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+        done = await self._run(argv, stdin)
         try:
             found = json.loads(done.stdout)
         except ValueError:
@@ -138,6 +140,13 @@ class Machine:
             why = str(said) if said else clean(done.stderr[-2000:]).strip() or f"status {done.exit_status}"
             raise MachineError(f"the run's supervisor on {clean_line(self.host.name)} did not {command}", why=why)
         return found
+
+    async def _run(self, argv: list[str], stdin: bytes | None) -> Completed:
+        """Run a command of the supervisor, again after a lost connection: each of them may be given twice."""
+        for _ in range(2):
+            with contextlib.suppress(Disconnected):
+                return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
+        return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
 
 
 def _objects(data: bytes) -> list[Mapping[str, Any]]:

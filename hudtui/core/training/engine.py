@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from typing import Protocol
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import Output, Plan, PlanFile, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.trl import Trl
 
@@ -70,8 +71,11 @@ class Rollouts:
             "--max-turns": spec.max_turns,
             "--out": site.path("out"),
         }
+        python, stages = list(site.python), list[Stage]()
+        if site.workspace is None:
+            stages, python = _python_there(spec, site, files)
         # `-P`: a folder called hudtui where the stage runs must not stand in for the program.
-        argv = [*site.python, "-P", "-m", "hudtui", "eval", site.path(tasks.path)]
+        argv = [*python, "-P", "-m", "hudtui", "eval", site.path(tasks.path)]
         for option, value in options.items():
             if value is not None:
                 argv += [option, str(value)]
@@ -79,18 +83,46 @@ class Rollouts:
         env = {"HUDTUI_PLATFORM": spec.platform} if spec.platform else {}
         return Plan(
             engine=self.name,
-            stages=(Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets),),
+            stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),
             files=tuple(files),
             outputs=(
                 Output("out/metrics.jsonl", "metrics", "one line a task"),
                 Output("out/traces.jsonl", "traces", "one line an episode"),
             ),
             max_seconds=spec.max_seconds,
+            wheel=bool(stages),
         )
 
     def reader(self) -> MetricsReader:
         """See `Engine.reader`."""
         return MetricsReader()
+
+
+LOCK = "base"
+"""The lock of what hudtui itself needs."""
+_PYTHON = "3.12"
+_DISK = 2
+"""GiB that an environment for playing takes, with what is downloaded for it."""
+_BESIDE = 'PATH="$(cd "$0" && pwd):$PATH"; export PATH; exec "$@"'
+"""Runs a command with the programs of a folder first: tasks say `python` and mean one with hudtui."""
+
+
+def _python_there(spec: RunSpec, site: Site, files: list[PlanFile]) -> tuple[list[Stage], list[str]]:
+    """The command that runs Python with hudtui on a machine that has none, and the stages and files that make it so."""
+    if spec.trainer_python is not None:
+        return [], _beside(spec.trainer_python)
+    lock = PlanFile(f"files/{LOCK}.txt", resource=f"requirements/{LOCK}.txt")
+    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock]
+    venv = f"{site.environments}/{LOCK}-{hashlib.sha256(lock.text).hexdigest()[:8]}"
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path)]
+    argv += ["--python", _PYTHON, "--disk", str(_DISK), "--wheel", site.path(WHEELS)]
+    made = Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=1800)
+    return [made], _beside(f"{venv}/bin/python")
+
+
+def _beside(python: str) -> list[str]:
+    folder = python.rpartition("/")[0]
+    return ["sh", "-c", _BESIDE, folder, python] if folder else [python]
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl(), PrimeRl())}

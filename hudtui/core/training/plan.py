@@ -56,6 +56,29 @@ def file_ref(path: Path | str) -> FileRef:
 
 
 @dataclass(frozen=True)
+class Rent:
+    """A machine that is rented for a run, and given back after it."""
+
+    provider: str
+    """Name of the provider."""
+    machine: str
+    """What it is ordered under: unique, and the name by which it is found again."""
+    offer: Mapping[str, Any]
+    """The offer that is taken, as plain data with all that its provider needs for the order."""
+    hourly: float = 0.0
+    """Price an hour, as is `currency`: what the user has agreed to."""
+    currency: str = "USD"
+    image: str | None = None
+    disk_gb: float | None = None
+    ssh_key: str | None = None
+    """The provider's id of the public key that may log in."""
+    keep_on_failure: bool = False
+    """A run that failed leaves its machine to the user, who pays for it."""
+    simulated: bool = False
+    """No money is spent, and nothing is switched off."""
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """What the user wants to run."""
 
@@ -101,7 +124,18 @@ class RunSpec:
     rehearse: bool = False
     """A tiny model, a few steps, on the CPU: the same plan for nothing."""
     trainer_python: str | None = None
-    """Python of a training environment that is there already; None: one is made on the machine."""
+    """Python on the machine with all that the run needs; None: an environment is made there."""
+    rent: Rent | None = None
+    """The machine is rented for this run."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What the run may cost and how long it may take, by the names of `compute.guard.Limits`; empty for no limits."""
+    output_dir: str | None = None
+    """Absolute path of a folder on this machine that the results are brought to, in a folder named after the run."""
+    tunnels: tuple[int, ...] = ()
+    """Ports of this machine that the environments of the tasks listen on: the run's machine gets the same ports, for as long as
+    hudtui is open."""
+    remarks: tuple[str, ...] = ()
+    """What people should know before they start it."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; `spec_from_json` reads it back."""

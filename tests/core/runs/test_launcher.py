@@ -376,12 +376,13 @@ async def test_a_run_whose_folder_is_gone_is_lost(store: RunStore, make: Make) -
 
 
 async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> None:
-    store.add(make(run="pod-1", host="root@pod"))
+    store.add(make(run="pod-1", host="pod:hudtui-nobody-knows"))
     store.add(replace(make(run="other-1"), machine="another-machine"))
     notices = await reconcile(store)
     assert sorted(notice.message for notice in notices) == [
         "run other-1 was started on another-machine; look at it there",
-        "run pod-1 is on root@pod, which cannot be reached from here",
+        "run pod-1: where pod:hudtui-nobody-knows is, is not known here: "
+        "it is not ready yet, it is gone, or it was rented from another computer",
     ]
     assert {summary.state for summary in store.runs()} == {"planned"}
 

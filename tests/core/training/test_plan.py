@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,13 +122,28 @@ def test_rollouts_play_the_tasks_where_their_paths_hold() -> None:
 def test_rollouts_elsewhere_stay_in_the_folder_of_the_run() -> None:
     spec = replace(SPEC, policy="replay:/w/old.jsonl", policy_file=FileRef("/w/old.jsonl", 9, "p"), seed=4, limit=2)
     plan = find_engine("rollouts").plan(spec, Site(".hudtui/runs/r", ("python3",)))
-    (stage,) = plan.stages
-    assert stage.cwd == ""
+    bootstrap, stage = plan.stages
+    assert stage.cwd == bootstrap.cwd == ""
     words = stage.argv
     assert words[words.index("--policy") + 1] == "replay:files/policy/old.jsonl"
     assert words[words.index("--seed") + 1] == "4" and words[words.index("--limit") + 1] == "2"
-    assert not any(word.startswith("/") for word in words)
-    assert {file.path for file in plan.files} == {"files/tasks/t.json", "files/config/c.yaml", "files/policy/old.jsonl"}
+    assert not any(word.startswith("/") for word in (*words, *bootstrap.argv))
+    mine = {"files/tasks/t.json", "files/config/c.yaml", "files/policy/old.jsonl"}
+    assert {file.path for file in plan.files} == mine | {"bootstrap.py", "files/base.txt"}
+
+
+def test_a_machine_without_hudtui_gets_one_and_its_tasks_find_it() -> None:
+    plan = find_engine("rollouts").plan(SPEC, Site(".hudtui/runs/r", ("python3",)))
+    bootstrap, play = plan.stages
+    assert plan.wheel and bootstrap.argv[:2] == ("python3", "bootstrap.py")
+    venv = bootstrap.argv[bootstrap.argv.index("--venv") + 1]
+    assert venv.startswith("../../environments/base-") and bootstrap.argv[-2:] == ("--wheel", "files/wheel")
+    assert play.argv[3:6] == (f"{venv}/bin", f"{venv}/bin/python", "-P")
+    shown = subprocess.run([*play.argv[:3], "/opt", "sh", "-c", "echo $PATH"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("/opt:")
+    there = find_engine("rollouts").plan(replace(SPEC, trainer_python="/v/bin/python"), Site("r", ("python3",)))
+    (stage,) = there.stages
+    assert not there.wheel and stage.argv[3:5] == ("/v/bin", "/v/bin/python")
 
 
 def test_planning_is_pure() -> None:
