@@ -1,0 +1,299 @@
+"""Which offer is taken, and why: filters, order, and the reasons in words. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from hudtui.core.compute.gpuspec import GpuSpec, fits_socket, resolve
+from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.errors import InputError
+from hudtui.core.text import clean_line
+
+Order = Literal["price", "gpu-price", "vram", "count", "setup"]
+"""What comes first: the lowest price of the whole offer, or of one GPU, most GPU memory, most GPUs, the shortest setup."""
+ORDERS: tuple[str, ...] = get_args(Order)
+
+RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
+"""USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
+
+On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt.
+"""
+OWN = ("ssh", "local")
+"""Providers of machines that the user has already: more GPUs than asked for are no waste there."""
+_LITTLE = ("low",)
+_NONE = ("unavailable", "none", "out of stock")
+
+
+@dataclass(frozen=True)
+class Objection:
+    """One condition that an offer does not meet."""
+
+    kind: str
+    """Which: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`, `stock`."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An offer that was left out."""
+
+    offer: Offer
+    objections: tuple[Objection, ...]
+
+    @property
+    def reason(self) -> str:
+        """Everything that speaks against it."""
+        return ", ".join(objection.text for objection in self.objections)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The offers that meet all conditions, the best first, and those that do not."""
+
+    found: tuple[Offer, ...]
+    rejected: tuple[Rejected, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The offer that is taken."""
+
+    offer: Offer
+    reasons: tuple[str, ...]
+    """Why this one, and what is to know about it, one sentence each."""
+    rejected: tuple[Rejected, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; of those left out only how many, by reason."""
+        counts = Counter(objection.kind for rejected in self.rejected for objection in rejected.objections)
+        return {"offer": self.offer.to_json(), "reasons": list(self.reasons), "rejected": dict(counts)}
+
+
+def money(amount: float, currency: str) -> str:
+    """An amount for people: `2.10 USD`; small ones with more digits."""
+    return f"{amount:.2f} {currency}" if amount == 0 or abs(amount) >= 0.1 else f"{amount:.4f} {currency}"
+
+
+def price_text(price: Price) -> str:
+    """What an hour costs, for people: `2.10 USD`; with `~` where it may change, `unknown` where nobody has said it."""
+    return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
+
+
+def comparable(offer: Offer, hours: float | None = None) -> float:
+    """What offers are compared by: USD an hour, or for `hours` with what is charged up front. See `RATES`."""
+    amount = offer.price.hourly if hours is None else offer.price.for_hours(hours)
+    return amount * RATES.get(offer.price.currency.upper(), max(RATES.values()))
+
+
+def select(
+    offers: Iterable[Offer],
+    *,
+    query: Query | None = None,
+    spec: GpuSpec | None = None,
+    order: str = "price",
+    hours: float | None = None,
+) -> Selection:
+    """Put the offers that meet all conditions in order.
+
+    Args:
+        offers: Everything on the market, so that names can be learned from it.
+        query: Conditions. Its count and types count beside those of `spec`.
+        spec: Which GPUs.
+        order: One of `ORDERS`.
+        hours: How long the machine will be used: prices are then compared with prepaid hours.
+
+    Raises:
+        InputError: Nobody offers such a GPU, or there is no such order.
+    """
+    market = tuple(offers)
+    query = query or Query()
+    types = resolve(spec, market) if spec is not None else ()
+    found: list[Offer] = []
+    rejected: list[Rejected] = []
+    for offer in market:
+        objections = tuple(_objections(offer, query, spec, types))
+        if objections:
+            rejected.append(Rejected(offer, objections))
+        else:
+            found.append(offer)
+    return Selection(tuple(sorted(found, key=_sort_key(order, hours))), tuple(rejected))
+
+
+def choose(
+    offers: Iterable[Offer],
+    *,
+    query: Query | None = None,
+    spec: GpuSpec | None = None,
+    order: str = "price",
+    hours: float | None = None,
+) -> Choice:
+    """The offer to take: the lowest price unless another order is asked for. Arguments as for `select`.
+
+    Machines whose price nobody has stated come last in the order of prices.
+
+    Raises:
+        InputError: No offer meets all conditions; the error says which conditions are in the way, and what is nearest.
+    """
+    query = query or Query()
+    wanted = (
+        spec if spec is None or spec.counted or query.gpu_count is not None else GpuSpec(1, spec.name, spec.memory, spec.socket)
+    )
+    selection = select(offers, query=query, spec=wanted, order=order, hours=hours)
+    if not selection.found:
+        raise _nothing(selection.rejected, wanted)
+    best = selection.found[0]
+    return Choice(best, tuple(_reasons(best, selection, order, hours)), selection.rejected)
+
+
+def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[Objection]:
+    if (spec is not None and offer.gpu_type not in types) or (query.gpu_types and offer.gpu_type not in query.gpu_types):
+        yield Objection("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
+    count = query.gpu_count if query.gpu_count is not None else spec.count if spec is not None and spec.counted else None
+    enough = (
+        count is None or not offer.gpu_count or offer.gpu_count == count or (offer.gpu_count > count and offer.provider in OWN)
+    )
+    if not enough:
+        yield Objection("count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}")
+    if spec is not None and spec.socket and not fits_socket(spec, offer):
+        yield Objection("socket", f"its socket is {clean_line(offer.socket, 20) or 'not told'}")
+    if query.min_vram is not None and (offer.gpu_memory is None or offer.gpu_memory < query.min_vram):
+        told = "not told" if offer.gpu_memory is None else f"{offer.gpu_memory:g} GB a GPU"
+        yield Objection("vram", f"its memory is {told}")
+    if query.max_price is not None and (not offer.price.stated or comparable(offer) > query.max_price):
+        yield Objection("price", f"its price is {price_text(offer.price)}")
+    if query.spot is not None and offer.spot != query.spot:
+        yield Objection("spot", "it is spot" if offer.spot else "it is not spot")
+    if query.regions and not any(_is_in(offer, region) for region in query.regions):
+        yield Objection("region", f"it is in {clean_line(offer.region or offer.country, 30) or 'an unknown place'}")
+    if query.clouds and _fold(offer.cloud or offer.provider) not in map(_fold, query.clouds):
+        yield Objection("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
+    if offer.stock.lower() in _NONE:
+        yield Objection("stock", "there is none left")
+
+
+def _is_in(offer: Offer, region: str) -> bool:
+    """`eu` and `eu_north` mean regions, `FI` a country, `FIN-01` a data centre."""
+    wanted = _fold(region)
+    return _fold(offer.region).split(" ")[: wanted.count(" ") + 1] == wanted.split(" ") or wanted in (
+        _fold(offer.country),
+        _fold(offer.data_center),
+    )
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
+
+
+def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, ...]]:
+    firsts: dict[str, Callable[[Offer], tuple[float, ...]]] = {
+        "price": lambda _: (),
+        "gpu-price": lambda offer: (comparable(offer, hours) / max(offer.gpu_count, 1),),
+        "vram": lambda offer: (-(offer.vram or 0.0),),
+        "count": lambda offer: (-offer.gpu_count,),
+        "setup": lambda offer: (float("inf") if offer.setup_minutes is None else offer.setup_minutes,),
+    }
+    if order not in firsts:
+        raise InputError(f"offers cannot be sorted by {clean_line(order, 30)!r}", fix=f"Sort by {', '.join(ORDERS)}.")
+    first, by_price = firsts[order], order in ("price", "gpu-price")
+
+    def key(offer: Offer) -> tuple[Any, ...]:
+        price = offer.price
+        return (
+            (by_price and not price.stated, *first(offer)),
+            (not price.stated, comparable(offer, hours), price.variable, price.prepaid_hours),
+            (offer.spot, offer.stock.lower() in _LITTLE, offer.setup_minutes is None, offer.setup_minutes or 0.0),
+            (offer.provider, offer.id),
+        )
+
+    return key
+
+
+_BEST = {
+    "price": "the lowest price",
+    "gpu-price": "the lowest price of a GPU",
+    "vram": "the most GPU memory",
+    "count": "the most GPUs",
+    "setup": "the shortest setup",
+}
+
+
+def _reasons(best: Offer, selection: Selection, order: str, hours: float | None) -> Iterable[str]:
+    others = selection.found[1:]
+    if not others:
+        yield "It is the only offer that fits."
+    else:
+        span = "" if hours is None else f" for {hours:g} h"
+        yield f"It has {_BEST[order]}{span} of the {len(selection.found)} offers that fit; next comes {_brief(others[0])}."
+    price = best.price
+    if best.spot:
+        firm = next((offer for offer in others if not offer.spot), None)
+        instead = f"; the best that stays is {_brief(firm)} (--no-spot)" if firm else ""
+        yield f"It is spot: it can be taken away at any moment{instead}."
+    if not price.stated:
+        yield "Nobody has stated its price."
+    if price.variable:
+        yield "Its price may change while it runs."
+    if price.prepaid_hours:
+        up_front = money(price.for_hours(0), price.currency)
+        yield f"{price.prepaid_hours:g} hours are charged at once, used or not: {up_front}."
+    if price.disk:
+        yield f"Its price has {money(price.disk, price.currency)} for the disk in it."
+    foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
+    if foreign:
+        rates = ", ".join(f"1 {name} as {RATES.get(name, max(RATES.values())):g} USD" for name in sorted(foreign))
+        yield f"Prices in other currencies are compared on the dear side: {rates}."
+    if best.stock.lower() in _LITTLE:
+        yield "There are few of them: it may be gone by the time it is asked for."
+    cheaper = [item for item in selection.rejected if _one_step_away(item) and comparable(item.offer) < comparable(best)]
+    for item in sorted(cheaper, key=lambda item: comparable(item.offer))[:2]:
+        yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
+    own = next((offer for offer in others if offer.provider in OWN and not offer.price.stated), None)
+    if own is not None:
+        yield f"Your own machine {clean_line(own.cloud_id, 60)} would do too (--provider {own.provider})."
+
+
+def _one_step_away(item: Rejected) -> bool:
+    """Only a wish is in the way, not what the machine is."""
+    return item.offer.price.stated and all(
+        objection.kind in ("spot", "region", "cloud", "stock") for objection in item.objections
+    )
+
+
+def _brief(offer: Offer) -> str:
+    where = " ".join(clean_line(word, 30) for word in (offer.cloud or offer.provider, offer.region) if word)
+    gpus = f"{offer.gpu_count}x {clean_line(offer.gpu_type, 40)}" if offer.gpu_type else "no GPU"
+    return f"{gpus} at {price_text(offer.price)} ({where}{', spot' if offer.spot else ''})"
+
+
+_HINTS: dict[str, Callable[[Offer], str]] = {
+    "count": lambda offer: f"with {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}",
+    "socket": lambda offer: f"with the socket {clean_line(offer.socket, 20) or 'that is not told'}",
+    "vram": lambda offer: f"with --min-vram {offer.gpu_memory or 0:g}",
+    "price": lambda offer: "at a higher --max-price",
+    "spot": lambda offer: "with --spot" if offer.spot else "without --spot",
+    "region": lambda offer: f"with --region {clean_line(offer.region, 30)}",
+    "cloud": lambda offer: f"with --cloud {clean_line(offer.cloud, 30)}",
+}
+
+
+def _nothing(rejected: Sequence[Rejected], spec: GpuSpec | None) -> InputError:
+    what = f"no offer fits {spec}" if spec is not None else "no offer fits"
+    if not rejected:
+        return InputError(what, why="There are no offers at all at the moment.")
+    of_type = [item for item in rejected if all(objection.kind != "type" for objection in item.objections)]
+    counts = Counter(objection.kind for item in of_type for objection in item.objections)
+    words = {"vram": "memory", "price": "their price", "spot": "spot", "stock": "nothing left in stock"}
+    why = ", ".join(f"{number} by {words.get(kind, kind)}" for kind, number in counts.most_common())
+    near: dict[str, Offer] = {}  # by what is in the way, where that is one thing alone
+    for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, comparable(item.offer))):
+        if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
+            near.setdefault(item.objections[0].kind, item.offer)
+    hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in near.items()]
+    return InputError(
+        what,
+        why=f"{len(of_type)} of the kind are left out: {why}." if of_type else None,
+        fix=f"Nearest, {'; '.join(hints)}." if hints else None,
+    )
