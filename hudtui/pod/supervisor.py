@@ -14,6 +14,7 @@ them. Everything else is a file in DIR:
     logs/STAGE.log   what the stage printed, byte for byte
     stages/          who started which attempt, and how it ended
     stop.json        a request to stop
+    gpu.jsonl        how busy the GPUs are, a line every 10 s; only where nvidia-smi is
 
 Each stage has a runner of its own (`supervisor.py stage`), in a window of the tmux session named in the plan, or as a detached
 process where tmux is missing. The program writes straight to its log file, so that nothing between can stall it, lose a byte or
@@ -43,6 +44,8 @@ from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
 BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
+SAMPLE = 10.0  # seconds between looks at the GPUs
+SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
 START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
 SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
 ENDED = ("finished", "failed", "stopped")
@@ -232,6 +235,90 @@ def take_lock(path: str) -> Optional[int]:
     return handle
 
 
+# --- GPUs ---------------------------------------------------------------------------------------------------------------------
+
+
+class Sampler:
+    """Asks nvidia-smi from time to time, and never waits for it: a driver may take seconds, or hang."""
+
+    FIELDS = (
+        ("index", "index"),
+        ("utilization", "utilization.gpu"),
+        ("used_mib", "memory.used"),
+        ("memory_mib", "memory.total"),
+        ("celsius", "temperature.gpu"),
+        ("watts", "power.draw"),
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.next = clock()
+        self.since = 0.0
+        self.process = None  # type: Optional[subprocess.Popen[bytes]]
+        self.program = shutil.which("nvidia-smi")
+
+    def tick(self) -> None:
+        """Take the next step."""
+        if self.program is None:
+            return
+        if self.process is None:
+            if clock() >= self.next:
+                self._ask(self.program)
+        elif self.process.poll() is not None:
+            assert self.process.stdout is not None
+            with self.process.stdout as stream:
+                self._write(stream.read().decode("utf-8", "replace"))
+            self.process = None
+        elif clock() - self.since > 4 * SAMPLE:
+            self.end()
+
+    def end(self) -> None:
+        """Give the present question up."""
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+    def _ask(self, program: str) -> None:
+        query = "--query-gpu=" + ",".join(field for _, field in self.FIELDS)
+        self.since, self.next = clock(), clock() + SAMPLE
+        try:
+            command = [program, query, "--format=csv,noheader,nounits"]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        except OSError:
+            self.program = None
+
+    def _write(self, text: str) -> None:
+        found = []
+        for line in text.splitlines():
+            values = [_figure(part) for part in line.split(",")]
+            if len(values) == len(self.FIELDS) and values[0] is not None:
+                found.append({self.FIELDS[place][0]: value for place, value in enumerate(values)})
+        if not found:
+            return
+        with contextlib.suppress(OSError):
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                if os.fstat(handle).st_size < SAMPLES_LIMIT:
+                    os.write(handle, json.dumps({"at": round(time.time(), 3), "gpus": found}).encode("ascii") + b"\n")
+            finally:
+                os.close(handle)
+
+
+def _figure(text: str) -> Optional[float]:
+    """A number; None for what the driver does not tell (`[N/A]`)."""
+    try:
+        value = float(text)
+        return int(value) if value == int(value) else value
+    except (ValueError, OverflowError):
+        return None
+
+
 # --- supervisor ---------------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +384,7 @@ class Supervisor:
         self.signalled = 0
         names = saved.get("stages", {})
         self.stages = [Stage(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
+        self.sampler = Sampler(self.path("gpu.jsonl"))
         self.unwritten = []  # type: List[bytes]
         self.sequence = self._next_sequence()
         self.hard_after = None  # type: Optional[float]
@@ -747,6 +835,7 @@ class Supervisor:
             if left:
                 self.event("note", message="these processes could not be ended: %s" % ", ".join(map(str, sorted(left))))
         self.close_session()
+        self.sampler.end()
         state, why = self.outcome or ("failed", "nothing was decided")
         self.state, self.why, self.ended = state, why, time.time()
         self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
@@ -761,6 +850,7 @@ class Supervisor:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
+        self.sampler.tick()
         if clock() >= self.next_beat:
             self.flush_events()
             self.save(durable=False)

@@ -591,3 +591,40 @@ def test_a_process_is_known_by_more_than_its_number() -> None:
     assert not supervisor.alive({**record, "boot": "another"})
     assert not supervisor.alive(None)
     assert os.getpid() in supervisor.processes()
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------------
+
+
+def smi(folder: Path, script: str) -> str:
+    """A PATH on which nvidia-smi is that script."""
+    folder.mkdir(exist_ok=True)
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_gpus_are_sampled(tmp_path: Path, python: str) -> None:
+    run = Run(tmp_path / "g", python).plan(sh("s", "until [ -e ../gpu.jsonl ]; do sleep 0.05; done", cwd="logs"))
+    run.start(PATH=smi(tmp_path / "bin", "echo '0, 87, 1024, 81559, 61, 402.50'; echo '1, [N/A], 0, 81559, nan, [N/A]'"))
+    run.end("finished")
+    sample = json.loads((run.folder / "gpu.jsonl").read_text().splitlines()[0])
+    assert sample["gpus"] == [
+        {"index": 0, "utilization": 87, "used_mib": 1024, "memory_mib": 81559, "celsius": 61, "watts": 402.5},
+        {"index": 1, "utilization": None, "used_mib": 0, "memory_mib": 81559, "celsius": None, "watts": None},
+    ]
+    assert abs(sample["at"] - time.time()) < 600
+
+
+def test_a_driver_that_hangs_or_fails_holds_nothing_up(tmp_path: Path) -> None:
+    run = Run(tmp_path / "h").plan(sh("s", "sleep 0.3"))
+    run.start(PATH=smi(tmp_path / "bin", f"echo $$ >>{tmp_path}/pid; exec sleep 1000"))
+    run.end("finished")
+    assert not (run.folder / "gpu.jsonl").exists()
+    pid = int((tmp_path / "pid").read_text())
+    run.until(lambda: not Path(f"/proc/{pid}").exists())
+    run = Run(tmp_path / "f").plan(sh("s", "sleep 0.3"))
+    run.start(PATH=smi(tmp_path / "bin", "echo 'Failed to initialize NVML'; exit 9"))
+    run.end("finished")
+    assert not (run.folder / "gpu.jsonl").exists()
