@@ -1,0 +1,486 @@
+"""Getting one machine: written down before it is asked for, never asked for twice, ready when somebody has logged in to it.
+
+    intended -> (request) -> created or adopted -> waiting -> installing -> trying -> ready
+
+Whatever stops this on the way (an error, the user, a crash) leaves no machine that nobody knows: it is ended and that is
+verified, or the ledger has it and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, Unclear
+from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, release, settle
+from hudtui.core.compute.values import Address, Offer, Order, Pod
+from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hostkeys import HostKeyChanged
+from hudtui.core.remote.ssh_errors import LoginRefused
+from hudtui.core.text import clean_line
+
+__all__ = ["PREFIX", "Acquired", "Gone", "Login", "StillThere", "Unusable", "acquire", "release", "resume", "unique_name"]
+
+Kind = Literal["intended", "created", "adopted", "waiting", "installing", "trying", "ready"]
+Login = Callable[[Pod], Awaitable[Host]]
+"""Logs in to the first of a pod's addresses. `LoginRefused` tells that none of the keys fit (yet)."""
+
+PREFIX = "hudtui-"
+"""How the names of all machines begin that are rented by this program."""
+_LONGEST = 30
+_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
+
+_LOOKS = (0.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0)
+"""Seconds before each look for a machine whose creation is unclear."""
+_KEY_PATIENCE = 130.0
+"""Seconds for which a refused key may yet be accepted: users report up to 90."""
+_DOOR_PATIENCE = 300.0
+"""Seconds for which a machine that is said to be ready may not answer."""
+_LOGIN_TIMEOUT = 90.0
+_USERS = ("root", "ubuntu")
+"""Users to try when the one that the provider named is refused."""
+
+
+class Unusable(ProviderError):
+    """A machine was created and never became usable."""
+
+
+class Gone(ProviderError):
+    """A machine was taken back, or ended, before it was ready."""
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """A step on the way to a machine."""
+
+    kind: Kind
+    at: float
+    """Seconds since the epoch."""
+    pod: Pod | None
+    """As it is known now; with `ready`, its first address is the one that was logged in to."""
+    host: Host | None
+    """With `ready` alone."""
+    text: str
+    """One line for people."""
+
+
+def unique_name(stem: str) -> str:
+    """A name that no machine has: at most 30 letters, digits and dashes, with `stem` to know it by."""
+    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[: _LONGEST - len(PREFIX) - 9].strip("-")
+    mark = "".join(secrets.choice(_LETTERS) for _ in range(8))
+    return PREFIX + (f"{word}-{mark}" if word else mark)
+
+
+async def acquire(
+    order: Order,
+    provider: Provider,
+    ledger: Ledger,
+    *,
+    login: Login,
+    run: str | None = None,
+    workspace: Path | str | None = None,
+    timeout: float = 1800.0,
+    patience: float = 900.0,
+    sleep: Sleep = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    say: Callable[[str], None] | None = None,
+) -> AsyncGenerator[Acquired, None]:
+    """Rent the machine that was chosen, or nothing, and wait until it can be used.
+
+    Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the machine is the caller's: it
+    costs money until `release`.
+
+    Args:
+        order: What to rent, under a name from `unique_name`.
+        provider: Where.
+        ledger: Where it is written down first.
+        login: How to log in.
+        run: The run that it is for.
+        workspace: The project that the run belongs to.
+        timeout: Seconds from creation to readiness, after which it is ended again.
+        patience: Seconds without any change after which it counts as stuck, and is ended again. Twice the time that the provider
+            estimates, where that is more.
+        sleep: Waits.
+        clock: Seconds, for the limits above.
+        say: Told what became of the machine when this was cancelled, and nobody listens to steps any more.
+
+    Yields:
+        Steps; the last one is `ready`, with pod and host.
+
+    Raises:
+        OfferGone, NoMoney, LoginNeeded: Nothing was created.
+        Unclear: It may have been created; it has not been seen, and is looked for again at the next start.
+        Unusable, Gone: It was created and is ended; `fix` says what became of it.
+        StillThere: It could not be ended, and may still cost money.
+        ProviderError: It was refused; nothing was created.
+        InputError: The name was used before.
+        MachineError: The ledger cannot be written; nothing was asked for.
+    """
+    getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
+    ledger.intend(order, provider=provider.name, run=run, workspace=workspace)
+    try:
+        yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
+        pod, kind = await getting.create(order)
+        yield _step(kind, getting.created(pod, order.offer), pod)
+        async for step in getting.wait(pod):
+            yield step
+    except BaseException as error:
+        await getting.abandon(error)
+        raise
+    finally:
+        ledger.let_go(order.name)
+    assert getting.last is not None
+    yield getting.last
+
+
+async def resume(
+    owned: Owned,
+    provider: Provider,
+    ledger: Ledger,
+    *,
+    login: Login,
+    timeout: float = 1800.0,
+    patience: float = 900.0,
+    sleep: Sleep = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    say: Callable[[str], None] | None = None,
+) -> AsyncGenerator[Acquired, None]:
+    """Go on with getting a machine that the ledger has, after a crash. It is never asked for again.
+
+    Args: as for `acquire`.
+
+    Yields:
+        Steps; the last one is `ready`.
+
+    Raises:
+        ProviderError: Another living process has it, it was never created, or its end was asked for already; and as `acquire`.
+    """
+    if not owned.open or owned.state == "ending":
+        raise ProviderError(f"{owned.name} cannot be gone on with: it is {owned.state}", why=owned.why)
+    if not ledger.hold(owned.name):
+        raise ProviderError(f"{owned.name} is being got by another hudtui on this machine")
+    getting = _Getting(owned.name, provider, ledger, login, timeout, patience, sleep, clock, say)
+    getting.asked = True
+    try:
+        pod = await provider.get(owned.pod) if owned.pod else await getting.look(owned.created)
+        if pod is None:
+            await settle(owned, provider, ledger, why=f"{provider.title} did not know it any more")
+            getting.settled = True
+            raise Gone(f"{owned.name} is gone", why=f"{provider.title} does not know it any more")
+        ledger.note(owned.name, "created", pod=pod.id, hourly=pod.hourly)
+        getting.pod = pod
+        yield _step("adopted", f"found {owned.name} again: {pod.status or pod.stage}", pod)
+        async for step in getting.wait(pod):
+            yield step
+    except BaseException as error:
+        await getting.abandon(error)
+        raise
+    finally:
+        ledger.let_go(owned.name)
+    assert getting.last is not None
+    yield getting.last
+
+
+class _Getting:
+    """One machine on its way."""
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        ledger: Ledger,
+        login: Login,
+        timeout: float,
+        patience: float,
+        sleep: Sleep,
+        clock: Callable[[], float],
+        say: Callable[[str], None] | None,
+    ) -> None:
+        self.name, self.provider, self.ledger, self.login = name, provider, ledger, login
+        self.timeout, self.patience, self.sleep, self.clock, self.say = timeout, patience, sleep, clock, say
+        self.asked = False
+        """The request was begun, so there may be a machine."""
+        self.settled = False
+        """The ledger knows the end of it."""
+        self.request: asyncio.Future[Pod] | None = None
+        self.pod: Pod | None = None
+        self.last: Acquired | None = None
+        self.cleanup: asyncio.Future[tuple[str, HudtuiError | None]] | None = None
+
+    # --- creation ---
+
+    async def create(self, order: Order) -> tuple[Pod, Kind]:
+        """Ask for the machine, once; a machine that was created by a request whose answer was lost is found by its name."""
+        self.asked = True
+        self.patience = max(self.patience, 120.0 * (order.offer.setup_minutes or 0.0))
+        self.request = asyncio.ensure_future(self.provider.create(order))
+        try:
+            pod = await asyncio.shield(self.request)  # cancelled in the middle, nobody could say whether it was carried out
+        except Unclear as error:
+            return await self.look(None, error), "adopted"
+        except ProviderError as error:
+            self.ledger.note(self.name, "never", why=error.what)
+            self.settled = True
+            raise
+        return pod, "created"
+
+    def created(self, pod: Pod, offer: Offer) -> str:
+        """Take note of a machine that exists, and compare it with what was chosen."""
+        self.pod = pod
+        self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
+        if (pod.gpu_type and pod.gpu_type != offer.gpu_type) or (pod.gpu_count and pod.gpu_count != offer.gpu_count):
+            raise Unusable(
+                f"{self.name} is not the machine that was chosen",
+                why=f"chosen: {_words(offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
+            )
+        text = f"{self.name} is created as {clean_line(pod.id)}"
+        if pod.hourly is not None and offer.price.stated and pod.hourly > offer.price.hourly * 1.01:
+            text += f"; it costs {pod.hourly:.2f} an hour, not {offer.price.hourly:.2f} {offer.price.currency}"
+        return text
+
+    async def look(self, since: float | None, cause: ProviderError | None = None) -> Pod:
+        """The machine of our name, whose creation is unclear: looked for again and again, never asked for again.
+
+        Args:
+            since: When it was asked for (seconds since the epoch); None: just now.
+            cause: Why it is unclear.
+
+        Raises:
+            Unclear: It was not seen, and may still come.
+            Gone: It was there and has ended.
+            ProviderError: It was asked for so long ago that it will not come.
+        """
+        trouble = cause
+        for pause in _LOOKS:
+            await self.sleep(pause)
+            try:
+                found = next((pod for pod in await self.provider.pods() if pod.name == self.name), None)
+            except ProviderError as error:
+                trouble = error
+                continue
+            if found is not None:
+                return found
+            trouble = cause
+            if since is not None and time.time() - since > GRACE:
+                break
+        ended = await past(self.provider, name=self.name)
+        if ended is not None:
+            self.ledger.note(
+                self.name,
+                "ended",
+                pod=ended.id,
+                ended=ended.terminated,
+                billed=ended.billed,
+                why="it had ended when it was found",
+            )
+            self.settled = True
+            raise Gone(f"{self.name} was created, and has ended already")
+        if since is not None and time.time() - since > GRACE and trouble is cause:
+            self.ledger.note(self.name, "never", why="it was never seen")
+            self.settled = True
+            raise ProviderError(f"{self.name} was never created")
+        self.settled = True  # stays `intended`: nobody can say more now
+        raise Unclear(
+            f"nobody can say whether {self.name} was created",
+            why="; ".join(trouble.lines()) if trouble else None,
+            fix=f"None of that name was seen for {sum(_LOOKS):.0f} s. It was not asked for again; it is looked for at every "
+            "start, and by `hudtui pods reconcile`.",
+        )
+
+    # --- readiness ---
+
+    async def wait(self, pod: Pod) -> AsyncIterator[Acquired]:
+        """Follow the machine until somebody is logged in to it."""
+        began = changed = self.clock()
+        before: tuple[object, ...] = ()
+        doors = _Doors(self.login, self.clock)
+        while True:
+            state = (pod.stage, pod.status, pod.progress, bool(pod.addresses))
+            if state != before:
+                before, changed = state, self.clock()
+                kind, text = _told(pod)
+                yield _step(kind, text, pod)
+            if pod.stage == "failed":
+                raise Unusable(f"{self.name} failed: {clean_line(pod.failure or pod.status)}")
+            if pod.stage == "ready" and pod.addresses:
+                host = await doors.knock(pod)
+                if host is not None:
+                    pod = replace(pod, addresses=doors.opened(pod))
+                    self.ledger.note(self.name, "ready", pod=pod.id, hourly=pod.hourly)
+                    self.last = _step("ready", f"{self.name} is ready: {pod.addresses[0]}", pod, host)
+                    return
+                if doors.news:
+                    yield _step("trying", doors.news, pod)
+            now = self.clock()
+            if now - began > self.timeout:
+                raise Unusable(
+                    f"{self.name} was not ready after {(now - began) / 60:.0f} min", why=f"its last state: {_told(pod)[1]}"
+                )
+            if now - changed > self.patience and pod.stage != "ready":
+                raise Unusable(
+                    f"{self.name} is stuck: {_told(pod)[1]}", why=f"nothing has changed for {(now - changed) / 60:.0f} min"
+                )
+            interval = 5.0 if pod.stage == "ready" or now - began < 120 else 10.0 if now - began < 600 else 15.0
+            await self.sleep(_until_beat(now, interval))
+            try:
+                pod = self.pod = await self._again(pod)
+            except (Gone, LoginNeeded):
+                raise
+            except ProviderError as error:
+                yield _step("waiting", f"{error.what}; asking again", pod)
+
+    async def _again(self, pod: Pod) -> Pod:
+        """The machine as it is now."""
+        found = next((item for item in await self.provider.status([pod.id]) if item.id == pod.id), None)
+        if found is None:  # left out is not gone: ask for this one
+            found = await self.provider.get(pod.id)
+        if found is None or found.stage == "gone":
+            owned = self.ledger.get(self.name)
+            if owned is not None:
+                await settle(owned, self.provider, self.ledger, why="it was gone before it was ready", pod=found or pod)
+            self.settled = True
+            raise Gone(
+                f"{self.name} is gone: it was taken back, or ended elsewhere",
+                why=f"{self.provider.title} "
+                + ("does not know it any more" if found is None else f"calls it {clean_line(found.status)}"),
+                fix="Choose another offer." + (" Spot machines can be taken away at any moment." if pod.spot else ""),
+            )
+        return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
+
+    # --- the end of a failed or cancelled attempt ---
+
+    async def abandon(self, error: BaseException) -> None:
+        """End what may have been created, and say what became of it; the error that led here is raised by the caller."""
+        work = asyncio.ensure_future(self._abandon(error))
+        self.cleanup = work  # a second cancellation ends the waiting for it, not the work
+        outcome, problem = await asyncio.shield(work)
+        if self.say is not None and not isinstance(error, HudtuiError):
+            self.say(outcome)
+        if isinstance(problem, StillThere) and isinstance(error, HudtuiError):
+            raise StillThere(problem.what, why=f"{error.what}; {problem.why}", fix=problem.fix) from error
+        if isinstance(error, HudtuiError) and outcome:
+            error.fix = f"{outcome} {error.fix}" if error.fix else outcome
+
+    async def _abandon(self, error: BaseException) -> tuple[str, HudtuiError | None]:
+        if self.settled:
+            return "", None
+        if not self.asked:
+            self.ledger.note(self.name, "never", why="cancelled before it was asked for")
+            return f"{self.name} was not asked for.", None
+        why = error.what if isinstance(error, HudtuiError) else "cancelled"
+        try:
+            pod = self.pod or await self._requested()
+            if pod is None:
+                return f"{self.name} was not created.", None
+            with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
+                self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
+            ended = await release(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
+        except HudtuiError as problem:
+            return f"{problem.what}. {problem.fix or ''}".strip(), problem
+        bill = "" if ended.billed is None else f" It has cost {ended.billed:.2f} {ended.currency}."
+        return f"{self.name} was ended, and that was verified.{bill}", None
+
+    async def _requested(self) -> Pod | None:
+        """What the request that was begun has led to; None: nothing was created."""
+        if self.request is None:
+            return await self.look(None)
+        try:
+            return await self.request
+        except Unclear as error:
+            return await self.look(None, error)
+        except ProviderError as error:
+            self.ledger.note(self.name, "never", why=error.what)
+            return None
+
+
+class _Doors:
+    """Attempts to log in to one machine."""
+
+    def __init__(self, login: Login, clock: Callable[[], float]) -> None:
+        self._login, self._clock = login, clock
+        self._refused: float | None = None
+        self._silent: float | None = None
+        self._user = ""
+        self.news = ""
+        """What the last attempt led to, when that was new."""
+        self._told = ""
+
+    async def knock(self, pod: Pod) -> Host | None:
+        """Log in, by the user that was named or another usual one; None when it may work later.
+
+        Raises:
+            Unusable: It will not work any more.
+            HostKeyChanged: Somebody else answers.
+        """
+        named = pod.addresses[0].user
+        for user in dict.fromkeys((named, *_USERS)):
+            self._user = user
+            try:
+                async with asyncio.timeout(_LOGIN_TIMEOUT):
+                    return await self._login(replace(pod, addresses=self.opened(pod)))
+            except HostKeyChanged:
+                raise
+            except LoginRefused as error:
+                refusal = error
+            except (MachineError, OSError, TimeoutError) as error:
+                self._closed(pod, error)
+                return None
+        now = self._clock()
+        self._refused, self._silent = (now if self._refused is None else self._refused), None
+        if now - self._refused > _KEY_PATIENCE:
+            raise Unusable(
+                f"{pod.addresses[0]} let none of the keys in for {now - self._refused:.0f} s",
+                why=refusal.why,
+                fix="Is the key that you log in with the one that the provider has for you? `hudtui keys list` shows it.",
+            )
+        self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
+        return None
+
+    def opened(self, pod: Pod) -> tuple[Address, ...]:
+        """The machine's addresses with the user that was tried last."""
+        return tuple(replace(address, user=self._user) for address in pod.addresses)
+
+    def _closed(self, pod: Pod, error: BaseException) -> None:
+        now = self._clock()
+        self._silent = now if self._silent is None else self._silent
+        what = error.what if isinstance(error, HudtuiError) else clean_line(str(error)) or type(error).__name__
+        if now - self._silent > _DOOR_PATIENCE:
+            raise Unusable(f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what)
+        self._say(f"{what}; trying again")
+
+    def _say(self, text: str) -> None:
+        self.news = text if text != self._told else ""
+        self._told = text
+
+
+def _told(pod: Pod) -> tuple[Kind, str]:
+    word = clean_line(pod.status) or pod.stage
+    if pod.stage == "ready" and pod.addresses:
+        return "trying", f"logging in to {pod.addresses[0]}"
+    if pod.stage in ("installing", "ready"):
+        return "installing", f"installing: {word}" + ("" if pod.progress is None else f", {pod.progress} %")
+    return "waiting", f"waiting for the machine: {word}"
+
+
+def _until_beat(now: float, interval: float) -> float:
+    """Seconds to the next multiple of `interval`: many that wait at once ask at the same moments, and so in one request."""
+    pause = interval - now % interval
+    return pause if pause >= 1.0 else pause + interval
+
+
+def _step(kind: Kind, text: str, pod: Pod | None = None, host: Host | None = None) -> Acquired:
+    return Acquired(kind, time.time(), pod, host, text)
+
+
+def _words(offer: Offer) -> str:
+    gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without GPU"
+    return clean_line(f"{gpus} at {offer.cloud}" if offer.cloud else gpus)

@@ -1,0 +1,214 @@
+"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.compute.acquire import PREFIX
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.release import GRACE, past, settle
+from hudtui.core.compute.values import Pod
+
+Active = Callable[[Owned], bool]
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A machine that costs money, and that no run owns."""
+
+    pod: Pod
+    owned: Owned | None
+    """Its entry in the ledger; None for one that was ordered elsewhere, or before the ledger was lost."""
+    age_seconds: float | None
+    cost: float | None
+    """What it has cost so far: the provider's bill, or its price times its age where there is none. None: nobody knows."""
+    why: str
+    """Why it is one, for people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "pod": self.pod.to_json(),
+            "owned": self.owned.to_json() if self.owned else None,
+            "age_seconds": self.age_seconds,
+            "cost": self.cost,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """The ledger and the providers, compared."""
+
+    orphans: tuple[Orphan, ...] = ()
+    """Alive, and owned by no active run; the dearest first."""
+    lost: tuple[Owned, ...] = ()
+    """Taken for alive until now, and ended; their entries say so by now."""
+    unclear: tuple[Owned, ...] = ()
+    """May exist: nobody can say. They are looked for again at the next start."""
+    alive: tuple[Pod, ...] = ()
+    """Alive and owned, as they should be."""
+    warnings: tuple[str, ...] = ()
+    """What could not be looked at."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui pods reconcile --json`."""
+        return {
+            "orphans": [orphan.to_json() for orphan in self.orphans],
+            "lost": [owned.to_json() for owned in self.lost],
+            "unclear": [owned.to_json() for owned in self.unclear],
+            "alive": [pod.to_json() for pod in self.alive],
+            "warnings": list(self.warnings),
+        }
+
+
+async def reconcile(
+    providers: Mapping[str, Provider] | Iterable[Provider],
+    ledger: Ledger,
+    *,
+    active: Active | None = None,
+    now: Callable[[], float] = time.time,
+) -> Reconciled:
+    """Compare the ledger with what providers say, and bring it up to date. Nothing is ended.
+
+    Args:
+        providers: Whom to ask; those whose machines cost nothing are left out.
+        ledger: What was asked for.
+        active: Whether an entry's run is still at work (or will be: it goes on with getting the machine). Without it, every
+            machine counts as owned that was got ready for a run. One that a living process is just getting is owned in any case.
+        now: The time, seconds since the epoch.
+
+    Raises:
+        MachineError: The ledger cannot be used.
+    """
+    asked = list(providers.values() if isinstance(providers, Mapping) else providers)
+    paid = {provider.name: provider for provider in asked if provider.paid}
+    entries = ledger.owned(alive=False)
+    is_active = active or _has_run
+    parts = await asyncio.gather(
+        *(
+            _compare(provider, [entry for entry in entries if entry.provider == name], ledger, is_active, now)
+            for name, provider in paid.items()
+        )
+    )
+    strange = sorted({entry.provider for entry in entries if entry.open and entry.provider not in paid})
+    warnings = [
+        f"{sum(entry.open and entry.provider == name for entry in entries)} machine(s) at {name} cannot be looked at: "
+        "there is no key for it here"
+        for name in strange
+        if name not in {provider.name for provider in asked}
+    ]
+    return Reconciled(
+        tuple(sorted((o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0))),
+        tuple(owned for part in parts for owned in part.lost),
+        tuple(owned for part in parts for owned in part.unclear),
+        tuple(pod for part in parts for pod in part.alive),
+        (*(text for part in parts for text in part.warnings), *warnings),
+    )
+
+
+def _has_run(owned: Owned) -> bool:
+    return owned.run is not None and owned.state == "ready"
+
+
+async def _compare(
+    provider: Provider, entries: list[Owned], ledger: Ledger, active: Active, now: Callable[[], float]
+) -> Reconciled:
+    try:
+        pods = [pod for pod in await provider.pods() if pod.alive]
+    except ProviderError as error:
+        waiting = tuple(entry for entry in entries if entry.open and not entry.held)
+        loud = f"; {len(waiting)} of your machines may be alive there" if waiting else ""
+        return Reconciled(unclear=waiting, warnings=(f"{provider.title} could not be asked{loud}: {error.what}",))
+    by_id = {entry.pod: entry for entry in entries if entry.pod}
+    by_name = {entry.name: entry for entry in entries}
+    seen: set[str] = set()
+    ours: list[tuple[Pod, Owned | None]] = []
+    closed = {entry.name for entry in entries if not entry.open}
+    for pod in pods:
+        entry = by_id.get(pod.id) or by_name.get(pod.name)
+        if entry is not None and entry.pod not in (None, pod.id):
+            entry = None  # the name of one of ours on another machine
+        if entry is not None:
+            seen.add(entry.name)
+            if entry.pod is None and not entry.held:
+                entry = ledger.note(entry.name, "created", pod=pod.id, hourly=pod.hourly)
+        if entry is not None or pod.name.startswith(PREFIX):
+            ours.append((pod, entry))
+    lost, unclear, warnings = [], [], []
+    for entry in entries:
+        if entry.name in seen or not entry.open or entry.held:
+            continue
+        try:
+            found = await _missing(entry, provider, ledger, now)
+        except ProviderError as error:
+            unclear.append(entry)
+            warnings.append(f"{entry.name} could not be looked at: {error.what}")
+            continue
+        if isinstance(found, Pod):
+            ours.append((found, entry))
+        elif found.open:
+            unclear.append(found)
+            if found.pod:
+                warnings.append(
+                    f"{provider.title} knows {found.name} neither among the living nor in its history: is this the account's key?"
+                )
+        elif found.state == "ended":
+            lost.append(found)
+    spent = await _spent(provider, warnings) if ours else {}
+    orphans, alive = [], []
+    for pod, entry in ours:
+        if entry is not None and entry.name not in closed and entry.state != "ending" and (entry.held or active(entry)):
+            alive.append(pod)
+        else:
+            orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, spent.get(pod.id), now()))
+    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(warnings))
+
+
+async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | Owned:
+    """What became of an entry that the provider's list lacks: a machine that is alive all the same, or the entry as it is now."""
+    if entry.pod:
+        pod = await provider.get(entry.pod)
+        if pod is not None and pod.alive:
+            return pod
+        if pod is not None or await past(provider, pod=entry.pod) is not None:
+            return await settle(entry, provider, ledger, why=entry.why or "it ended without being asked to", pod=pod)
+        return entry
+    if await past(provider, name=entry.name) is not None:
+        return await settle(entry, provider, ledger, why="it had ended when it was found")
+    if now() - entry.created > GRACE:
+        return ledger.note(entry.name, "never", why="it was never seen")
+    return entry
+
+
+async def _spent(provider: Provider, warnings: list[str]) -> Mapping[str, float]:
+    try:
+        return (await provider.account()).spent
+    except ProviderError as error:
+        warnings.append(f"the bills could not be read: {error.what}")
+        return {}
+
+
+def _orphan(pod: Pod, entry: Owned | None, closed: bool, spent: float | None, now: float) -> Orphan:
+    began = pod.created if pod.created is not None else entry.created if entry else None
+    age = None if began is None else max(0.0, now - began)
+    hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
+    cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly
+    if entry is None:
+        why = "it has a name of hudtui's, and was not ordered from here"
+    elif entry.state == "ending":
+        why = "its end was asked for, and has not come"
+    elif closed:
+        why = "it was taken for ended, or for never created"
+    elif entry.state != "ready":
+        why = "nobody goes on with getting it ready"
+    elif entry.run is None:
+        why = "no run was ever started on it"
+    else:
+        why = f"its run {entry.run} is over"
+    return Orphan(pod, entry, age, cost, why)

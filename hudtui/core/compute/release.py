@@ -1,0 +1,164 @@
+"""Ending a machine, and making sure: the request, a look by every way that there is, the bill."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.values import Pod
+from hudtui.core.errors import MachineError
+from hudtui.core.text import clean_line
+
+Sleep = Callable[[float], Awaitable[None]]
+
+GRACE = 120.0
+"""Seconds after which a machine whose creation was unclear, and that nobody has seen, was never created."""
+_PAUSES = (0.0, 2.0, 3.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 30.0, 30.0)
+"""Seconds before each request for its end, and look whether it has come: two minutes together."""
+_BILL_PAUSES = (0.0, 2.0, 5.0)
+_GOING = 3
+"""So many looks go by before the end of a machine that says it is ending is asked for again."""
+
+
+class StillThere(ProviderError):
+    """A machine could not be ended, or nobody can say that it was: it may still cost money."""
+
+
+async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep) -> Pod:
+    """End a machine, see that it is gone, and note the bill.
+
+    Its end is asked for again for as long as it is there. It counts as gone when the provider, asked for this one, says so
+    or does not know it any more, and its list of living machines lacks it.
+
+    Args:
+        machine: The name it was ordered under, its provider's id of it, or the machine itself. One that the ledger does not
+            know can be ended too.
+        provider: Where it is.
+        ledger: Told of every step.
+        why: For people, later: why it was ended.
+        sleep: Waits between two looks.
+
+    Returns:
+        The machine as it ended, with its bill where the provider says it. One that was never created has no id.
+
+    Raises:
+        StillThere: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
+        MachineError: The ledger cannot be written.
+    """
+    owned = ledger.get(machine.name) or ledger.get(machine.id) if isinstance(machine, Pod) else ledger.get(machine)
+    given = machine if isinstance(machine, Pod) else None
+    if owned is not None and owned.pod is None and given is None:
+        given = await _by_name(owned, provider)
+        if given is None:
+            return _never(owned, provider, ledger, why)
+    name = owned.name if owned else (given.name if given else str(machine))
+    pod_id = given.id if given else owned.pod if owned and owned.pod else str(machine)
+    if owned is not None:
+        with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
+            ledger.note(owned.name, "ending", pod=pod_id, why=why)
+    last, problem = await _end(provider, pod_id, given, sleep)
+    if problem is not None:
+        hourly = (last.hourly if last else None) or (owned.hourly if owned else None)
+        currency = last.currency if last else owned.currency if owned else ""
+        cost = f"It may still cost {hourly:.2f} {currency} an hour. " if hourly else "It may still cost money. "
+        raise StillThere(
+            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended for certain",
+            why="; ".join(problem.lines()),
+            fix=f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on {provider.title}'s own page.",
+        )
+    ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
+    if owned is not None:
+        ledger.note(owned.name, "ended", pod=pod_id, ended=ended.terminated, billed=ended.billed, why=why)
+    return ended
+
+
+async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, pod: Pod | None = None) -> Owned:
+    """Note that a machine has ended without being asked to, with its bill as far as the provider tells it now.
+
+    Raises:
+        MachineError: The ledger cannot be written.
+    """
+    last = pod or Pod(provider.name, owned.pod or "", owned.name, "gone")
+    ended = await _with_bill(last, provider, None)
+    return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.billed, why=why)
+
+
+async def past(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
+    """The row of the provider's history about one machine; None when there is none, or it cannot be read."""
+    try:
+        rows = await provider.history()
+    except ProviderError:
+        return None
+    return next((row for row in rows if (row.id == pod if pod else row.name == name)), None)
+
+
+async def _by_name(owned: Owned, provider: Provider) -> Pod | None:
+    try:
+        pods = await provider.pods()
+    except ProviderError as error:
+        raise StillThere(
+            f"nobody can say whether {owned.name} exists",
+            why="; ".join(error.lines()),
+            fix="It is looked for again at the next start.",
+        ) from None
+    return next((pod for pod in pods if pod.name == owned.name), None) or await past(provider, name=owned.name)
+
+
+def _never(owned: Owned, provider: Provider, ledger: Ledger, why: str) -> Pod:
+    if owned.state != "never" and owned.state != "ended" and time.time() - owned.created < GRACE:
+        raise StillThere(
+            f"{owned.name} was asked for a moment ago, and is not there yet",
+            why="Its creation may still come to pass.",
+            fix="It is looked for again at the next start; `hudtui pods reconcile` looks now.",
+        )
+    ledger.note(owned.name, "never", why=why)
+    return Pod(provider.name, "", owned.name, "gone")
+
+
+async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) -> tuple[Pod | None, ProviderError | None]:
+    """The machine as it was seen last, and why nobody can say that it is gone (None: it is)."""
+    problem: ProviderError | None = None
+    going = 0
+    for pause in _PAUSES:
+        await sleep(pause)
+        try:
+            seen = await provider.get(pod_id) or seen if seen is None else seen  # to know that it is one of this account's
+            if not going:
+                await provider.terminate(pod_id)
+            now = await provider.get(pod_id)
+            listed = any(pod.id == pod_id and pod.alive for pod in await provider.pods())
+        except LoginNeeded as error:
+            return seen, error
+        except ProviderError as error:
+            problem, going = error, 0
+            continue
+        if not listed and (now is None or not now.alive):
+            if seen is None and now is None and await past(provider, pod=pod_id) is None:
+                return None, ProviderError(
+                    "this account does not know it, neither among the living nor in its history",
+                    fix="Is this the key of the account that it was rented with?",
+                )
+            return now or seen, None
+        seen = now or seen
+        going = (going + 1) % _GOING if now is not None and now.status.startswith("DELETING") else 0
+        problem = ProviderError(f"{provider.title} lists it still" + (f" as {clean_line(now.status)}" if now else ""))
+    return seen, problem
+
+
+async def _with_bill(pod: Pod, provider: Provider, sleep: Sleep | None) -> Pod:
+    for pause in _BILL_PAUSES:
+        if sleep is not None:
+            await sleep(pause)
+        row = await past(provider, pod=pod.id or None, name=pod.name)
+        if row is not None:
+            return replace(
+                pod, id=row.id, stage="gone", terminated=row.terminated or pod.terminated, billed=row.billed, addresses=()
+            )
+        if sleep is None:
+            break
+    return replace(pod, stage="gone", addresses=())
