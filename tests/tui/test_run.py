@@ -132,7 +132,7 @@ def test_picture_of_results(snap: Any, runs: Path) -> None:
 
 
 async def _drawn(pilot: Any, run: str, text: str) -> None:
-    """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`, and nothing comes any more."""
+    """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`."""
     last = None
     for _ in range(1_500):
         screen = pilot.app.screen
@@ -154,7 +154,8 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
         else:
             last = None
         await pilot.pause(0.02)
-    raise AssertionError(f"{run} was not drawn: {screen.view}; {text!r} in {shown[-200:]!r}; {screen.message}")
+    place = f"{lines.scroll_offset} of {lines.max_scroll_y}"
+    raise AssertionError(f"{run} was not drawn: {screen.view}; {place}; {text!r} in {shown[-200:]!r}; {screen.message}")
 
 
 def _picture(app: Any) -> str:

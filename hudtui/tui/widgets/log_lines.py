@@ -254,6 +254,15 @@ class LogLines(ScrollView, can_focus=True):
             self.follow = follow
             self.post_message(self.Moved())
 
+    def watch_show_horizontal_scrollbar(self) -> None:
+        """The scrollbar takes a row, or gives it back, after the end was looked for."""
+        if self.follow:
+            self.call_after_refresh(self._stay_at_end)
+
+    def _stay_at_end(self) -> None:
+        if self.follow:
+            self.to_end()
+
     def on_resize(self, event: Resize) -> None:
         """Wrapped lines get new heights; the end stays in sight."""
         if self.wrap:
