@@ -25,6 +25,7 @@ MODULES: tuple[str, ...] = (
     "rehearse",
     "export",
     "machine",
+    "gpus",
     "settings",
     "doctor",
 )

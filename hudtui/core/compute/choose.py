@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from hudtui.core.compute.gpuspec import GpuSpec, fits_socket, resolve
+from hudtui.core.compute.gpuspec import GpuSpec, fits_socket, has_gpu, resolve
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
@@ -96,7 +96,7 @@ def select(
     order: str = "price",
     hours: float | None = None,
 ) -> Selection:
-    """Put the offers that meet all conditions in order.
+    """Put the offers that meet all conditions in order. Machines without a GPU are left out unless they are asked for by name.
 
     Args:
         offers: Everything on the market, so that names can be learned from it.
@@ -151,6 +151,8 @@ def choose(
 def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[Objection]:
     if (spec is not None and offer.gpu_type not in types) or (query.gpu_types and offer.gpu_type not in query.gpu_types):
         yield Objection("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
+    elif spec is None and not query.gpu_types and not has_gpu(offer):
+        yield Objection("type", "it has no GPU")
     count = query.gpu_count if query.gpu_count is not None else spec.count if spec is not None and spec.counted else None
     enough = (
         count is None or not offer.gpu_count or offer.gpu_count == count or (offer.gpu_count > count and offer.provider in OWN)

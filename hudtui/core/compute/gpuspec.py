@@ -12,9 +12,6 @@ from hudtui.core.text import clean_line, nearest
 
 MOST = 1024
 """GPUs in one spec, at most: more is a slip."""
-CPU = "CPU_NODE"
-"""How a machine without a GPU is spelled."""
-
 _FIRST = re.compile(r"(\d+\s*[x×*]|\d{1,3}(?=\s+[^\W\d_]))\s*(.*\S)", re.IGNORECASE)
 _LAST = re.compile(r"(.*?\S)\s*[:×*]\s*x?(\d+)|(.*\d\w*?)\s*x\s*(\d{1,4})|(.*\S)\s+x\s*(\d+)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _./+-]*")
@@ -29,7 +26,7 @@ _PRODUCTS = (
     (re.compile(r"^RTX (?=A\d)"), ""),
     (re.compile(r"^(RTX|GTX) (?=\d)"), r"\1"),
 )
-_CPU_WORDS = ("cpu", "cpunode", "none", "nogpu")
+_CPU_WORDS = ("cpu", "cpunode", "nogpu")
 _SIZES = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 192)
 
 
@@ -135,13 +132,18 @@ def matches(spec: GpuSpec, offer: Offer) -> bool:
     """Whether an offer's GPUs are of the kind that is meant, whatever their number and socket."""
     bare, memory = split_type(offer.gpu_type)
     if fold(spec.name) in _CPU_WORDS:
-        return bare in ("", *_CPU_WORDS)
+        return not has_gpu(offer)
     if bare not in _spellings(spec.name):
         return False
     if spec.memory is None:
         return True
     known = memory if memory is not None else offer.gpu_memory
     return known is not None and abs(known - spec.memory) < 1.5
+
+
+def has_gpu(offer: Offer) -> bool:
+    """Whether a machine has a GPU at all."""
+    return offer.gpu_count > 0 and split_type(offer.gpu_type)[0] not in ("", *_CPU_WORDS)
 
 
 def fits_socket(spec: GpuSpec, offer: Offer) -> bool:

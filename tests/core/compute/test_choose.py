@@ -92,6 +92,14 @@ def test_nothing_fits_and_what_is_nearest(spec: str, query: Query, said: str) ->
     assert caught.value.why
 
 
+def test_machines_without_a_gpu_are_asked_for_by_name() -> None:
+    cpu = offer("cpu", "CPU_NODE", price=0.08)
+    with pytest.raises(InputError, match="no offer fits"):
+        choose([cpu])
+    assert choose([cpu], query=Query(gpu_types=("CPU_NODE",))).offer is cpu
+    assert choose([cpu], spec=parse_spec("cpu")).offer is cpu
+
+
 def test_nothing_at_all() -> None:
     with pytest.raises(InputError, match="no offers at all"):
         choose([])
@@ -134,7 +142,7 @@ def test_prepaid_hours_count_for_short_work_alone() -> None:
 def test_orders() -> None:
     fast = offer("fast", price=9, setup_minutes=2)
     market = [*MARKET, fast]
-    assert [select(market, order=order).found[0].id for order in ORDERS] == ["cpu", "cpu", "four", "four", "fast"]
+    assert [select(market, order=order).found[0].id for order in ORDERS] == ["small", "small", "four", "four", "fast"]
     with pytest.raises(InputError, match="sorted by 'luck'"):
         select(market, order="luck")
 

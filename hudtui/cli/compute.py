@@ -1,0 +1,245 @@
+"""What the commands about machines share: who is asked, the filters, tables, and a sign of life while something takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Offer, Offers, Query
+    from hudtui.core.settings import Settings
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option("--provider", help="Ask only this one: prime, ssh, local. May be repeated.", show_default=False),
+]
+Spec = Annotated[
+    str | None,
+    typer.Argument(metavar="[SPEC]", help="Which GPUs: H100, 4xH100, A100_80GB:2, H100-SXM, 4090, cpu.", show_default=False),
+]
+MinVram = Annotated[float | None, typer.Option(help="GB of one GPU, at least.", show_default=False)]
+MaxPrice = Annotated[
+    float | None, typer.Option(help="USD an hour, for the whole offer and its disk, at most.", min=0, show_default=False)
+]
+Spot = Annotated[
+    bool | None,
+    typer.Option(
+        "--spot/--no-spot", help="Only machines that can be taken away at any moment, or none of them.", show_default=False
+    ),
+]
+Region = Annotated[
+    list[str] | None,
+    typer.Option("--region", help="Region (eu, eu_north), country (FI) or data centre. May be repeated.", show_default=False),
+]
+Cloud = Annotated[
+    list[str] | None,
+    typer.Option("--cloud", help="Whose machines: datacrunch, hyperstack, ... May be repeated.", show_default=False),
+]
+Count = Annotated[int | None, typer.Option(min=1, help="GPUs in the machine.", show_default=False)]
+Sort = Annotated[str, typer.Option(help="price, gpu-price, vram, count or setup.")]
+Hours = Annotated[
+    float | None,
+    typer.Option(min=0.01, help="Compare prices for so many hours, with what is charged up front.", show_default=False),
+]
+Machines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--machine", help="Also look at this machine behind SSH: user@host[:port]. May be repeated.", show_default=False
+    ),
+]
+
+_WHEEL = "|/-\\"
+
+
+def settings() -> Settings:
+    """The settings of the project folder."""
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.settings import load_settings
+
+    folder = Path.cwd()
+    return load_settings(folder, choose_platform(folder))
+
+
+@contextlib.asynccontextmanager
+async def asked(
+    lookup: Settings, names: Sequence[str] = (), *, machines: Sequence[str] = (), paid: bool = False
+) -> AsyncIterator[Mapping[str, Provider]]:
+    """The providers that are asked, and the end of their connections.
+
+    Args:
+        lookup: The settings.
+        names: Those that the user named; all that are set up by default.
+        machines: Further machines behind SSH.
+        paid: Only those whose machines cost money.
+
+    Raises:
+        HudtuiError: One that the user named is not set up; or, with `paid`, none is.
+    """
+    from functools import partial
+
+    from hudtui.core.compute.providers import find_providers, open_provider
+    from hudtui.core.remote.connect import close_hosts, open_host
+
+    connect = partial(open_host, ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message))
+    found = find_providers(lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, connect=connect)
+    try:
+        chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
+        if paid:
+            chosen = {name: provider for name, provider in chosen.items() if provider.paid}
+            if not chosen and not names:
+                open_provider("prime", lookup.get, providers=found)  # says what is missing
+        yield chosen
+    finally:
+        await asyncio.gather(*(provider.close() for provider in found.values()), return_exceptions=True)
+        await close_hosts()
+
+
+async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = False) -> tuple[Offers, frozenset[str]]:
+    """Everything that all of them offer, and the names of those that are simulated.
+
+    Args:
+        providers: Whom to ask.
+        strict: A failure of one is an error, and not a warning beside the others' offers.
+    """
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.values import Offers, Query
+
+    async def ask(provider: Provider) -> Offers:
+        try:
+            return await provider.offers(Query())
+        except ProviderError as error:
+            if strict:
+                raise
+            return Offers(warnings=(f"{provider.title}: {'; '.join(error.lines())}",))
+
+    async with busy(f"asking {', '.join(provider.title for provider in providers.values()) or 'nobody'}"):
+        answers = await asyncio.gather(*map(ask, providers.values()))
+    found = tuple(offer for answer in answers for offer in answer.found)
+    warnings = tuple(warning for answer in answers for warning in answer.warnings)
+    return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.simulated)
+
+
+def make_query(
+    min_vram: float | None,
+    max_price: float | None,
+    spot: bool | None,
+    region: list[str] | None,
+    cloud: list[str] | None,
+    count: int | None,
+) -> Query:
+    """The filters as one value."""
+    from hudtui.core.compute.values import Query
+
+    return Query(
+        gpu_count=count, min_vram=min_vram, max_price=max_price, spot=spot, regions=tuple(region or ()), clouds=tuple(cloud or ())
+    )
+
+
+@contextlib.asynccontextmanager
+async def busy(text: str) -> AsyncIterator[None]:
+    """Say what is waited for, where a person looks on and it takes longer than a second."""
+    if not console.interactive():
+        yield
+        return
+
+    async def tell() -> None:
+        started = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        for turn in itertools.count():
+            passed = asyncio.get_running_loop().time() - started
+            sys.stderr.write(f"\r\x1b[K{_WHEEL[turn % 4]} {text} … {passed:.0f} s (Ctrl-C stops)")
+            sys.stderr.flush()
+            await asyncio.sleep(0.25)
+
+    teller = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        teller.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await teller
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+    """Rows under a head, on standard output; the columns in `right` end alike."""
+    from hudtui.core.text import clean_line
+
+    cells = [[clean_line(cell, 60) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    for row in cells:
+        padded = (
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        console.out("  ".join(padded).rstrip())
+
+
+def gpus_text(offer: Offer) -> str:
+    """`4x H100_80GB SXM5`, or `no GPU`."""
+    if not offer.gpu_type or not offer.gpu_count or offer.gpu_type == "CPU_NODE":
+        return "no GPU"
+    return f"{offer.gpu_count}x {offer.gpu_type}" + (f" {offer.socket}" if offer.socket else "")
+
+
+def from_text(offer: Offer, simulated: bool) -> str:
+    """Whose machine it is."""
+    return (offer.cloud or (offer.cloud_id if offer.provider == "ssh" else offer.provider)) + (
+        " (simulated)" if simulated else ""
+    )
+
+
+def notes_text(offer: Offer) -> str:
+    """What is special about an offer's price and stay."""
+    price = offer.price
+    notes = ["spot"] if offer.spot else []
+    notes += ["price varies"] if price.variable else []
+    notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
+    notes += [f"disk {price.disk:.3f} of it"] if price.disk else []
+    return ", ".join(notes)
+
+
+def duration(seconds: float | None) -> str:
+    """`3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash where unknown."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(max(int(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
+
+
+def confirm(question: str) -> None:
+    """Ask the person; never without one.
+
+    Raises:
+        Exit, Abort: Nobody can be asked, or the answer was no.
+    """
+    if not console.interactive():
+        console.say("error: nobody can be asked here")
+        console.say("  Add --yes to do it without a question.")
+        raise typer.Exit(2)
+    typer.confirm(question, abort=True, err=True)
+
+
+async def _ask(prompt: str) -> str | None:
+    import getpass
+
+    try:
+        return await asyncio.to_thread(getpass.getpass, prompt) or None
+    except EOFError:
+        return None

@@ -1,0 +1,121 @@
+"""`hudtui gpus`: which machines can be had now, and what they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import compute, console
+from hudtui.cli.compute import Cloud, Count, Hours, Json, Machines, MaxPrice, MinVram, Providers, Region, Sort, Spec, Spot
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.choose import Choice, Selection
+    from hudtui.core.compute.values import Offer, Offers
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("gpus")(gpus)
+
+
+def gpus(
+    spec: Spec = None,
+    min_vram: MinVram = None,
+    max_price: MaxPrice = None,
+    spot: Spot = None,
+    region: Region = None,
+    provider: Providers = None,
+    cloud: Cloud = None,
+    count: Count = None,
+    sort: Sort = "price",
+    hours: Hours = None,
+    machine: Machines = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the machines that can be had now, the lowest price first, and say which one would be taken and why.
+
+    Prices are for the whole machine and one hour, with its disk. Asked are Prime Intellect (with a key), this machine, and the
+    machines behind SSH that you have listed; `--provider ssh` asks all of ~/.ssh/config.
+    """
+    from hudtui.core.compute.choose import choose, select
+    from hudtui.core.compute.gpuspec import has_gpu, parse_spec
+    from hudtui.core.compute.providers import missing
+    from hudtui.core.errors import InputError
+
+    with console.failures(as_json=as_json):
+        settings = compute.settings()
+        wanted = parse_spec(spec) if spec is not None else None
+        query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
+
+    async def work() -> tuple[Offers, frozenset[str]]:
+        async with compute.asked(settings, provider or (), machines=machine or ()) as providers:
+            return await compute.gather_offers(providers, strict=len(provider or ()) == 1)
+
+    market, simulated = console.run(work(), as_json=as_json)
+    absent = {} if provider else dict(missing(settings.get))
+    narrow = wanted is not None or any(value not in (None, ()) for value in vars(query).values())
+    with console.failures(as_json=as_json):
+        try:
+            selection = select(market.found, query=query, spec=wanted, order=sort, hours=hours)
+            choice = choose(market.found, query=query, spec=wanted, order=sort, hours=hours) if narrow else None
+        except InputError as error:
+            told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
+            lines = [error.fix, *told] if error.fix else told
+            raise InputError(error.what, why=error.why, fix="\n".join(lines) or None) from None
+    if as_json:
+        console.out_json(_to_json(market, simulated, selection, choice, absent, limit))
+        return
+    if selection.found:
+        _print(selection.found[:limit], simulated)
+    if choice is not None:
+        console.say("")
+        console.say(f"{choice.offer.short} is the one to take:")
+        for reason in choice.reasons:
+            console.say(f"  {reason}")
+    bare = 0 if narrow else sum(not has_gpu(offer) for offer in market.found)
+    if bare:
+        console.say(f"Machines without a GPU are not shown: {bare}. hudtui gpus cpu shows them.")
+    if len(selection.found) > limit:
+        console.say(f"{len(selection.found) - limit} more; --limit N shows them.")
+    for warning in market.warnings:
+        console.say(f"warning: {warning}")
+    if simulated:
+        console.say("Prime is simulated: no real machines, no real money.")
+    if "prime" in absent:
+        console.say(absent["prime"])
+
+
+def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
+    from hudtui.core.compute.choose import money, price_text
+
+    def row(offer: Offer) -> tuple[str, ...]:
+        return (
+            offer.short,
+            compute.gpus_text(offer),
+            "–" if not offer.gpu_memory else f"{offer.gpu_memory:g} GB",
+            price_text(offer.price),
+            money(offer.gpu_hour, "").strip() if offer.price.stated and offer.gpu_count > 1 else "",
+            compute.from_text(offer, offer.provider in simulated),
+            " ".join(word for word in (offer.region, offer.country) if word) or "–",
+            offer.stock or "–",
+            "–" if offer.setup_minutes is None else f"{offer.setup_minutes:g} min",
+            compute.notes_text(offer),
+        )
+
+    head = ("OFFER", "GPUS", "VRAM", "PRICE/H", "A GPU", "FROM", "REGION", "STOCK", "SETUP", "NOTE")
+    compute.table(head, [row(offer) for offer in offers], right=(2, 3, 4, 8))
+
+
+def _to_json(
+    market: Offers, simulated: frozenset[str], selection: Selection, choice: Choice | None, absent: dict[str, str], limit: int
+) -> dict[str, Any]:
+    return {
+        "offers": [{**offer.to_json(), "simulated": offer.provider in simulated} for offer in selection.found[:limit]],
+        "total": len(selection.found),
+        "left_out": len(selection.rejected),
+        "choice": choice.to_json() if choice else None,
+        "warnings": list(market.warnings),
+        "missing": absent,
+    }

@@ -1,0 +1,203 @@
+"""Who can be asked for machines here, with the user's settings; used by commands, screens and launcher alike."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hudtui.core.compute.own_machines import OwnMachine, machines_file, read_machines
+from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.ssh_key import key_path
+from hudtui.core.compute.values import Pod
+from hudtui.core.errors import InputError
+from hudtui.core.remote.connect import open_host
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.text import clean_line, nearest
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+Lookup = Callable[[str], str | None]
+"""The value of a setting: `Settings.get`."""
+Connect = Callable[[str | SshTarget], Awaitable[Host]]
+
+NAMES = ("prime", "sky", "ssh", "local")
+PRIME = "https://api.primeintellect.ai"
+SIMULATOR = "HUDTUI_SIM"
+"""Address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect. Only on this machine."""
+_SIMULATORS_KEY = "sim-key"
+
+
+@dataclass(frozen=True)
+class PrimeAccess:
+    """How Prime Intellect is reached."""
+
+    base_url: str
+    key: SecretStr | None
+    team: str | None
+    simulated: bool
+    """The address is this machine's: no real money is spent."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return "Prime (simulated)" if self.simulated else "Prime Intellect"
+
+
+def prime_access(lookup: Lookup) -> PrimeAccess:
+    """Address, key and team, from the settings; or a simulator's, where `HUDTUI_SIM` names one.
+
+    The user's own key never goes to a simulator that is named so.
+
+    Raises:
+        InputError: `HUDTUI_SIM` is no address of this machine: what costs money must never be taken for simulated.
+    """
+    from pydantic import SecretStr
+
+    simulator = lookup(SIMULATOR)
+    if simulator:
+        if not is_loopback(simulator):
+            raise InputError(
+                f"{SIMULATOR} is no address of this machine",
+                why=f"It is {clean_line(simulator, 80)!r}.",
+                fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
+            )
+        return PrimeAccess(simulator.rstrip("/"), SecretStr(lookup(f"{SIMULATOR}_KEY") or _SIMULATORS_KEY), None, True)
+    base, key = (lookup("PRIME_API_BASE_URL") or PRIME).rstrip("/"), lookup("PRIME_API_KEY")
+    return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an http address is of this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        return parts.scheme in ("http", "https") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+    except ValueError:
+        return False
+
+
+def find_providers(
+    lookup: Lookup,
+    folder: Path | None = None,
+    *,
+    machines: Sequence[str] = (),
+    whole_config: bool = False,
+    connect: Connect = open_host,
+) -> Mapping[str, Provider]:
+    """Everybody who can be asked, by the provider's name (a simulated Prime is `prime-sim`). Nobody is asked here.
+
+    Of machines behind SSH only those are asked that the user has listed (see `own_machines.machines_file`) or names here: an SSH
+    config holds many that are nobody's business.
+
+    Args:
+        lookup: The settings.
+        folder: The project. Not used at present.
+        machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
+        whole_config: Ask all machines of ~/.ssh/config.
+        connect: Opens machines behind SSH.
+
+    Raises:
+        InputError: The user's list of machines cannot be understood.
+    """
+    found: dict[str, Provider] = {}
+    access = prime_access(lookup)
+    if access.key is not None:
+        from hudtui.core.compute.prime import Prime
+
+        prime = Prime(access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated)
+        found[prime.name] = prime
+    listed = read_machines(machines_file())
+    own = {machine.name: machine for machine in listed if machine.name != "local"}
+    names = [*machines]
+    if whole_config:
+        from hudtui.core.compute.ssh_provider import config_names
+
+        names += config_names()
+    for name in names:
+        own.setdefault(name, OwnMachine(name))
+    if own:
+        from hudtui.core.compute.ssh_provider import Ssh
+
+        found["ssh"] = Ssh(tuple(own.values()), connect=connect)
+    from hudtui.core.compute.local_provider import Local
+
+    found["local"] = Local(next((machine for machine in listed if machine.name == "local"), None))
+    return found
+
+
+def missing(lookup: Lookup) -> Mapping[str, str]:
+    """Providers that cannot be asked, by name, with what to do, in one line each."""
+    told: dict[str, str] = {}
+    if prime_access(lookup).key is None:
+        told["prime"] = (
+            "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
+            "then: hudtui settings set PRIME_API_KEY --user"
+        )
+    if not read_machines(machines_file()):
+        told["ssh"] = f"No machine behind SSH is listed: name one with --machine, or list them in {machines_file()}."
+    return told
+
+
+def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None) -> Provider:
+    """The provider of that name.
+
+    Args:
+        name: One of `NAMES`; `prime` is the simulated one where that is set up.
+        lookup: The settings.
+        providers: What `find_providers` gave, where that is at hand.
+
+    Raises:
+        InputError: There is none of that name.
+        LoginNeeded: It has no key here; the error says what to do.
+        ProviderError: It is not here; the error says what to do.
+    """
+    if name not in NAMES and name not in (providers or ()):
+        near = nearest(name, NAMES)
+        raise InputError(
+            f"there is no provider {clean_line(name, 40)!r}",
+            fix=f"Did you mean {near}?"
+            if near
+            else f"There are: {', '.join(NAMES)}. The clouds behind prime are chosen with --cloud.",
+        )
+    there = providers if providers is not None else find_providers(lookup)
+    found = there.get(name) or there.get(f"{name}-sim")
+    if found is not None:
+        return found
+    told = missing(lookup).get(name, f"{name} is not set up here.")
+    what, _, fix = told.partition(": ")
+    raise (LoginNeeded if name == "prime" else ProviderError)(what, fix=fix[:1].upper() + fix[1:] if fix else None)
+
+
+def target_of(pod: Pod, lookup: Lookup) -> SshTarget | None:
+    """How a pod's first node is logged in to; None for this machine. A rented one is known by its id, not by its address.
+
+    Raises:
+        ProviderError: Nobody has said its address yet.
+    """
+    if pod.provider == "local":
+        return None
+    if pod.provider == "ssh":
+        from hudtui.core.remote.ssh_target import parse_target
+
+        return parse_target(pod.id)
+    if not pod.addresses:
+        raise ProviderError(
+            f"{clean_line(pod.name or pod.id, 60)} has no address yet", why=f"Its state is {pod.status or pod.stage}."
+        )
+    address, key = pod.addresses[0], key_path(lookup)
+    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), alias=pod.name or None, pin=pod.id)
+
+
+def login_with(lookup: Lookup, connect: Connect = open_host) -> Callable[[Pod], Awaitable[Host]]:
+    """The way in to a pod, for `acquire`: with the user's key, by the shared connections."""
+
+    async def login(pod: Pod) -> Host:
+        return await connect(target_of(pod, lookup) or "local")
+
+    return login

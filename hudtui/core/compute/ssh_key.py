@@ -1,0 +1,106 @@
+"""The user's SSH key for rented machines: where it is, whether it can be used, and its public part."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.core.compute.values import SshKey
+from hudtui.core.errors import InputError, Location
+
+if TYPE_CHECKING:
+    import asyncssh
+
+VARIABLE = "PRIME_SSH_KEY_PATH"
+"""The setting that names the private key. Prime's own command reads and keeps it too."""
+USUAL = ("prime_key.pem", "id_ed25519", "id_ecdsa", "id_rsa")
+"""Files of ~/.ssh that are taken where nothing is set, the first one that exists."""
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """A private key."""
+
+    path: Path
+    public_key: str
+    """One line, as in `authorized_keys`."""
+    fingerprint: str
+    """`SHA256:...`, as `ssh-keygen -l` shows it."""
+    locked: bool = False
+    """It has a pass-phrase."""
+    exposed: bool = False
+    """Others on this machine may read it: `ssh` refuses such a key."""
+
+    @property
+    def warning(self) -> str | None:
+        """What keeps `ssh` from using it, and what to do."""
+        return f"others may read {self.path}, and ssh refuses such a key: chmod 400 {self.path}" if self.exposed else None
+
+
+def key_path(lookup: Callable[[str], str | None]) -> Path | None:
+    """Where the private key is: what is set, or the first usual one that exists; None where there is none."""
+    chosen = lookup(VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    folder = Path.home() / ".ssh"
+    return next((folder / name for name in USUAL if (folder / name).is_file()), None)
+
+
+def read_key(path: Path) -> KeyFile:
+    """Look at a private key. Its pass-phrase is not needed; its secret part is not kept.
+
+    Raises:
+        InputError: There is no such file, or it holds no private key.
+    """
+    import asyncssh
+
+    path = path.expanduser().absolute()
+    where = Location(str(path))
+    try:
+        data, mode = path.read_bytes()[:100_000], path.stat().st_mode
+    except FileNotFoundError:
+        raise InputError(
+            "there is no such key", fix="Make one with: ssh-keygen -t ed25519 -f " + str(path), where=where
+        ) from None
+    except OSError as error:
+        raise InputError("this key cannot be read", why=error.strerror, where=where) from None
+    if b"PRIVATE KEY" not in data:
+        hint = "It is a public key; the private one has the same name without .pub." if path.suffix == ".pub" else None
+        raise InputError("this is no private key", fix=hint, where=where)
+    locked = False
+    try:
+        key = asyncssh.import_private_key(data)
+        public = key.convert_to_public()
+    except asyncssh.KeyEncryptionError:
+        locked = True
+        public = _public_beside(path)
+    except asyncssh.KeyImportError as error:
+        locked = "assphrase" in str(error)
+        if not locked:
+            raise InputError("this private key cannot be understood", why=str(error), where=where) from None
+        public = _public_beside(path)
+    exposed = os.name == "posix" and bool(stat.S_IMODE(mode) & 0o077)
+    return KeyFile(path, public.export_public_key("openssh").decode().strip(), public.get_fingerprint(), locked, exposed)
+
+
+def _public_beside(path: Path) -> asyncssh.SSHKey:
+    import asyncssh
+
+    try:
+        return asyncssh.read_public_key(path.with_name(path.name + ".pub"))
+    except (OSError, asyncssh.KeyImportError):
+        raise InputError(
+            "this key has a pass-phrase, and its public part is not beside it",
+            fix=f"Write it with: ssh-keygen -y -f {path} > {path}.pub",
+            where=Location(str(path)),
+        ) from None
+
+
+def find_registered(key: KeyFile, known: Iterable[SshKey]) -> SshKey | None:
+    """The provider's entry of a key: the same key, whatever its comment is."""
+    wanted = key.public_key.split()[:2]
+    return next((entry for entry in known if entry.public_key.split()[:2] == wanted), None)
