@@ -20,7 +20,7 @@ from typing import Literal
 
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, Unclear
-from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, release, settle
+from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
 from hudtui.core.compute.values import Address, Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.remote.host import Host
@@ -126,7 +126,7 @@ async def acquire(
         MachineError: The ledger cannot be written; nothing was asked for.
     """
     getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    ledger.intend(order, provider=provider.name, run=run, workspace=workspace)
+    ledger.intend(order, provider=provider.name, realm=realm_of(provider), run=run, workspace=workspace)
     try:
         yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
         pod, kind = await getting.create(order)

@@ -35,6 +35,7 @@ _SCHEMA = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
     provider TEXT NOT NULL,
+    realm TEXT NOT NULL,
     pod TEXT,
     run TEXT,
     workspace TEXT,
@@ -62,6 +63,8 @@ class Owned:
     name: str
     """Unique: the name it was ordered under."""
     provider: str
+    realm: str
+    """Which of its services, by address, where there may be several: a simulator's machines are not the real one's."""
     pod: str | None
     """The provider's id of it; None until it is known."""
     run: str | None
@@ -114,7 +117,9 @@ class Ledger:
         self.path = path or places().data / "pods.db"
         self._patience = patience
 
-    def intend(self, order: Order, *, provider: str, run: str | None = None, workspace: Path | str | None = None) -> Owned:
+    def intend(
+        self, order: Order, *, provider: str, realm: str = "", run: str | None = None, workspace: Path | str | None = None
+    ) -> Owned:
         """Write down that a machine is about to be asked for, held by this process.
 
         Raises:
@@ -131,6 +136,7 @@ class Ledger:
         values = {
             "name": order.name,
             "provider": provider,
+            "realm": realm,
             "run": run,
             "workspace": None if workspace is None else str(workspace),
             "machine": this_machine(),
@@ -287,7 +293,7 @@ class Ledger:
 
 
 _COLUMNS = (
-    *("name", "provider", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
+    *("name", "provider", "realm", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
     *("created", "updated", "ended", "billed", "why", "order_json"),
 )
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM machines"

@@ -55,7 +55,7 @@ class Prime:
         api_key: It is in no error, no log and no `repr`.
         base_url: Origin of the API.
         team_id: The team that pays; None for the account itself.
-        simulated: It is a simulator: no real money. Its machines are listed apart, as provider `prime-sim`.
+        simulated: It is a simulator: no real money.
         timeout: Seconds for one request.
         sleep: Waits between attempts.
 
@@ -90,8 +90,8 @@ class Prime:
 
     @property
     def name(self) -> str:
-        """`prime`, or `prime-sim`: what is simulated must never be taken for what is real in the ledger."""
-        return "prime-sim" if self._simulated else "prime"
+        """Always `prime`."""
+        return "prime"
 
     @property
     def title(self) -> str:
@@ -106,6 +106,11 @@ class Prime:
     @property
     def base_url(self) -> str:
         """Origin of the API."""
+        return self._http.base_url
+
+    @property
+    def realm(self) -> str:
+        """Which service it is, for the ledger: what is simulated there must never be taken for what is real."""
         return self._http.base_url
 
     async def close(self) -> None:

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.release import GRACE, past, settle
+from hudtui.core.compute.release import GRACE, past, realm_of, settle
 from hudtui.core.compute.values import Pod
+from hudtui.core.text import clean_line
 
 Active = Callable[[Owned], bool]
 
@@ -92,24 +94,38 @@ async def reconcile(
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if entry.provider == name], ledger, is_active, now)
-            for name, provider in paid.items()
+            _compare(provider, [entry for entry in entries if _is_at(entry, provider)], ledger, is_active, now)
+            for provider in paid.values()
         )
     )
-    strange = sorted({entry.provider for entry in entries if entry.open and entry.provider not in paid})
+    strange = []
+    for entry in entries:
+        if not entry.open or entry.held or any(_is_at(entry, provider) for provider in paid.values()):
+            continue
+        if not _simulated(entry.realm):
+            strange.append(entry)
+        elif entry.provider in paid:  # simulators come and go, and their machines with them
+            ledger.note(entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
-        f"{sum(entry.open and entry.provider == name for entry in entries)} machine(s) at {name} cannot be looked at: "
-        "there is no key for it here"
-        for name in strange
-        if name not in {provider.name for provider in asked}
+        f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
+        + (f" at {clean_line(entry.realm)}" if entry.realm else "")
+        for entry in strange
     ]
     return Reconciled(
         tuple(sorted((o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0))),
         tuple(owned for part in parts for owned in part.lost),
-        tuple(owned for part in parts for owned in part.unclear),
+        (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(pod for part in parts for pod in part.alive),
         (*(text for part in parts for text in part.warnings), *warnings),
     )
+
+
+def _is_at(entry: Owned, provider: Provider) -> bool:
+    return entry.provider == provider.name and entry.realm in ("", realm_of(provider))
+
+
+def _simulated(realm: str) -> bool:
+    return urlsplit(realm).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _has_run(owned: Owned) -> bool:

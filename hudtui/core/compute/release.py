@@ -88,6 +88,11 @@ async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, 
     return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.billed, why=why)
 
 
+def realm_of(provider: Provider) -> str:
+    """Which of a provider's services this is, where it tells."""
+    return str(getattr(provider, "realm", ""))
+
+
 async def past(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
     """The row of the provider's history about one machine; None when there is none, or it cannot be read."""
     try:
