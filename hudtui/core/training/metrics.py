@@ -1,12 +1,32 @@
-"""Numbers that a run writes while it goes on: JSON lines, read as they grow."""
+"""Numbers that a run writes while it goes on, read as they grow, in bounded memory."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
+
+from hudtui.core.training.quantities import QUANTITIES, find_quantity
+
+STEPS = ("training_step", "step", "global_step", "_step", "train/global_step")
+"""What a line may call the step it is of."""
+TIMES = ("time", "timestamp", "_timestamp", "ts", "recorded_at")
+"""What a line may call the moment it was written."""
+LAST_STEPS = ("max_steps", "total_steps", "num_steps")
+"""What a line may call the step that will be the last."""
+CURVE_CAP = 4096
+"""Points of a series that are held; beyond, neighbours are averaged."""
+ROW_CAP = 10_000
+"""Lines that are held."""
+SERIES_CAP = 500
+"""Series that are held: a line that makes up new names for ever must not fill the memory."""
+_LONG = 1024 * 1024
+"""Bytes of a line that are read; a longer one is no line of numbers."""
+_DEPTH = 3
 
 
 @dataclass(frozen=True)
@@ -16,61 +36,204 @@ class Point:
     x: float
     """The line's `step`, or the number of the line from 1."""
     y: float
+    at: float | None = field(default=None, compare=False)
+    """When it was written, in seconds since the epoch; None where nothing says so."""
+
+
+class Curve:
+    """A series in bounded memory: when it is full, each two neighbours become one, their mean.
+
+    Args:
+        cap: Points that are held at most.
+    """
+
+    def __init__(self, cap: int = CURVE_CAP) -> None:
+        self._cap = cap
+        self._points: list[Point] = []
+        self._bucket: list[Point] = []
+        self._stride = 1
+        self._ordered = True
+        self.count = 0
+        """Values that were ever added."""
+        self.last: Point | None = None
+        """The newest value, as it came."""
+
+    def add(self, point: Point) -> None:
+        """Add the next value."""
+        if self.last is not None and point.x <= self.last.x:
+            self._ordered = False
+        self.count += 1
+        self.last = point
+        if self._stride == 1:
+            self._points.append(point)
+        else:
+            self._bucket.append(point)
+            if len(self._bucket) == self._stride:
+                self._points.append(_mean(self._bucket))
+                self._bucket.clear()
+        if len(self._points) >= self._cap:
+            self._points = [_mean(self._points[place : place + 2]) for place in range(0, len(self._points), 2)]
+            self._stride *= 2
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """By growing `x`; of those that were written twice for one `x` (a training that was taken up again) the last."""
+        found = [*self._points, *([_mean(self._bucket)] if self._bucket else [])]
+        if self._ordered:
+            return tuple(found)
+        return tuple(sorted({point.x: point for point in found}.values(), key=lambda point: point.x))
+
+
+def _mean(points: list[Point]) -> Point:
+    if len(points) == 1:
+        return points[0]
+    last, count = points[-1], len(points)
+    return Point(last.x, sum(point.y / count for point in points), last.at)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A value that is no finite number."""
+
+    name: str
+    x: float
+    """The step at which it came first."""
+    count: int
+    """How many there were in a row, up to the newest value of that name."""
 
 
 class MetricsReader:
     """Reads a metrics file piece by piece.
 
-    Each line is an object; its numbers become series by their names. A half line waits for its rest, a line that is no object is
-    counted in `bad` and left out, and so are values that are no finite numbers (NaN is counted in `not_finite`).
+    Each line is an object; its numbers become series by their names, those of objects inside by `name/inside`. A half line waits
+    for its rest, a line that is no object is counted in `bad` and left out, and so are values that are no finite numbers (counted
+    in `not_finite`).
     """
 
-    _X = ("step", "global_step", "_step")
-    _OTHER = frozenset({*_X, "time", "timestamp", "_timestamp"})
+    _OTHER = frozenset({*STEPS, *TIMES, *LAST_STEPS})
 
     def __init__(self) -> None:
         self._rest = b""
-        self._series: dict[str, list[Point]] = {}
-        self.rows: list[Mapping[str, Any]] = []
-        """The lines so far."""
+        self._skipping = False
+        self._curves: dict[str, Curve] = {}
+        self._wrong: dict[str, Wrong] = {}
+        self.rows: deque[Mapping[str, Any]] = deque(maxlen=ROW_CAP)
+        """The newest lines."""
+        self.count = 0
+        """Lines so far."""
         self.bad = 0
         self.not_finite = 0
+        self.max_step: float | None = None
+        """The step that will be the last, where a line said so."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the series, in the order of their appearance."""
-        return tuple(self._series)
+        return tuple(self._curves)
+
+    @property
+    def wrong(self) -> tuple[Wrong, ...]:
+        """The series whose newest value is no finite number."""
+        return tuple(self._wrong.values())
 
     def series(self, name: str) -> tuple[Point, ...]:
         """The points of a series; empty when there is none of that name."""
-        return tuple(self._series.get(name, ()))
+        curve = self._curves.get(name)
+        return curve.points if curve else ()
+
+    def last(self, name: str) -> Point | None:
+        """The newest value of a series, as it came."""
+        curve = self._curves.get(name)
+        return curve.last if curve else None
+
+    def named(self, quantity: str) -> str | None:
+        """Name of the series that tells a quantity, whatever the trainer calls it; None where there is none."""
+        return find_quantity(quantity, self._curves)
+
+    def quantity(self, quantity: str) -> tuple[Point, ...]:
+        """The points of a quantity, whatever the trainer calls it."""
+        name = self.named(quantity)
+        return self.series(name) if name else ()
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The quantities that are there, in the order in which they are shown: quantity -> name of the series."""
+        found = {quantity.name: self.named(quantity.name) for quantity in QUANTITIES}
+        return {quantity: name for quantity, name in found.items() if name}
+
+    @property
+    def newest(self) -> tuple[float, float | None] | None:
+        """Step and moment of the newest line that had numbers."""
+        lasts = [curve.last for curve in self._curves.values() if curve.last is not None]
+        if not lasts:
+            return None
+        newest = max(lasts, key=lambda point: point.x)
+        return newest.x, newest.at
 
     def feed(self, data: bytes) -> int:
         """Take in more bytes of the file; returns how many lines they completed."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        before = len(self.rows)
+        before = self.count
         for line in lines:
-            if line.strip():
+            if self._skipping:
+                self._skipping, self.bad = False, self.bad + 1
+            elif len(line) > _LONG:
+                self.bad += 1
+            elif line.strip():
                 self._take(line)
-        return len(self.rows) - before
+        if len(self._rest) > _LONG:
+            self._rest, self._skipping = b"", True
+        return self.count - before
+
+    def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
+        """Take in the numbers of one line.
+
+        Args:
+            row: Names and values.
+            at: When it was written, where the line itself does not say so.
+        """
+        self.rows.append(row)
+        self.count += 1
+        x = next((float(row[name]) for name in STEPS if _number(row.get(name))), float(self.count))
+        moment = next((found for name in TIMES if (found := _moment(row.get(name))) is not None), at)
+        last = next((float(row[name]) for name in LAST_STEPS if _number(row.get(name))), None)
+        if last is not None and last > 0:
+            self.max_step = last
+        for name, value in _flat(row):
+            if name in self._OTHER:
+                continue
+            if _number(value):
+                curve = self._curves.get(name)
+                if curve is None:
+                    if len(self._curves) >= SERIES_CAP:
+                        continue
+                    curve = self._curves[name] = Curve()
+                curve.add(Point(x, float(value), moment))
+                self._wrong.pop(name, None)
+            else:
+                self.not_finite += 1
+                before = self._wrong.get(name)
+                if before is not None or len(self._wrong) < SERIES_CAP:
+                    self._wrong[name] = Wrong(name, before.x if before else x, before.count + 1 if before else 1)
 
     def _take(self, line: bytes) -> None:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
-        if not isinstance(row, dict):
+        if isinstance(row, dict):
+            self.add(row)
+        else:
             self.bad += 1
-            return
-        self.rows.append(row)
-        x = next((float(row[name]) for name in self._X if _number(row.get(name))), float(len(self.rows)))
-        for name, value in row.items():
-            if name in self._OTHER or isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if _number(value):
-                self._series.setdefault(name, []).append(Point(x, float(value)))
-            else:
-                self.not_finite += 1
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, int | float]]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            if depth < _DEPTH:
+                yield from _flat(value, f"{prefix}{name}/", depth + 1)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", value
 
 
 def _number(value: Any) -> bool:
@@ -80,3 +243,16 @@ def _number(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
+
+
+def _moment(value: Any) -> float | None:
+    """Seconds since the epoch, from a number of them, of milliseconds, or from ISO 8601 text; None for anything else."""
+    if _number(value):
+        seconds = float(value) / (1000 if value > 1e11 else 1)
+        return seconds if 1e9 < seconds < 1e10 else None
+    if isinstance(value, str) and 19 <= len(value) <= 40:
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
