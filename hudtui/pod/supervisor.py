@@ -3,7 +3,7 @@
 
     supervisor.py start DIR            begin the run in DIR, or take up one whose supervisor was killed; returns at once
     supervisor.py status DIR           print what is known and what is alive
-    supervisor.py stop DIR [SECONDS]   ask the run to stop; after SECONDS what does not obey is killed
+    supervisor.py stop DIR [SECONDS|- [WHY]]   ask the run to stop; after SECONDS what does not obey is killed
 
 `start` reads secrets as `{"env": {NAME: VALUE}}` from standard input; they are kept in memory and handed to the stages that name
 them. Everything else is a file in DIR:
@@ -993,13 +993,13 @@ def status(folder: str) -> int:
     return 0
 
 
-def stop(folder: str, grace: Optional[float]) -> int:
+def stop(folder: str, grace: Optional[float], why: str) -> int:
     """Leave a request to stop, and make sure that somebody reads it."""
     found = read_json(os.path.join(folder, "status.json"))
     if found is None or found.get("state") not in ENDED:
         holder = _holder(folder)
         try:
-            write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": "stopped on request"})
+            write_json(os.path.join(folder, "stop.json"), {"at": time.time(), "grace": grace, "why": why})
         except OSError as error:  # a full disk must not keep a run going
             if holder is None:
                 print(json.dumps({"ok": False, "status": 1, "error": str(error)}))
@@ -1233,7 +1233,8 @@ def main(arguments: List[str]) -> int:
     if arguments[0] == "status":
         return status(folder)
     if arguments[0] == "stop":
-        return stop(folder, float(arguments[2]) if len(arguments) > 2 else None)
+        grace = float(arguments[2]) if len(arguments) > 2 and arguments[2] != "-" else None
+        return stop(folder, grace, arguments[3] if len(arguments) > 3 else "stopped on request")
     return Runner(folder, arguments[2], arguments[3]).main(arguments[4])
 
 

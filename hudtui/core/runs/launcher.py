@@ -180,7 +180,7 @@ async def carry_out(
     except HudtuiError as error:
         if isinstance(error, RunError):
             raise
-        failed = store.append(run, "failed", {"why": _sentence(error)})
+        failed = store.append(run, "failed", {"why": sentence(error)})
         if failed:
             yield failed
         raise
@@ -205,6 +205,18 @@ async def _prepare(machine: Machine, store: RunStore, *, tmux: bool) -> AsyncGen
         yield event
 
 
+async def check(plan: Plan, lookup: Lookup | None) -> None:
+    """Whether a plan can be carried out as far as this computer is concerned: before a machine is asked for anything.
+
+    Raises:
+        RunError: A secret is missing.
+        MachineError: A file is gone, or was changed since the plan was made.
+    """
+    _secrets(plan, lookup)
+    for file in plan.files:
+        await asyncio.to_thread(_content, file)
+
+
 def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent | None:
     return store.append(run, "step", {"name": name, "seconds": round(time.monotonic() - began, 4)}, once=f"step:{name}")
 
@@ -221,11 +233,12 @@ def _content(file: PlanFile) -> bytes:
     return data
 
 
-def _sentence(error: HudtuiError) -> str:
+def sentence(error: HudtuiError) -> str:
+    """What happened and why, in one line."""
     return f"{error.what}: {error.why}" if error.why else error.what
 
 
-async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = None) -> RunSummary:
+async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
     """End a run, politely and then hard, and make sure that it is gone. A run that has ended stays as it is.
 
     Args:
@@ -233,6 +246,7 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
         host: Where it is.
         store: Where it is kept.
         grace: Seconds between the polite and the hard request; None for what its plan says.
+        why: Who wants it and why, where that is not the user.
 
     Raises:
         MachineError: The machine does not answer, or something of the run is still there after all.
@@ -253,7 +267,7 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
         if not await machine.begun():
             store.append(run, "stopped", {"why": "stopped before it started"})
             return store.summary(run)
-    await machine.request_stop(grace)
+    await machine.request_stop(grace, why)
     stages = machine.record.plan.stages
     patience = sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
     pause, until = 0.05, time.monotonic() + patience
@@ -301,9 +315,9 @@ async def reconcile(
         try:
             return await _reconcile(summary, store, hosts(summary.host), lookup, now())
         except HudtuiError as error:
-            return Notice("warning", f"run {summary.id}: {_sentence(error)}")
+            return Notice("warning", f"run {summary.id}: {sentence(error)}")
 
-    found = await asyncio.gather(*(one(run) for run in store.runs() if run.active or run.state == "lost"))
+    found = await asyncio.gather(*(one(run) for run in store.runs() if run.active or run.unsettled or run.state == "lost"))
     return tuple(notice for notice in found if notice)
 
 
@@ -314,6 +328,8 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     if record.host == LOCAL and record.machine != this_machine():
         await Machine(host, record).sync(store)  # its folder is shared; its processes are out of sight
         return Notice("info", f"run {run} was started on {record.machine}; look at it there")
+    if record.spec.rent is not None:
+        return await _look_at_rented(summary, Machine(host, record), store)
     await reached(host, within=_ANSWERS)
     machine = Machine(host, record)
     await machine.sync(store)
@@ -332,6 +348,17 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     if status.ended and status.session:
         await sessions.close_unwatched(host, machine.session)
     return notice
+
+
+async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice:
+    """Only look: whoever tends it does what is missing, and that may take long."""
+    from hudtui.core.runs.rented import unsettled
+
+    if summary.started is not None and not summary.final:
+        with contextlib.suppress(MachineError):
+            await reached(machine.host, within=_ANSWERS)
+            await machine.sync(store)
+    return unsettled(store.summary(summary.id))
 
 
 async def _unbegun(summary: RunSummary, machine: Machine, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:

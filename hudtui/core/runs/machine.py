@@ -108,9 +108,31 @@ class Machine:
             processes=tuple(found.get("processes", ())),
         )
 
-    async def request_stop(self, grace: float | None) -> None:
+    async def request_stop(self, grace: float | None, why: str | None = None) -> None:
         """Ask the supervisor to end the run; one that is dead is started for it."""
-        await self._ask("stop", *([] if grace is None else [f"{grace:g}"]), accept=(0, 3))
+        await self._ask("stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3))
+
+    async def arm(self, rules: Mapping[str, Any]) -> None:
+        """Start the guard that switches the machine off when nobody needs it, or tell the one that is at work its rules.
+
+        Args:
+            rules: See `hudtui/pod/guard.py`.
+
+        Raises:
+            MachineError: It could not start.
+        """
+        await self.host.put(json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600)
+        code = resources.files("hudtui.pod").joinpath("guard.py").read_bytes()
+        await self.host.put(code, self.path("guard.py"), mode=0o700)
+        done = await self._run(["python3", self.path("guard.py"), "arm", self.record.folder], None)
+        if not done.ok:
+            raise MachineError(
+                f"the guard of {clean_line(self.host.name)} could not be armed", why=clean(done.stderr[-1000:]).strip() or None
+            )
+
+    async def rule(self, rules: Mapping[str, Any]) -> None:
+        """Tell the guard other rules."""
+        await self.host.put(json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600)
 
     async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
         """Take over into the store what the supervisor has written since the last time; returns what was new there."""

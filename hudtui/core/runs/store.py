@@ -177,7 +177,7 @@ class RunStore:
         raise RunError(f"there is no run {clean_line(text)!r}", fix="hudtui runs list shows what there is.")
 
     def record(self, run: str) -> RunRecord:
-        """What was laid down about a run.
+        """What was laid down about a run. One whose rented machine is gone lies where its results were brought to.
 
         Raises:
             RunError: There is no such run, or it is of a newer hudtui.
@@ -188,6 +188,9 @@ class RunStore:
             raise RunError(f"there is no run {clean_line(run)!r}")
         known, created, name, engine, host, machine, folder, spec, plan = row
         made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        summary = self.summary(known)
+        if summary.machine == "released" and summary.results is not None:
+            host, machine, folder = "local", this_machine(), summary.results
         return RunRecord(known, created, name, engine, host, machine, folder, *made)
 
     def events(self, run: str) -> tuple[RunEvent, ...]:

@@ -12,6 +12,9 @@ RunState = Literal["planned", "starting", "running", "stopping", "finished", "fa
 ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stopping"})
 """States of a run that may still change by itself."""
 
+MachineState = Literal["none", "asked", "held", "released"]
+"""Of a rented machine: `none`: there never was one; `asked`: it may exist; `held`: it exists; `released`: it is gone."""
+
 GLYPHS: Mapping[RunState, str] = {
     "planned": "○",
     "starting": "◔",
@@ -34,7 +37,8 @@ def iso(moment: float | None) -> str | None:
 class RunEvent:
     """Something that happened to a run, kept for ever.
 
-    What the app does has the types `planned`, `step`, `stop_requested`, `failed`, `lost`. What the supervisor on the machine
+    What the app does has the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
+    `stop_requested`, `limits`, `failed`, `lost`. What the supervisor on the machine
     reports has `started`, `resumed`, `stage_started`, `stage_ready`, `stage_ended`, `stopping`, `note`, `finished`, `failed`
     and `stopped`.
     """
@@ -82,11 +86,36 @@ class RunSummary:
     """What the user should know beside it, such as a missing tmux."""
     final: bool = False
     """The machine has reported the end: nothing changes the state any more."""
+    machine: MachineState = "none"
+    """What is known of its rented machine."""
+    hourly: float | None = None
+    """Price an hour of the rented machine, as its provider says it."""
+    currency: str = "USD"
+    held_since: float | None = None
+    """When the rented machine was asked for, as `released` is when it was gone."""
+    released: float | None = None
+    billed: float | None = None
+    """What the rented machine has cost in all, where its provider said it."""
+    results: str | None = None
+    """Folder on this computer that its results were brought to."""
 
     @property
     def active(self) -> bool:
         """It may still change by itself."""
         return self.state in ACTIVE
+
+    @property
+    def unsettled(self) -> bool:
+        """Its rented machine may still be there, and cost money, or its results are still to be fetched."""
+        return self.machine in ("asked", "held")
+
+    def cost(self, now: float) -> float | None:
+        """What its machine has cost: the bill where there is one, else price times time. None for a machine of the user's own."""
+        if self.billed is not None:
+            return self.billed
+        if self.hourly is None or self.held_since is None:
+            return None
+        return self.hourly * max((self.released or now) - self.held_since, 0.0) / 3600
 
     @property
     def session(self) -> str:
@@ -118,6 +147,11 @@ class RunSummary:
             "updated": iso(self.updated),
             "elapsed_seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
             "notes": list(self.notes),
+            "machine": self.machine,
+            "hourly": self.hourly,
+            "currency": self.currency,
+            "billed": self.billed,
+            "results": self.results,
         }
 
 
@@ -143,6 +177,10 @@ def _take(run: dict[str, Any], event: RunEvent) -> None:
         run["mode"] = data["mode"]
     if kind == "note" and data.get("message"):
         run["notes"] = (*run["notes"], str(data["message"]))
+    if kind == "machine":
+        _take_machine(run, event)
+    elif kind == "step" and data.get("folder"):
+        run["results"] = str(data["folder"])
     if run["final"]:
         return
     if kind in _ENDS:
@@ -158,5 +196,23 @@ def _take(run: dict[str, Any], event: RunEvent) -> None:
         run.update(state="lost", why=data.get("why"))
     elif kind == "stop_requested" and run["state"] in ("planned", "starting", "running"):
         run["state"] = "stopping"
-    elif kind == "step" and run["state"] == "planned":
+    elif kind in ("step", "machine") and run["state"] == "planned":
         run["state"] = "starting"
+
+
+_HELD = frozenset({"created", "adopted", "waiting", "installing", "trying", "ready"})
+
+
+def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
+    """A word about the rented machine. What was released stays so, unless it is seen again."""
+    kind, data = event.data.get("kind"), event.data
+    if kind == "intended":
+        run.update(machine="asked", held_since=event.at)
+    elif kind in _HELD:
+        run["machine"] = "held"
+    elif kind == "released":
+        run.update(machine="released", released=event.at, billed=data.get("billed"))
+    elif kind == "never":
+        run.update(machine="none", held_since=None)
+    if data.get("hourly") is not None:
+        run.update(hourly=float(data["hourly"]), currency=str(data.get("currency") or run["currency"]))

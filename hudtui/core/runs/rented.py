@@ -1,0 +1,505 @@
+"""Runs on machines that are rented for them: order, login, guard, run, results at home, machine gone. Each step may be repeated.
+
+What was done is in the run's own events, what was asked for in the ledger of rented machines. Whoever `tend`s a run, now or after
+a crash, does what is missing. Closing hudtui stops nothing: the run goes on, and the guard on its machine keeps the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.compute.acquire import Acquired, acquire, resume
+from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.providers import target_of
+from hudtui.core.compute.release import Sleep, release, settle
+from hudtui.core.compute.spending import spend
+from hudtui.core.compute.values import Offer, Order, Pod
+from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.events import Notice
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.runs.collect import Collected, Progress, collect
+from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine
+from hudtui.core.runs.launcher import Lookup, carry_out, check, sentence, stop
+from hudtui.core.runs.machine import Machine
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.training.plan import Rent
+
+START_WITHIN = 1800.0
+"""Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
+FETCH_WITHIN = 3600.0
+"""Seconds for which a run that has ended waits for somebody who fetches its results."""
+GRACE = 900.0
+"""Seconds between the guard's request to stop and the moment it switches the machine off: to fetch the results."""
+POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
+_FETCHES, _FETCH_PAUSE = 8, 10.0
+"""So often is a machine that is away asked for the results, and so many seconds lie between; each attempt takes up to 30."""
+WARNING = (
+    "the guard on the machine stops the run and switches the machine off when its limits are reached or nobody fetches "
+    "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
+    "stops that"
+)
+"""What people have to know of the guard before they pay."""
+
+
+@dataclass
+class Broker:
+    """Whoever machines are rented from, and what is written down about them."""
+
+    provider: Provider
+    settings: Lookup
+    """The value of a setting by its name: for the key to log in with."""
+    ledger: Ledger = field(default_factory=Ledger)
+    book: LimitBook = field(default_factory=LimitBook)
+    sleep: Sleep = asyncio.sleep
+    every: float = 5.0
+    """Seconds between looks at a run that goes on."""
+    within: float = 20.0
+    """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
+    say: Callable[[str], None] | None = None
+    """Told what became of a machine when its order was cancelled."""
+
+
+def offer_to_json(offer: Offer) -> dict[str, Any]:
+    """An offer as plain data, with what its provider needs for the order."""
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(offer)
+    return data
+
+
+def order_of(rent: Rent) -> Order:
+    """What is asked of the provider."""
+    import msgspec
+
+    offer = msgspec.convert(dict(rent.offer), Offer)
+    return Order(rent.machine, offer, image=rent.image, disk_gb=rent.disk_gb, ssh_key=rent.ssh_key)
+
+
+def results_folder(record: RunRecord, store: RunStore) -> Path:
+    """Where the results of a run are, or will be, on this computer."""
+    if record.spec.output_dir is not None:
+        return Path(record.spec.output_dir) / record.id
+    return Path(record.folder) if record.host == "local" else store.folder / record.id
+
+
+def unsettled(summary: RunSummary) -> Notice:
+    """What the user should know of a run on a rented machine that nobody tends."""
+    price = f", which costs {summary.hourly:.2f} {summary.currency} an hour" if summary.hourly else ""
+    if summary.active:
+        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
+    return Notice(
+        "warning",
+        f"run {summary.id} has ended ({summary.state}), and its machine{price}, may still be there: "
+        f"hudtui runs resume {summary.id} fetches the results and ends it",
+    )
+
+
+async def tend(
+    run: str,
+    store: RunStore,
+    broker: Broker,
+    *,
+    lookup: Lookup | None = None,
+    tmux: bool = True,
+    progress: Progress | None = None,
+) -> AsyncGenerator[RunEvent, None]:
+    """Do what is missing of a run, to the end: its results are at home, and its machine is gone.
+
+    Leaving it after the run has begun changes nothing: the run goes on. Leaving it while the machine is being got gives the
+    machine up.
+
+    Args:
+        run: A run that was added to the store, with a machine to rent.
+        store: Where it is kept.
+        broker: Where its machine comes from.
+        lookup: Values of the secrets that its plan names.
+        tmux: See `launch`.
+        progress: Told how the results come.
+
+    Raises:
+        RunError: Another hudtui tends it, or the store cannot be written.
+        ProviderError: No machine could be had, or it could not be ended for certain and may still cost money.
+        MachineError: A step failed. The machine is gone, unless the error says otherwise.
+    """
+    tending = _Tending(store.record(run), store, broker, lookup, tmux, progress)
+    async with alone(store, run):
+        trouble: HudtuiError | None = None
+        try:
+            if store.summary(run).active:
+                async with aclosing(tending.work()) as events:
+                    async for event in events:
+                        yield event
+        except HudtuiError as error:
+            trouble = error
+            if store.summary(run).active and (failed := store.append(run, "failed", {"why": sentence(error)})):
+                yield failed
+        except BaseException:
+            tending.left()
+            raise
+        async with aclosing(tending.settle()) as events:
+            async for event in events:
+                yield event
+        if trouble is not None:
+            raise trouble
+
+
+async def end(
+    run: str, store: RunStore, broker: Broker, *, grace: float | None = None, progress: Progress | None = None
+) -> RunSummary:
+    """Stop a run, bring home what it has brought so far, and end its machine.
+
+    Raises:
+        RunError: Another hudtui is getting its machine at the moment.
+        MachineError: The machine could not be ended for certain, or does not answer.
+    """
+    tending = _Tending(store.record(run), store, broker, None, True, progress)
+    await tending.stop(grace)
+    async with alone(store, run, patience=120.0), aclosing(tending.settle()) as events:
+        async for _ in events:
+            pass
+    return store.summary(run)
+
+
+async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limits) -> None:
+    """Give a run other limits, here and on its machine, while it runs.
+
+    Raises:
+        InputError: They cannot be kept here; nothing is changed.
+        MachineError: Its machine does not answer: there the old ones hold until `tend` reaches it.
+    """
+    tending = _Tending(store.record(run), store, broker, None, True, None)
+    broker.book.set(tending.rent.machine, limits)
+    store.append(run, "limits", limits.to_json())
+    if store.summary(run).started is not None:
+        await tending.machine.rule(tending.rules())
+
+
+@contextlib.asynccontextmanager
+async def alone(store: RunStore, run: str, *, patience: float = 0.0) -> AsyncGenerator[None, None]:
+    """One process at a time tends a run. The kernel lets go of it when the process ends, however that comes.
+
+    Raises:
+        RunError: Another one does.
+    """
+    folder = store.state_dir / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / run, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise RunError(f"another hudtui tends run {run}", fix=f"Look at it: hudtui runs show {run}.") from None
+                await asyncio.sleep(0.2)
+        yield
+    finally:
+        os.close(handle)
+
+
+class _Tending:
+    """A run on a rented machine, and everything that is needed to bring it to its end."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        store: RunStore,
+        broker: Broker,
+        lookup: Lookup | None,
+        tmux: bool,
+        progress: Progress | None,
+    ) -> None:
+        if record.spec.rent is None:
+            raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
+        self.record, self.store, self.broker = record, store, broker
+        self.rent = record.spec.rent
+        self.lookup, self.tmux, self.progress = lookup, tmux, progress
+        self.host = find_host(record.host)
+        self.machine = Machine(self.host, record)
+        self.warned: set[str] = set()
+
+    @property
+    def run(self) -> str:
+        return self.record.id
+
+    @property
+    def summary(self) -> RunSummary:
+        return self.store.summary(self.run)
+
+    def owned(self) -> Owned | None:
+        return self.broker.ledger.get(self.rent.machine)
+
+    # --- the machine ------------------------------------------------------------------------------------------------------
+
+    async def work(self) -> AsyncGenerator[RunEvent, None]:
+        """From wherever it is to the end of the run."""
+        if self.summary.started is None:
+            await check(self.record.plan, self.lookup)  # before anything is paid for
+        for part in (self.get_machine, self.begin, self.watch):
+            async with aclosing(part()) as events:
+                async for event in events:
+                    yield event
+
+    async def get_machine(self) -> AsyncGenerator[RunEvent, None]:
+        """Rent it, or find it again."""
+        broker, owned, began = self.broker, self.owned(), time.monotonic()
+        if owned is not None and (not owned.open or owned.state == "ending"):
+            raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
+        if owned is None:
+            if broker.book.get(self.rent.machine) is None:
+                broker.book.set(self.rent.machine, Limits.from_json(self.record.spec.limits))
+            steps = acquire(
+                order_of(self.rent),
+                broker.provider,
+                broker.ledger,
+                login=self.login,
+                run=self.run,
+                workspace=self.record.spec.workspace,
+                sleep=broker.sleep,
+                say=broker.say,
+            )
+        else:
+            steps = resume(owned, broker.provider, broker.ledger, login=self.login, sleep=broker.sleep, say=broker.say)
+        ready = False
+        try:
+            async with aclosing(steps):
+                async for step in steps:
+                    if event := self.note(step):
+                        yield event
+                    ready = ready or step.kind == "ready"
+        finally:
+            if not ready:
+                self.given_up()
+        if event := self.step("ready", began):
+            yield event
+
+    async def login(self, pod: Pod) -> Host:
+        """Log in, and keep where that is."""
+        target = target_of(pod, self.broker.settings)
+        assert target is not None  # rented machines are behind SSH
+        note_machine(self.record.host, target)
+        await Distant(self.record.host).reach()
+        return self.host
+
+    def note(self, step: Acquired) -> RunEvent | None:
+        """A step on the way to the machine as an event."""
+        data: dict[str, Any] = {"kind": step.kind, "text": step.text}
+        if step.pod is not None:
+            data |= {"pod": step.pod.id, "hourly": step.pod.hourly, "currency": step.pod.currency}
+            data["address"] = str(step.pod.addresses[0]) if step.pod.addresses else None
+        return self.store.append(self.run, "machine", data, at=step.at, once=f"machine:{step.kind}:{step.text}")
+
+    def given_up(self) -> None:
+        """Getting the machine was broken off: take over what the ledger says of it."""
+        owned = self.owned()
+        with contextlib.suppress(RunError):
+            if owned is None or owned.state == "never":
+                self.store.append(self.run, "machine", {"kind": "never"})
+            elif owned.state == "ended":
+                self.store.append(self.run, "machine", {"kind": "released", "billed": owned.billed, "text": owned.why})
+
+    def left(self) -> None:
+        """Whoever tends it leaves. Where that gave the machine up, the run is over."""
+        owned, summary = self.owned(), self.summary
+        if summary.active and summary.started is None and (owned is None or not owned.open):
+            with contextlib.suppress(RunError):
+                self.store.append(self.run, "stopped", {"why": "given up before its machine was ready"})
+
+    def step(self, name: str, began: float, **data: Any) -> RunEvent | None:
+        seconds = round(time.monotonic() - began, 3)
+        return self.store.append(self.run, "step", {"name": name, "seconds": seconds, **data}, once=f"step:{name}")
+
+    # --- the run ----------------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> AsyncGenerator[RunEvent, None]:
+        """Arm the guard before anything else; then carry the plan out as on any machine."""
+        began = time.monotonic()
+        await self.machine.make_folder()
+        await self.machine.arm(self.rules())
+        if event := self.step("guard", began):
+            yield event
+        async with aclosing(carry_out(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux)) as events:
+            async for event in events:
+                yield event
+
+    def rules(self) -> dict[str, Any]:
+        """What the guard on the machine goes by, counted from the moment it was armed."""
+        limits = self.limits()
+        armed = next((event.at for event in self.store.events(self.run) if event.data.get("name") == "guard"), time.time())
+        left = hours_left(limits, self.usage(), self.rent.hourly)
+        return {
+            "max_seconds": None if left is None else round(max(time.time() - armed, 0.0) + left * 3600, 1),
+            "grace_seconds": GRACE,
+            "start_seconds": START_WITHIN,
+            "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,
+            "idle_seconds": None if limits.idle_minutes is None else limits.idle_minutes * 60,
+            "power_off": [["true"]] if self.rent.simulated else list(POWER_OFF),
+        }
+
+    def limits(self) -> Limits:
+        return self.broker.book.get(self.rent.machine) or Limits.from_json(self.record.spec.limits)
+
+    def usage(self) -> Usage:
+        found = spend(self.broker.ledger, {}, time.time())
+        mine = found.of(self.rent.machine)
+        return Usage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
+
+    async def watch(self) -> AsyncGenerator[RunEvent, None]:
+        """Hear what the machine says until the run has ended; end it when a limit is reached."""
+        away = 0
+        while True:
+            try:
+                for event in await self.hear():
+                    yield event
+                away = 0
+            except MachineError as error:  # while nobody can say more, the run is taken to go on
+                away += 1
+                if event := self.store.append(self.run, "note", {"message": sentence(error)}, once=f"note:{sentence(error)}"):
+                    yield event
+                await self.still_there(error)
+            if not self.summary.active:
+                return
+            verdict = judge(self.limits(), self.usage())
+            for event in self.warn(verdict):
+                yield event
+            if verdict.level == "end" and not away:
+                await stop(self.run, self.host, self.store, why="; ".join(verdict.reasons))
+                continue
+            await self.broker.sleep(self.broker.every)
+
+    async def hear(self) -> tuple[RunEvent, ...]:
+        """What the machine has said since the last time."""
+        try:
+            async with asyncio.timeout(self.broker.within):
+                return await self.machine.sync(self.store)
+        except TimeoutError:
+            raise Disconnected(f"{self.record.host} does not answer") from None
+
+    def warn(self, verdict: Verdict) -> Iterator[RunEvent]:
+        """Tell of each limit that is near, once."""
+        for reason in verdict.reasons if verdict.level != "fine" else ():
+            limit = reason.partition(":")[0]
+            if limit not in self.warned:
+                self.warned.add(limit)
+                if event := self.store.append(self.run, "note", {"message": reason}):
+                    yield event
+
+    async def still_there(self, error: MachineError) -> None:
+        """Whether a machine that does not answer exists at all."""
+        owned = self.owned()
+        if owned is None or owned.pod is None:
+            return
+        try:
+            pod = await self.broker.provider.get(owned.pod)
+        except ProviderError:
+            return  # nobody can say; both may be there again in a while
+        if pod is not None and pod.alive:
+            return
+        await settle(owned, self.broker.provider, self.broker.ledger, why="it was gone while its run went on", pod=pod)
+        raise MachineError(
+            f"the machine of run {self.run} is gone: it was taken back, or ended elsewhere",
+            why=f"{self.broker.provider.title} {'does not know it any more' if pod is None else f'calls it {pod.status}'}",
+        ) from error
+
+    async def stop(self, grace: float | None) -> None:
+        """End the run as far as there is one."""
+        self.store.append(self.run, "stop_requested", {"grace": grace}, once="stop_requested")
+        if not self.summary.active:
+            return
+        if self.summary.started is None and not any(e.data.get("name") == "guard" for e in self.store.events(self.run)):
+            async with alone(self.store, self.run):  # nobody is getting its machine, so nothing can begin any more
+                self.store.append(self.run, "stopped", {"why": "stopped before it started"})
+            return
+        try:
+            await stop(self.run, self.host, self.store, grace=grace)
+        except MachineError as error:
+            self.store.append(self.run, "stopped", {"why": f"its machine does not answer: {sentence(error)}"})
+
+    # --- the end ----------------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> AsyncGenerator[RunEvent, None]:
+        """Bring the results home and end the machine."""
+        owned, summary = self.owned(), self.summary
+        if owned is None or not owned.open:
+            if event := self.gone(owned):
+                yield event
+            return
+        if owned.state == "ready":
+            try:
+                began = time.monotonic()
+                collected = await self.fetch()
+                if event := self._collected(collected, began):
+                    yield event
+            except HudtuiError as error:
+                if summary.state == "finished":
+                    raise MachineError(
+                        f"the results of run {self.run} could not be fetched; its machine is KEPT and goes on costing money",
+                        why=sentence(error),
+                        fix=f"Try again: hudtui runs resume {self.run}. Without the results: "
+                        f"hudtui pods terminate {self.rent.machine}.",
+                    ) from None
+                if event := self.store.append(
+                    self.run, "note", {"message": f"its results could not be fetched: {sentence(error)}"}
+                ):
+                    yield event
+            if summary.state == "failed" and self.rent.keep_on_failure:
+                text = f"the machine is kept, as you wished, and costs money: hudtui pods terminate {self.rent.machine}"
+                if event := self.store.append(self.run, "note", {"message": text}):
+                    yield event
+                return
+        began = time.monotonic()
+        pod = await release(
+            self.rent.machine,
+            self.broker.provider,
+            self.broker.ledger,
+            why=f"run {self.run} {summary.state}",
+            sleep=self.broker.sleep,
+        )
+        yield self._released(pod.billed if pod.id else None, never=not pod.id)
+        if event := self.step("terminate", began, billed=pod.billed):
+            yield event
+
+    async def fetch(self) -> Collected:
+        """Fetch the results; a machine that is away is waited for."""
+        for _ in range(_FETCHES):
+            try:
+                return await collect(self.machine, results_folder(self.record, self.store), progress=self.progress)
+            except Disconnected as error:
+                await self.still_there(error)
+                await self.broker.sleep(_FETCH_PAUSE)
+        return await collect(self.machine, results_folder(self.record, self.store), progress=self.progress)
+
+    def _collected(self, found: Collected, began: float) -> RunEvent | None:
+        data = {"files": found.files, "bytes": found.size, "fetched": found.fetched, "folder": str(found.folder)}
+        return self.step("collect", began, **data)
+
+    def _released(self, billed: float | None, *, never: bool) -> RunEvent:
+        text = f"{self.rent.machine} was never created" if never else f"{self.rent.machine} is ended, and that was verified"
+        forget_machine(self.record.host)
+        data = {"kind": "never" if never else "released", "billed": billed, "currency": self.rent.currency, "text": text}
+        event = self.store.append(self.run, "machine", data)
+        assert event is not None
+        return event
+
+    def gone(self, owned: Owned | None) -> RunEvent | None:
+        """The ledger knows that there is no machine any more."""
+        forget_machine(self.record.host)
+        if not self.summary.unsettled:
+            return None
+        return self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")

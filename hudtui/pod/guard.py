@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Switches a rented machine off when nobody needs it any more: standard library only, Python 3.8 and newer, one file.
+
+    guard.py arm DIR      start the guard of the run in DIR, or find that one is at work; returns at once
+    guard.py disarm DIR   end it: the machine stays on
+
+It needs nobody: the program that armed it may be gone for good. What it goes by is `guard.json` in DIR, read anew at every look:
+
+    max_seconds     so long after it was armed, the run is asked to stop
+    grace_seconds   so long after that, the machine is switched off
+    start_seconds   so long may it take until a run begins
+    after_seconds   so long may a run that has ended wait for somebody who fetches its results
+    idle_seconds    so long may there be neither a log line nor work for a GPU
+    look_seconds    so long between two looks, where that is less than 5
+    power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
+
+Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. It cannot end a contract: a machine that is
+switched off may still be charged for, until its provider is told to end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, NoReturn, Optional
+
+LOOK = 5.0  # seconds between looks
+BUSY = 3.0  # percent of a GPU's time from which on it works
+ENDED = ("finished", "failed", "stopped")
+
+
+def clock() -> float:
+    """Seconds that only grow, also through sleep and changes of the date."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def read_json(path: str) -> Dict[str, Any]:
+    """The object in a file; an empty one when there is none that can be read."""
+    try:
+        with open(path, "rb") as stream:
+            found = json.loads(stream.read().decode("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_json(path: str, value: Dict[str, Any]) -> None:
+    """Replace a file in one step."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    with open(temporary, "w") as stream:
+        json.dump(value, stream)
+    os.replace(temporary, path)
+
+
+class Guard:
+    """The loop that looks at the run and at the time."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.armed = clock()
+        self.ended = None  # type: Optional[float]
+        self.asked = None  # type: Optional[float]
+        self.asked_why = ""
+
+    def path(self, *parts: str) -> str:
+        """A path in the run's folder."""
+        return os.path.join(self.folder, *parts)
+
+    def say(self, what: str, **data: Any) -> None:
+        """A line in guard.jsonl; on a full disk it is left out."""
+        with contextlib.suppress(OSError):
+            handle = os.open(self.path("guard.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "ab") as stream:
+                stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
+
+    def limit(self, rules: Dict[str, Any], name: str) -> float:
+        """A limit in seconds; endless where there is none."""
+        value = rules.get(name)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("inf")
+
+    def look(self) -> Optional[str]:
+        """Do what is due; why the machine is to be switched off, once it is."""
+        rules, now = read_json(self.path("guard.json")), clock()
+        status = read_json(self.path("status.json"))
+        if status.get("state") in ENDED:
+            self.ended = self.ended or now
+            if now - self.ended > self.limit(rules, "after_seconds"):
+                return "the run has ended, and nobody came for its results"
+            return None
+        self.ended = None
+        if not status and now - self.armed > self.limit(rules, "start_seconds"):
+            return "no run was begun here"
+        due = self.due(rules, now)
+        if due is None:
+            self.asked = None  # the limits were raised
+        elif self.asked is None:
+            self.asked, self.asked_why = now, due
+            self.say("stop", why=due)
+            with contextlib.suppress(OSError):
+                write_json(self.path("stop.json"), {"at": time.time(), "grace": None, "why": due})
+        elif now - self.asked > self.limit(rules, "grace_seconds"):
+            return self.asked_why
+        return None
+
+    def due(self, rules: Dict[str, Any], now: float) -> Optional[str]:
+        """Why the run is to stop; None when it may go on."""
+        if now - self.armed > self.limit(rules, "max_seconds"):
+            return "the guard's time of %.4g h is over" % (self.limit(rules, "max_seconds") / 3600)
+        if self.idle() > self.limit(rules, "idle_seconds"):
+            return "nothing was logged and no GPU worked for %.4g min" % (self.limit(rules, "idle_seconds") / 60)
+        return None
+
+    def idle(self) -> float:
+        """Seconds since the run showed a sign of work."""
+        last = os.stat(self.path("guard.lock")).st_mtime  # when this guard began
+        for name in [*glob.glob(self.path("logs", "*.log")), self.path("events.jsonl")]:
+            with contextlib.suppress(OSError):
+                last = max(last, os.stat(name).st_mtime)
+        with contextlib.suppress(OSError), open(self.path("gpu.jsonl"), "rb") as stream:
+            stream.seek(max(os.fstat(stream.fileno()).st_size - 65536, 0))
+            for line in stream.read().splitlines():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    sample = json.loads(line.decode("utf-8"))
+                    if any((gpu.get("utilization") or 0) > BUSY for gpu in sample["gpus"]):
+                        last = max(last, float(sample["at"]))
+        return time.time() - last
+
+    def run(self) -> None:
+        """Until the machine is off, or the guard is not needed any more."""
+        self.say("armed", pid=os.getpid())
+        while os.path.isdir(self.folder):
+            if os.path.exists(self.path("guard.disarmed")):
+                self.say("disarmed")
+                return
+            why = self.look()
+            if why is not None:
+                self.power_off(why)
+                return
+            time.sleep(min(LOOK, self.limit(read_json(self.path("guard.json")), "look_seconds")))
+
+    def power_off(self, why: str) -> None:
+        """Switch the machine off, by the first command that works."""
+        commands = read_json(self.path("guard.json")).get("power_off") or []  # type: List[List[str]]
+        self.say("power_off", why=why, commands=len(commands))
+        with contextlib.suppress(AttributeError, OSError):
+            os.sync()
+        for command in commands:
+            try:
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+                )
+            except (OSError, subprocess.SubprocessError) as error:
+                self.say("tried", command=command[0], problem=str(error))
+                continue
+            self.say("tried", command=command[0], status=done.returncode)
+            if done.returncode == 0:
+                return
+
+
+def arm(folder: str) -> int:
+    """Start the guard in the background."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        os.close(reading)
+        _daemon(folder, writing)
+    os.close(writing)
+    os.wait()
+    with os.fdopen(reading, "rb") as stream:
+        answer = stream.read().decode("ascii") or '{"ok": false}'
+    print(answer)
+    return 0 if json.loads(answer)["ok"] else 1
+
+
+def _daemon(folder: str, report: int) -> NoReturn:
+    try:
+        lock = os.open(os.path.join(folder, "guard.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.write(report, b'{"ok": true, "already": true}')
+            os._exit(0)
+        os.utime(lock)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.chdir("/")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.write(report, b'{"ok": true, "already": false}')
+        os.close(report)
+        Guard(folder).run()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def main(words: List[str]) -> int:
+    """The command line; see the text at the top of the file."""
+    if len(words) != 2 or words[0] not in ("arm", "disarm"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = os.path.realpath(os.path.expanduser(words[1]))
+    if words[0] == "arm":
+        return arm(folder)
+    with open(os.path.join(folder, "guard.disarmed"), "w"):
+        pass
+    print('{"ok": true}')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

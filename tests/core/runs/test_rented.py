@@ -1,0 +1,249 @@
+"""Runs on rented machines, against the simulated Prime: real SSH, real supervisors, and nothing paid for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.remote.connect import close_hosts
+from hudtui.core.runs.hosts import find_host, rented_host
+from hudtui.core.runs.launcher import reconcile
+from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs.rented import Broker, alone, change_limits, end, offer_to_json, order_of, tend
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Rent, Stage
+from hudtui.sim import Simulator
+
+Make = Callable[..., RunRecord]
+
+
+@dataclass
+class World:
+    """A simulated Prime, somebody who rents there, and the offer that is taken."""
+
+    sim: Simulator
+    broker: Broker
+    offer: Offer
+    make: Make
+    store: RunStore
+
+    def record(self, *scripts: str, rent: dict[str, Any] | None = None, **more: Any) -> RunRecord:
+        spec_more = {key: more.pop(key) for key in ("output_dir", "limits") if key in more}
+        made = self.make(*scripts, **more)
+        offer = offer_to_json(self.offer)
+        wish = Rent("prime", f"hudtui-{made.id}", offer, self.offer.price.hourly, simulated=True, **(rent or {}))
+        spec = replace(made.spec, rent=wish, **spec_more)
+        record = replace(made, host=rented_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec)
+        self.store.add(record)
+        return record
+
+    async def tend(self, record: RunRecord, **more: Any) -> list[str]:
+        async with aclosing(tend(record.id, self.store, self.broker, **more)) as events:
+            return [f"{event.type} {event.data.get('name') or event.data.get('kind') or ''}".strip() async for event in events]
+
+    async def put(self, record: RunRecord, name: str) -> None:
+        """Make a file in a run's folder on its machine."""
+        await find_host(record.host).put(b"", f"{record.folder}/{name}")
+
+    async def rules(self, record: RunRecord) -> Any:
+        """What the guard on the machine goes by."""
+        return json.loads(await find_host(record.host).get(f"{record.folder}/guard.json"))
+
+    @property
+    def created(self) -> int:
+        return len([one for one in self.sim.requests if one.method == "POST" and one.path.rstrip("/").endswith("/pods")])
+
+
+@pytest.fixture
+def sim() -> Iterator[Simulator]:
+    with Simulator(step=5) as running:
+        yield running
+
+
+@pytest.fixture
+def key(own_world: Path) -> str:
+    """The public key of the user."""
+    path = Path.home() / ".ssh" / "id_ed25519"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+@pytest.fixture
+async def world(sim: Simulator, key: str, make: Make, store: RunStore) -> AsyncIterator[World]:
+    sim.add_ssh_key(key)
+    provider = Prime(sim.api_key, base_url=sim.url, simulated=True)
+
+    async def hurry(seconds: float) -> None:
+        sim.clock.advance(seconds)
+        await asyncio.sleep(min(seconds, 0.05))
+
+    offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
+    yield World(sim, Broker(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0), offer, make, store)
+    await close_hosts()
+    await provider.close()
+
+
+PLAY = """echo '{"task": "a", "reward": 1.0}' >out/metrics.jsonl; echo played"""
+RUN = Stage("s0", ("bash", "-c", PLAY), grace=1.0)
+
+
+async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> None:
+    record = world.record(stages=(RUN,))
+    events = await world.tend(record)
+    assert events[:2] == ["machine intended", "machine created"]
+    steps = [event.removeprefix("step ") for event in events if event.startswith("step ")]
+    assert steps == ["ready", "guard", "folder", "files", "plan", "supervisor", "collect", "terminate"]
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine, summary.unsettled) == ("finished", "released", False)
+    assert summary.billed is not None and summary.hourly == world.offer.price.hourly
+    assert world.created == 1 and not world.sim.alive
+    results = world.store.folder / record.id
+    assert (results / "logs" / "s0.log").read_text() == "played\n"
+    view = await Monitor(RunStore(world.store.state_dir)).view(record.id)
+    assert view.result.reward == 1.0 and view.stages[0].exit == 0
+    owned = world.broker.ledger.get(f"hudtui-{record.id}")
+    assert owned is not None and (owned.state, owned.run) == ("ended", record.id)
+    assert await reconcile(world.store) == ()
+    assert await world.tend(record) == [], "once more changes nothing"
+
+
+async def test_what_is_missing_here_is_told_before_anything_is_rented(world: World) -> None:
+    record = world.record(stages=(replace(RUN, secrets=("WANDB_API_KEY",)),))
+    with pytest.raises(RunError, match="needs WANDB_API_KEY"):
+        await world.tend(record)
+    assert world.store.summary(record.id).state == "failed"
+    assert world.created == 0 and world.broker.ledger.owned(alive=False) == ()
+
+
+async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: World) -> None:
+    world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=404, detail="No capacity")
+    record = world.record(stages=(RUN,))
+    with pytest.raises(HudtuiError):
+        await world.tend(record)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.unsettled) == ("failed", False) and not world.sim.alive
+
+
+async def test_a_run_that_fails_brings_home_what_there_is_and_ends_its_machine(world: World) -> None:
+    record = world.record("echo half >out/metrics.jsonl; exit 3")
+    events = await world.tend(record)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released") and "status 3" in str(summary.why)
+    assert (world.store.folder / record.id / "out" / "metrics.jsonl").read_text() == "half\n"
+    assert "step collect" in events and not world.sim.alive
+
+
+async def test_a_failed_run_keeps_its_machine_only_on_request(world: World) -> None:
+    record = world.record("exit 3", rent={"keep_on_failure": True})
+    await world.tend(record)
+    assert [pod.name for pod in world.sim.alive] == [f"hudtui-{record.id}"]
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.unsettled) == ("failed", True) and "is kept, as you wished" in summary.notes[-1]
+    (notice,) = await reconcile(world.store)
+    assert notice.severity == "warning" and f"hudtui runs resume {record.id}" in notice.message
+
+
+async def test_leaving_before_the_machine_is_ready_gives_it_up(world: World) -> None:
+    record = world.record(stages=(RUN,))
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.data.get("kind") == "created":
+                break
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+
+
+async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: World) -> None:
+    record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "started":
+                break
+    assert world.store.summary(record.id).state == "running" and len(world.sim.alive) == 1
+    (notice,) = await reconcile(world.store)
+    assert notice.severity == "info" and "watches over it" in notice.message
+    await world.put(record, "go")
+    fresh = RunStore(world.store.state_dir)
+    async with aclosing(tend(record.id, fresh, world.broker)) as events:
+        seen = [event.data.get("name") async for event in events]
+    assert seen[-1] == "terminate" and fresh.summary(record.id).state == "finished"
+    assert (fresh.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
+    assert world.created == 1 and not world.sim.alive
+
+
+async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
+    record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
+    book, spec = world.broker.book, record.spec.rent
+    assert spec is not None
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                rules = await world.rules(record)
+                assert 7000 < rules["max_seconds"] <= 7200 and rules["power_off"] == [["true"]]
+                await change_limits(record.id, world.store, world.broker, Limits(max_hours=1e-6))
+                assert (await world.rules(record))["max_seconds"] < 60
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(summary.why)
+    kept = book.get(spec.machine)
+    assert kept is not None and kept.max_hours == 1e-6
+
+
+async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
+    record = world.record("sleep 1000")
+    with pytest.raises(MachineError, match="is gone: it was taken back"):
+        async with aclosing(tend(record.id, world.store, world.broker)) as events:
+            async for event in events:
+                if event.type == "stage_started":
+                    world.sim.reclaim(world.sim.alive[0].id)
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released")
+
+
+async def test_ending_a_run_fetches_and_releases(world: World) -> None:
+    record = world.record("echo some; exec sleep 1000")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                break
+    summary = await end(record.id, world.store, world.broker, grace=0.0)
+    assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+    assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "some\n"
+
+
+async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run(world: World, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file is in the way")
+    record = world.record(stages=(RUN,), output_dir=str(tmp_path / "taken"))
+    with pytest.raises(MachineError, match="its machine is KEPT"):
+        await world.tend(record)
+    assert len(world.sim.alive) == 1 and world.store.summary(record.id).unsettled
+    (tmp_path / "taken").unlink()
+    assert await world.tend(record) == ["step collect", "machine released", "step terminate"]
+    assert (tmp_path / "taken" / record.id / "out" / "metrics.jsonl").exists() and not world.sim.alive
+
+
+async def test_one_process_tends_a_run(world: World) -> None:
+    record = world.record(stages=(RUN,))
+    async with alone(world.store, record.id):
+        with pytest.raises(RunError, match="another hudtui tends"):
+            await world.tend(record)
+    assert world.created == 0
+
+
+def test_an_order_is_what_was_agreed_to(make: Make) -> None:
+    offer = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), raw={"a": [1]})
+    wish = Rent("prime", "hudtui-x", offer_to_json(offer), image="cuda", disk_gb=80.0, ssh_key="k")
+    order = order_of(wish)
+    assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (offer, {"a": [1]}, "cuda", 80.0, "k")

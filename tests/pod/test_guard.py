@@ -1,0 +1,147 @@
+"""The guard as it is used: armed by its command line, and the only thing it may ever switch off is a file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hudtui.pod
+
+FILE = Path(hudtui.pod.__file__).with_name("guard.py")
+
+
+class Guarded:
+    """A run's folder with a guard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.off = folder, folder.parent / "off"
+        (folder / "logs").mkdir(parents=True)
+
+    def arm(self, **rules: Any) -> dict[str, Any]:
+        rules = {"look_seconds": 0.02, "power_off": [["nowhere-to-be-found"], ["false"], ["touch", str(self.off)]], **rules}
+        (self.folder / "guard.json").write_text(json.dumps(rules))
+        return self.call("arm")
+
+    def call(self, word: str) -> dict[str, Any]:
+        done = subprocess.run([sys.executable, str(FILE), word, str(self.folder)], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        path = self.folder / "guard.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def until(self, kind: str) -> dict[str, Any]:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if found := [line for line in self.said if line["type"] == kind]:
+                return found[-1]
+            time.sleep(0.02)
+        raise AssertionError(self.said)
+
+    def ended(self) -> None:
+        pid = self.until("armed")["pid"]
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"the guard {pid} is still there: {self.said}")
+
+    def state(self, state: str) -> None:
+        (self.folder / "status.json").write_text(json.dumps({"state": state}))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Guarded:
+    return Guarded(tmp_path / "r")
+
+
+def test_a_limit_stops_the_run_and_then_switches_the_machine_off(run: Guarded) -> None:
+    run.state("running")
+    assert run.arm(max_seconds=0.1, grace_seconds=0.2) == {"ok": True, "already": False}
+    run.ended()
+    wish = json.loads((run.folder / "stop.json").read_text())
+    assert wish["grace"] is None and "time of" in wish["why"] and wish["why"].endswith("h is over")
+    assert [line["type"] for line in run.said] == ["armed", "stop", "power_off", "tried", "tried", "tried"]
+    assert run.off.exists() and run.said[-1]["status"] == 0 and "problem" in run.said[3]
+
+
+def test_nothing_is_switched_off_where_no_command_says_how(run: Guarded) -> None:
+    run.state("running")
+    run.arm(max_seconds=0.0, grace_seconds=0.0, power_off=[])
+    run.ended()
+    assert run.said[-1]["type"] == "power_off" and not run.off.exists()
+
+
+def test_a_run_that_never_began_and_one_that_nobody_fetches(run: Guarded, tmp_path: Path) -> None:
+    run.arm(start_seconds=0.1)
+    assert run.until("power_off")["why"] == "no run was begun here"
+    run.ended()
+    other = Guarded(tmp_path / "other" / "r")
+    other.state("finished")
+    other.arm(after_seconds=0.1, max_seconds=0.0)
+    assert "nobody came for its results" in other.until("power_off")["why"]
+    other.ended()
+    assert not (other.folder / "stop.json").exists()
+
+
+def test_idling_is_neither_logging_nor_computing(run: Guarded) -> None:
+    run.state("running")
+    long_ago = time.time() - 10_000
+    (run.folder / "logs" / "a.log").touch()
+    os.utime(run.folder / "logs" / "a.log", (long_ago, long_ago))
+    busy = {"at": time.time() + 500, "gpus": [{"utilization": None}, {"utilization": 97}]}
+    (run.folder / "gpu.jsonl").write_text(json.dumps(busy) + "\ntorn{\n")
+    run.arm(idle_seconds=0.3, grace_seconds=1000)
+    run.until("armed")
+    time.sleep(1.0)
+    assert [line["type"] for line in run.said] == ["armed"], "a GPU works"
+    (run.folder / "gpu.jsonl").write_text(json.dumps({**busy, "gpus": [{"utilization": 0}]}) + "\n")
+    assert "no GPU worked" in run.until("stop")["why"]
+    run.call("disarm")
+    run.ended()
+
+
+def test_limits_may_be_raised_while_it_runs_and_one_guard_is_enough(run: Guarded) -> None:
+    run.state("running")
+    run.arm(max_seconds=0.05, grace_seconds=1000)
+    run.until("stop")
+    assert run.arm(max_seconds=None, grace_seconds=0.0) == {"ok": True, "already": True}
+    time.sleep(0.5)
+    assert not run.off.exists() and len([line for line in run.said if line["type"] == "armed"]) == 1
+    run.call("disarm")
+    run.ended()
+    assert run.said[-1]["type"] == "disarmed"
+
+
+def test_a_folder_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path) -> None:
+    run.arm()
+    pid = run.until("armed")["pid"]
+    run.folder.rename(tmp_path / "elsewhere")
+    end = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{pid}").exists() and not run.off.exists()
+
+
+def test_it_is_one_file_for_python_3_8() -> None:
+    tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
+    names = {
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert names <= sys.stdlib_module_names
