@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ class World:
 
     Args:
         clock: Its time.
-        seed: Where the little that is random comes from (marks of processes, ids of keys).
+        seed: Where the little that is random comes from (ids of keys).
         balance: USD in the wallet.
         token: The first API key; it may do everything.
         offers: The market; the default one when None.
@@ -186,7 +187,7 @@ class World:
             team=team,
             behaviour=self.behaviour,
             keys=self._keys_for(order.get("sshKeyId")),
-            token=f"{self.random.getrandbits(64):016x}",
+            token=secrets.token_hex(8),  # two simulators with one seed must not end each other's processes
         )
         if offer["prepaidTime"]:
             pod.prepaid = round(pod.hourly * offer["prepaidTime"], 6)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -171,17 +173,23 @@ def test_several_nodes(api, ssh):
         assert ssh(way, "nvidia-smi -L | wc -l").stdout == "8\n"
 
 
-def start(*argv: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
-    process = subprocess.Popen([sys.executable, "-m", "hudtui.sim", *argv], stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    return process, json.loads(process.stdout.readline())
+@contextlib.contextmanager
+def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    with subprocess.Popen([sys.executable, "-m", "hudtui.sim", *argv], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            yield process, json.loads(process.stdout.readline())
+        finally:  # also when the test fails: nothing is left, and nobody waits for ever
+            process.kill()
 
 
 def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
     state = tmp_path / "state"
-    process, told = start("--state", str(state), "--rate", "0")
-    header = {"Authorization": f"Bearer {told['key']}"}
-    with process, httpx2.Client(base_url=told["url"], headers=header) as http:
+    header = {"Authorization": "Bearer sim-key"}
+    with (
+        started("--state", str(state), "--rate", "0") as (process, told),
+        httpx2.Client(base_url=told["url"], headers=header) as http,
+    ):
         http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()["items"][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
@@ -196,8 +204,10 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
     token = json.loads((state / "state.json").read_text())["world"]["pods"][0]["token"]
     assert processes_of(token), "what runs on a machine does not care for the API"
 
-    process, told = start("--state", str(state), "--rate", "0")
-    with process, httpx2.Client(base_url=told["url"], headers=header) as http:
+    with (
+        started("--state", str(state), "--rate", "0") as (process, told),
+        httpx2.Client(base_url=told["url"], headers=header) as http,
+    ):
         again = http.get(f"/api/v1/pods/{pod['id']}").json()
         assert again["sshConnection"] == way, "the same port"
         assert "run" in ssh(way, "tmux ls").stdout, "the same host key, home and sessions"
@@ -209,8 +219,8 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
 
 
 def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key):
-    process, told = start("--rate", "0")
-    with process, httpx2.Client(base_url=told["url"], headers={"Authorization": f"Bearer {told['key']}"}) as http:
+    header = {"Authorization": "Bearer sim-key"}
+    with started("--rate", "0") as (process, told), httpx2.Client(base_url=told["url"], headers=header) as http:
         http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
@@ -229,8 +239,7 @@ def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key):
 
 
 def test_a_state_folder_has_one_simulator(tmp_path):
-    process, _ = start("--state", str(tmp_path))
-    with process:
+    with started("--state", str(tmp_path)) as (process, _):
         other = subprocess.run(
             [sys.executable, "-m", "hudtui.sim", "--state", str(tmp_path)], capture_output=True, text=True, timeout=60
         )
@@ -247,3 +256,21 @@ def test_real_time_moves_by_itself(connect, key, ssh):
         until(lambda: api.get(f"/pods/{made['id']}")["sshConnection"])
         assert ssh(api.get(f"/pods/{made['id']}")["sshConnection"], "echo here").stdout == "here\n"
         assert Path(sim.home(made["id"])).exists()
+
+
+def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key):
+    with Simulator(seed=1) as one, Simulator(seed=1) as other:
+        tokens = []
+        for sim in (one, other):
+            sim.add_ssh_key(key.with_suffix(".pub").read_text())
+            with httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
+                offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
+                order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}
+                order["dataCenterId"] = offer["dataCenter"]
+                http.post("/api/v1/pods/", json={"pod": order, "provider": {"type": offer["provider"]}})
+                sim.clock.advance(60)
+                (pod,) = http.get("/api/v1/pods/").json()["data"]
+            tokens.append(ssh(pod["sshConnection"], "tmux new -d -s run 'sleep 600'; echo $HUDTUI_SIM_POD").stdout.strip())
+        assert processes_of(tokens[0]) and processes_of(tokens[1])
+        one.stop()
+        assert not processes_of(tokens[0]) and processes_of(tokens[1])
