@@ -228,7 +228,8 @@ def test_two_simulators_with_one_seed_tell_the_same(connect):
             api = connect(sim)
             made = api.create()
             sim.clock.advance(25)
-            return made, api.get("/pods/"), api.get("/billing/wallet"), sim.pods[made["id"]].token
+            key = api.http.post("/ssh_keys/", json={"name": "one", "publicKey": "ssh-ed25519 AAAA one"}).json()
+            return made, key, api.get("/pods/"), api.get("/billing/wallet")
 
     assert tell() == tell()
 
