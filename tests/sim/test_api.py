@@ -229,7 +229,7 @@ def test_two_simulators_with_one_seed_tell_the_same(connect):
             made = api.create()
             sim.clock.advance(25)
             key = api.http.post("/ssh_keys/", json={"name": "one", "publicKey": "ssh-ed25519 AAAA one"}).json()
-            return made, key, api.get("/pods/"), api.get("/billing/wallet")
+            return made, key["id"], api.get("/pods/"), api.get("/billing/wallet")
 
     assert tell() == tell()
 
