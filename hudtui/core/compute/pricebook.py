@@ -69,10 +69,17 @@ class Pricebook:
                 self._append(line)
         return True
 
+    def histories(self) -> dict[str, tuple[Point, ...]]:
+        """What each kind has cost, the oldest first, by `kind_of`. Lines that cannot be read are passed over."""
+        found: dict[str, list[Point]] = {}
+        for at, prices in self._lines():
+            for kind, price in prices.items():
+                found.setdefault(kind, []).append((at, price))
+        return {kind: tuple(points) for kind, points in found.items()}
+
     def history(self, offer: Offer) -> tuple[Point, ...]:
-        """What its kind has cost, the oldest first. Lines that cannot be read are passed over."""
-        kind = kind_of(offer)
-        return tuple((at, prices[kind]) for at, prices in self._lines() if kind in prices)
+        """What the kind of an offer has cost."""
+        return self.histories().get(kind_of(offer), ())
 
     def _size(self) -> int:
         try:

@@ -6,7 +6,7 @@ a little too much. Which of the two it is, is said everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -89,7 +89,14 @@ class Spending:
         return next((pod for pod in self.pods if name in (pod.name, pod.pod)), None)
 
 
-def spend(records: Records, accounts: Mapping[str, Account], now: float, *, others: Iterable[Pod] = ()) -> Spending:
+def spend(
+    records: Records,
+    accounts: Mapping[str, Account],
+    now: float,
+    *,
+    others: Iterable[Pod] = (),
+    counts: Callable[[Owned], bool] = lambda _: True,
+) -> Spending:
     """Add up what machines cost.
 
     Args:
@@ -97,13 +104,14 @@ def spend(records: Records, accounts: Mapping[str, Account], now: float, *, othe
         accounts: What the providers say of the accounts, by the provider's name. One that did not answer is left out.
         now: Seconds since the epoch.
         others: Machines that are alive, ours, and not in the ledger.
+        counts: Which of the records count: what is simulated is not added to what is real.
     """
     begin = _midnight(now)
     bills = {provider: account.spent for provider, account in accounts.items()}
     pods = [
         _owned(one, bills.get(one.provider, {}), now, begin)
         for one in records.owned(alive=False)
-        if one.state != "never" and (one.open or (one.ended or one.updated) >= begin)
+        if one.state != "never" and counts(one) and (one.open or (one.ended or one.updated) >= begin)
     ]
     known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
     pods += [

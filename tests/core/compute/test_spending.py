@@ -29,6 +29,7 @@ def owned(name: str = "a", **changes: Any) -> Owned:
     values: dict[str, Any] = {
         "name": name,
         "provider": "prime",
+        "realm": "",
         "pod": f"pod-{name}",
         "run": None,
         "workspace": None,

@@ -1,0 +1,204 @@
+"""The desk where machines are rented: all providers, what they offer, what is alive there, and what that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.market import Market, ask_all, recall, remember
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.providers import is_loopback
+from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, reconcile
+from hudtui.core.compute.release import realm_of
+from hudtui.core.compute.spending import PodSpend, Spending, spend
+from hudtui.core.compute.values import Account, Pod
+from hudtui.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One machine that is alive."""
+
+    pod: Pod
+    orphan: Orphan | None
+    """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
+    run: str | None
+    """The run that it is for."""
+    spend: PodSpend | None
+    """None for machines that are not of this program: nobody here pays attention to them."""
+    limits: Limits | None
+    verdict: Verdict | None
+    """What the guard says; None where there are no limits."""
+
+    @property
+    def ours(self) -> bool:
+        """It was rented by this program."""
+        return self.spend is not None
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Everything that is alive, and whose money it is."""
+
+    at: float
+    """When it was looked at, in seconds since the epoch."""
+    pods: tuple[Holding, ...] = ()
+    """Those that no run owns first, the dearest first among them; those that are not of this program last."""
+    spending: Spending = field(default_factory=Spending)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    """By the provider's name. One that did not answer is left out, and named in the warnings."""
+    unclear: tuple[str, ...] = ()
+    """Names of machines that may exist: nobody can say."""
+    lost: tuple[str, ...] = ()
+    """Names of machines that have ended since they were looked at last."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def orphans(self) -> tuple[Orphan, ...]:
+        """Alive, of this program, and owned by no run."""
+        return tuple(one.orphan for one in self.pods if one.orphan is not None)
+
+
+class Desk:
+    """Asks the providers and remembers what they said.
+
+    Args:
+        providers: By their names.
+        ledger: The machines of this user.
+        limits: Their limits.
+        cache: The file in which offers are remembered from one session to the next.
+        active: Whether the run of an entry is still at work; see `reconcile`.
+        now: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        ledger: Ledger,
+        *,
+        limits: LimitBook,
+        cache: Path,
+        active: Active | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.providers, self.ledger, self.limits, self.now = dict(providers), ledger, limits, now
+        self.market = recall(cache, self.providers.values())
+        """What is known of the offers; at first what was remembered."""
+        self.holdings: Holdings | None = None
+        """What was seen last; None before the first look."""
+        self._cache, self._active = cache, active
+
+    @property
+    def paid(self) -> tuple[Provider, ...]:
+        """The providers whose machines cost money."""
+        return tuple(provider for provider in self.providers.values() if provider.paid)
+
+    def provider_of(self, name: str) -> Provider:
+        """The provider of that name.
+
+        Raises:
+            InputError: There is none here, or no longer.
+        """
+        if name not in self.providers:
+            raise InputError(f"there is no provider {name!r} here", fix="Its key may be missing: see the settings.")
+        return self.providers[name]
+
+    async def refresh(self) -> AsyncGenerator[Market, None]:
+        """Ask for all offers; see `ask_all`. What was answered is remembered."""
+        async with aclosing(ask_all(self.market, self.providers, self.now)) as markets:
+            async for self.market in markets:
+                yield self.market
+        with contextlib.suppress(InputError):  # a cache that cannot be written is no one's trouble
+            await asyncio.to_thread(remember, self.market, self._cache)
+
+    async def look(self) -> Holdings:
+        """See what is alive and what it costs, and bring the ledger up to date. Each provider is asked once for each thing.
+
+        Raises:
+            MachineError: The ledger cannot be used.
+        """
+        asked = [_Once(provider) for provider in self.paid]
+        found = await reconcile(cast("list[Provider]", asked), self.ledger, active=self._active, now=self.now)
+        accounts: dict[str, Account] = {}
+        warnings = list(found.warnings)
+        for one, account in zip(
+            asked, await asyncio.gather(*(one.account() for one in asked), return_exceptions=True), strict=True
+        ):
+            if isinstance(account, Account):
+                accounts[one.name] = account
+            elif isinstance(account, ProviderError):
+                if not any(account.what in warning for warning in warnings):
+                    warnings.append(f"{one.title} did not tell of the account: {account.what}")
+            else:
+                raise account
+        pods = [pod for one in asked for pod in one.seen]
+        self.holdings = await asyncio.to_thread(self._hold, found, accounts, pods, tuple(warnings))
+        return self.holdings
+
+    def _hold(self, found: Reconciled, accounts: Mapping[str, Account], pods: list[Pod], warnings: tuple[str, ...]) -> Holdings:
+        now = self.now()
+        spending = spend(self.ledger, accounts, now, others=(orphan.pod for orphan in found.orphans), counts=self._counts)
+        runs = {one.name: one.run for one in spending.pods}
+        held = [self._holding(orphan.pod, orphan, None, spending) for orphan in found.orphans]
+        held += [self._holding(pod, None, runs.get(pod.name), spending) for pod in found.alive]
+        known = {(one.pod.provider, one.pod.id) for one in held}
+        held += [Holding(pod, None, None, None, None, None) for pod in pods if pod.alive and (pod.provider, pod.id) not in known]
+        return Holdings(
+            at=now,
+            pods=tuple(held),
+            spending=spending,
+            accounts=accounts,
+            unclear=tuple(one.name for one in found.unclear),
+            lost=tuple(one.name for one in found.lost),
+            warnings=warnings,
+        )
+
+    def _counts(self, owned: Owned) -> bool:
+        """It is of a service that is asked here, or of a real one whose key is missing now."""
+        here = [provider for provider in self.paid if provider.name == owned.provider]
+        return any(owned.realm in ("", realm_of(provider)) for provider in here) or not is_loopback(owned.realm)
+
+    def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: Spending) -> Holding:
+        cost, limits = spending.of(pod.id) or spending.of(pod.name), self.limits.get(pod.name)
+        verdict = None
+        if cost is not None and limits is not None:
+            verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))
+        return Holding(pod, orphan, run, cost, limits, verdict)
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)
+
+
+class _Once:
+    """A provider that is asked once for each thing, however many want to know it: for the length of one look."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._tasks: dict[str, asyncio.Future[Any]] = {}
+        self.name, self.title, self.simulated, self.paid = provider.name, provider.title, provider.simulated, provider.paid
+        self.seen: tuple[Pod, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    async def pods(self) -> tuple[Pod, ...]:
+        self.seen = await self._ask("pods")
+        return self.seen
+
+    async def account(self) -> Account:
+        return cast("Account", await self._ask("account"))
+
+    async def _ask(self, what: str) -> Any:
+        if what not in self._tasks:
+            self._tasks[what] = asyncio.ensure_future(getattr(self._provider, what)())
+        return await self._tasks[what]

@@ -1,0 +1,164 @@
+"""The offers of all providers as they are known at a moment: what was answered, what failed, what is still only remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.values import Offer, Offers, Price, Query
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.files import write_atomic
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of one provider's offers."""
+
+    provider: str
+    title: str
+    offers: tuple[Offer, ...] = ()
+    at: float | None = None
+    """When it answered last, in seconds since the epoch; None: never."""
+    asking: bool = False
+    """An answer is on its way."""
+    remembered: bool = False
+    """The offers are of an earlier session: they can be looked at, and not be ordered."""
+    warnings: tuple[str, ...] = ()
+    """What failed when it was asked last. What was known before is still among the offers."""
+
+
+@dataclass(frozen=True)
+class Market:
+    """What is known of all of them."""
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """By the provider's name."""
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """All of them."""
+        return tuple(offer for part in self.parts.values() for offer in part.offers)
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        """Titles of those whose answer is on its way."""
+        return tuple(part.title for part in self.parts.values() if part.asking)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What failed, each with the provider's title."""
+        return tuple(f"{part.title}: {warning}" for part in self.parts.values() for warning in part.warnings)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of what is shown was heard; None while nothing is."""
+        return min((part.at for part in self.parts.values() if part.offers and part.at is not None), default=None)
+
+    @property
+    def remembered(self) -> bool:
+        """Some of what is shown is of an earlier session."""
+        return any(part.remembered and part.offers for part in self.parts.values())
+
+    def part_of(self, offer: Offer) -> Part | None:
+        """The part that an offer is in."""
+        return self.parts.get(offer.provider)
+
+
+async def ask_all(
+    market: Market, providers: Mapping[str, Provider], now: Callable[[], float], query: Query | None = None
+) -> AsyncGenerator[Market, None]:
+    """Ask all providers side by side.
+
+    Yields:
+        The market as it is known then: at once, with everything on its way, and after each answer. One that fails keeps what was
+        known of it, with a warning.
+    """
+    parts = {name: market.parts.get(name, Part(name, provider.title)) for name, provider in providers.items()}
+    parts = {name: replace(part, asking=True) for name, part in parts.items()}
+    yield Market(dict(parts))
+    tasks = {asyncio.ensure_future(provider.offers(query or Query())): name for name, provider in providers.items()}
+    waiting = set(tasks)
+    try:
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=lambda one: tasks[one]):
+                name = tasks[task]
+                parts[name] = _after(parts[name], task, now())
+            yield Market(dict(parts))
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _after(before: Part, task: asyncio.Future[Offers], now: float) -> Part:
+    error = task.exception()
+    if error is None:
+        answer = task.result()
+        found = answer.found
+        if answer.warnings and not before.remembered:
+            # Such an answer may lack offers: what was there a moment ago is not taken for gone.
+            known = {offer.id for offer in found}
+            found += tuple(offer for offer in before.offers if offer.id not in known)
+        return replace(before, offers=found, at=now, asking=False, remembered=False, warnings=answer.warnings)
+    if not isinstance(error, HudtuiError):
+        raise error
+    return replace(before, asking=False, warnings=(error.lines()[0],))
+
+
+def remember(market: Market, path: Path) -> None:
+    """Keep what was answered, for the first moment of the next session. By title: a simulated provider is another one.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    kept = {
+        part.title: {"at": part.at, "offers": [offer.to_json() for offer in part.offers]}
+        for part in market.parts.values()
+        if part.at is not None
+    }
+    write_atomic(path, json.dumps({"version": _VERSION, "providers": kept}, separators=(",", ":")), mode=0o600)
+
+
+def recall(path: Path, providers: Iterable[Provider]) -> Market:
+    """What was kept of these providers; nothing of those whose offers cannot be read."""
+    try:
+        data = json.loads(path.read_bytes())
+        kept = data["providers"] if data["version"] == _VERSION else {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        kept = {}
+    parts = {}
+    for provider in providers:
+        part = Part(provider.name, provider.title)
+        try:
+            one = kept[provider.title]
+            offers = tuple(offer_from_json(item) for item in one["offers"])
+            part = replace(part, offers=offers, at=float(one["at"]), remembered=True)
+        except (KeyError, TypeError, ValueError, InputError):
+            pass
+        parts[provider.name] = part
+    return Market(parts)
+
+
+def offer_from_json(data: Mapping[str, Any]) -> Offer:
+    """What `Offer.to_json` gave. What the provider said beyond that is lost, so that it cannot be ordered.
+
+    Raises:
+        InputError: It is no offer.
+    """
+    known = {one.name for one in fields(Offer)} - {"price", "images", "raw"}
+    try:
+        return Offer(
+            price=Price(**data["price"]),
+            images=tuple(data["images"]),
+            **{name: value for name, value in data.items() if name in known},
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError("this is no offer", why=str(error)) from None

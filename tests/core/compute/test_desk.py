@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.desk import Desk, Holdings
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.limitbook import MOST, LimitBook
+from hudtui.core.compute.market import Market, offer_from_json, recall, remember
+from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.provider import ProviderError
+from hudtui.core.compute.values import Offer, Offers, Order, Price, Query
+from hudtui.core.errors import InputError
+from hudtui.sim import Simulator
+
+START = 1_795_208_400.0
+"""When the simulator's world begins: 2026-11-20 21:00 UTC."""
+
+
+@pytest.fixture
+def sim() -> Iterator[Simulator]:
+    with Simulator() as one:
+        yield one
+
+
+class Mute:
+    """A provider whose answer to a question for offers is given by the test."""
+
+    name, title, simulated, paid = "mute", "Mute", False, False
+
+    def __init__(self, *answers: Offers | Exception) -> None:
+        self._answers = list(answers)
+
+    async def offers(self, query: Query) -> Offers:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        pass
+
+
+def offer(name: str, price: float = 1.0) -> Offer:
+    return Offer("mute", name, "H100_80GB", 1, Price(price), images=("a", "b"), gpu_memory=80.0, raw={"secret": 1})
+
+
+def desk(tmp_path: Path, *providers: Any, now: float = START + 600) -> Desk:
+    return Desk(
+        {provider.name: provider for provider in providers},
+        Ledger(tmp_path / "pods.db"),
+        limits=LimitBook(tmp_path / "limits.json"),
+        cache=tmp_path / "offers.json",
+        now=lambda: now,
+    )
+
+
+def prime(sim: Simulator) -> Prime:
+    return Prime(sim.api_key, base_url=sim.url, simulated=True)
+
+
+async def refreshed(one: Desk) -> list[Market]:
+    async with aclosing(one.refresh()) as markets:
+        return [market async for market in markets]
+
+
+async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: Simulator) -> None:
+    mute = Mute(
+        Offers((offer("a"),)), ProviderError("it is asleep"), Offers((offer("b"),), ("page 2 failed",)), Offers((offer("b"),))
+    )
+    one = desk(tmp_path, prime(sim), mute)
+    first, *_, last = await refreshed(one)
+    assert set(first.asking) == {"Prime (simulated)", "Mute"} and not first.offers
+    assert not last.asking and not last.warnings and len(last.offers) > 10
+
+    *_, failed = await refreshed(one)
+    assert failed.warnings == ("Mute: it is asleep",)
+    assert [item.id for item in failed.parts["mute"].offers] == ["a"]
+
+    *_, partial = await refreshed(one)
+    assert {item.id for item in partial.parts["mute"].offers} == {"a", "b"} and partial.warnings
+
+    *_, whole = await refreshed(one)
+    assert [item.id for item in whole.parts["mute"].offers] == ["b"] and not whole.warnings
+    await one.close()
+
+
+async def test_the_next_session_begins_with_what_was_remembered(tmp_path: Path) -> None:
+    await refreshed(desk(tmp_path, Mute(Offers((offer("a", 2.5),)))))
+    again = desk(tmp_path, Mute(Offers((offer("b"),))))
+    part = again.market.parts["mute"]
+    assert part.remembered and part.at == START + 600 and part.offers[0].price.hourly == 2.5
+    assert not part.offers[0].raw and part.offers[0].images == ("a", "b")
+    first, last = await refreshed(again)
+    assert first.remembered and [item.id for item in first.offers] == ["a"]
+    assert not last.remembered and [item.id for item in last.offers] == ["b"]
+    assert "secret" not in (tmp_path / "offers.json").read_text()
+
+
+def test_another_title_is_another_provider(tmp_path: Path) -> None:
+    one, other = Mute(), Mute()
+    other.title = "Mute (simulated)"  # type: ignore[misc]
+    market = recall(tmp_path / "none.json", [one])  # type: ignore[list-item]
+    assert market.offers == () and market.oldest is None
+    remember(Market({"mute": recall(tmp_path / "none.json", [one]).parts["mute"]}), tmp_path / "offers.json")  # type: ignore[list-item]
+    assert not recall(tmp_path / "offers.json", [other]).remembered  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("junk", [b"", b"[]", b"{}", b'{"version":1,"providers":{"Mute":{"at":1,"offers":[{}]}}}', b"\xff"])
+def test_a_spoiled_cache_is_no_one_s_trouble(tmp_path: Path, junk: bytes) -> None:
+    (tmp_path / "offers.json").write_bytes(junk)
+    assert desk(tmp_path, Mute()).market.offers == ()
+
+
+def test_an_offer_survives_being_remembered() -> None:
+    kept = offer_from_json(offer("a").to_json())
+    assert kept == offer("a")
+    with pytest.raises(InputError):
+        offer_from_json({"id": "a"})
+
+
+async def rent(one: Desk, sim: Simulator, name: str, **facts: Any) -> str:
+    """A machine that was asked for and created, as `acquire` leaves it when the app is killed."""
+    found = (await one.providers["prime"].offers(Query(gpu_types=("H100_80GB",)))).found
+    chosen = min((item for item in found if item.price.currency == "USD" and not item.spot), key=lambda item: item.price.hourly)
+    order = Order(name, chosen)
+    one.ledger.intend(order, provider="prime", realm=sim.url, **facts)
+    pod = await one.providers["prime"].create(order)
+    one.ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)
+    one.ledger.let_go(name)
+    return pod.id
+
+
+async def looked(one: Desk) -> Holdings:
+    found = await one.look()
+    assert one.holdings is found
+    return found
+
+
+async def test_nothing_is_alive(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    found = await looked(one)
+    assert found.pods == () and found.spending.per_hour == 0 and not found.warnings
+    assert found.accounts["prime"].balance == 100
+    await one.close()
+
+
+async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    owned = await rent(one, sim, "hudtui-a", run="r1")
+    orphan = await rent(one, sim, "hudtui-b")
+    foreign = await rent(one, sim, "hudtui-c")
+    with one.ledger._writing() as database:  # as if it had been rented elsewhere under another name
+        database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
+    sim.set_pod(foreign, name="somebody")
+    sim.clock.advance(3600)
+    before = len(sim.requests)
+    found = await looked(one)
+    asked = [request.path for request in sim.requests[before:]]
+    assert len(asked) == len(set(asked)) <= 3, asked
+    assert [item.pod.id for item in found.pods] == [orphan, owned, foreign]
+    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a"]
+    assert found.pods[1].run == "r1" and len(found.orphans) == 1
+    cost = found.spending.of(owned)
+    assert cost is not None and cost.billed and cost.spent > 0
+    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:2]))
+    await one.close()
+
+
+async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    await rent(one, sim, "hudtui-a", run="r1")
+    one.limits.set("hudtui-a", Limits(run_budget=0.5))
+    sim.clock.advance(3600)
+    verdict = (await looked(one)).pods[0].verdict
+    assert verdict is not None and verdict.level == "end" and "budget of 0.5" in verdict.reasons[0]
+    one.limits.set("hudtui-a", Limits(run_budget=500))
+    verdict = (await looked(one)).pods[0].verdict
+    assert verdict is not None and verdict.level == "fine"
+    await one.close()
+
+
+async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    sim.fail_next("GET", "/api/v1/billing/wallet*", kind="status", status=403, times=20)
+    found = await looked(one)
+    assert any("Prime (simulated)" in warning for warning in found.warnings), found.warnings
+    await one.close()
+
+
+async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    for name, realm in (("hudtui-real", "https://api.example.org"), ("hudtui-old", "http://127.0.0.1:1")):
+        one.ledger.intend(Order(name, offer("a", 3.0)), provider="prime", realm=realm)
+        one.ledger.note(name, "created", pod=f"{name}-1")
+    found = await looked(one)
+    assert [pod.name for pod in found.spending.pods] == ["hudtui-real"]
+    assert any("hudtui-real" in warning for warning in found.warnings)
+    await one.close()
+
+
+def test_limits_are_kept_by_name(tmp_path: Path) -> None:
+    book = LimitBook(tmp_path / "deep" / "limits.json")
+    assert book.get("a") is None
+    book.set("a", Limits(run_budget=1, max_hours=None))
+    book.set("b", Limits())
+    assert book.get("a") == Limits(run_budget=1, max_hours=None)
+    assert os.stat(book.path).st_mode & 0o777 == 0o600
+    book.path.write_text('{"a": {"run_budget": -1}, "b": 3}')
+    assert book.get("a") is None and book.get("b") is None
+    book.path.write_text("not json")
+    book.set("c", Limits())
+    assert book.get("c") == Limits()
+
+
+def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
+    book = LimitBook(tmp_path / "limits.json")
+    book.path.write_text("{" + ",".join(f'"m{number}": {{}}' for number in range(MOST)) + "}")
+    book.set("new", Limits())
+    assert book.get("m0") is None and book.get("m1") == Limits() and book.get("new") == Limits()
