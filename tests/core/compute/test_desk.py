@@ -105,7 +105,7 @@ async def test_the_next_session_begins_with_what_was_remembered(tmp_path: Path) 
 
 def test_another_title_is_another_provider(tmp_path: Path) -> None:
     one, other = Mute(), Mute()
-    other.title = "Mute (simulated)"  # type: ignore[misc]
+    other.title = "Mute (simulated)"
     market = recall(tmp_path / "none.json", [one])  # type: ignore[list-item]
     assert market.offers == () and market.oldest is None
     remember(Market({"mute": recall(tmp_path / "none.json", [one]).parts["mute"]}), tmp_path / "offers.json")  # type: ignore[list-item]
@@ -188,7 +188,7 @@ async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: Sim
 
 async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Simulator) -> None:
     one = desk(tmp_path, prime(sim))
-    sim.fail_next("GET", "/api/v1/billing/wallet*", kind="status", status=403, times=20)
+    sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, times=20)
     found = await looked(one)
     assert any("Prime (simulated)" in warning for warning in found.warnings), found.warnings
     await one.close()
@@ -199,6 +199,7 @@ async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: S
     for name, realm in (("hudtui-real", "https://api.example.org"), ("hudtui-old", "http://127.0.0.1:1")):
         one.ledger.intend(Order(name, offer("a", 3.0)), provider="prime", realm=realm)
         one.ledger.note(name, "created", pod=f"{name}-1")
+        one.ledger.let_go(name)
     found = await looked(one)
     assert [pod.name for pod in found.spending.pods] == ["hudtui-real"]
     assert any("hudtui-real" in warning for warning in found.warnings)
