@@ -6,143 +6,30 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field
-from statistics import fmean
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import Any
 
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.follow import CHUNK, last_lines
 from hudtui.core.remote.host import Chunk, Host
-from hudtui.core.remote.tmux import attach_argv
+from hudtui.core.runs.alarms import SILENT, RunFacts, Sign, StageFacts, alarms, sign_of, spread_of
+from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.launcher import find_host
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunStore
-from hudtui.core.runs.values import RunEvent, RunSummary, iso
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.view import Gpu, Result, ResultRow, RunView, StageView, gpus_of, result_rows, stage_view, time_left
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
 
-SILENT = 15.0
-"""Seconds without a heartbeat after which a run that should live is worth a look."""
-_SEAM = 64
+__all__ = ["SILENT", "Gpu", "Monitor", "Result", "ResultRow", "RunView", "StageView"]
 
-
-@dataclass(frozen=True)
-class StageView:
-    """A stage as it stands."""
-
-    name: str
-    state: str
-    """`waiting`, `starting`, `running`, `ready` (a service that answers) or `ended`."""
-    service: bool = False
-    attempt: int = 0
-    exit: int | None = None
-    """Exit status; negative for the signal that ended it."""
-    started: float | None = None
-    ended: float | None = None
-    pid: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return {**vars(self), "started": iso(self.started), "ended": iso(self.ended)}
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """One line of a result table: a task, or a step of training."""
-
-    task: str
-    reward: float
-    reward_std: float | None
-    episodes: int
-    turns: float | None
-    errors: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run has brought so far."""
-
-    rows: tuple[ResultRow, ...] = ()
-
-    @property
-    def reward(self) -> float | None:
-        """Mean over the tasks; None while there are none."""
-        return fmean(row.reward for row in self.rows) if self.rows else None
-
-    @property
-    def episodes(self) -> int:
-        """Episodes played."""
-        return sum(row.episodes for row in self.rows)
-
-    @property
-    def errors(self) -> int:
-        """Episodes that something broke off."""
-        return sum(row.errors for row in self.rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "reward": self.reward,
-            "episodes": self.episodes,
-            "errors": self.errors,
-            "tasks": [row.to_json() for row in self.rows],
-        }
-
-
-@dataclass(frozen=True)
-class RunView:
-    """Everything there is to show about one run."""
-
-    summary: RunSummary
-    stages: tuple[StageView, ...] = ()
-    elapsed: float | None = None
-    """Seconds."""
-    silent: float | None = None
-    """Seconds since its last sign of life; None when it has ended or never began."""
-    result: Result = field(default_factory=Result)
-    metrics: MetricsReader = field(default_factory=MetricsReader)
-    """Series by name; `metrics.series("reward")` is the curve of rewards."""
-    disk_free: int | None = None
-    """Bytes left on the machine's disk."""
-    events: tuple[RunEvent, ...] = ()
-    problem: str | None = None
-    """Why the newest events could not be kept: what is shown may be out of date."""
-
-    @property
-    def windows(self) -> tuple[str, ...]:
-        """Names of the logs there are or will be, in the order of the stages."""
-        return tuple(stage.name for stage in self.stages)
-
-    @property
-    def attach(self) -> tuple[str, ...] | None:
-        """The command that shows its tmux session; None where there is none."""
-        return attach_argv(self.summary.session) if self.summary.mode == "tmux" and self.summary.active else None
-
-    @property
-    def worrying(self) -> bool:
-        """It should live, but its heartbeat has stopped."""
-        return self.summary.active and self.silent is not None and self.silent > SILENT
-
-    def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui runs show --json`."""
-        return {
-            **self.summary.to_json(),
-            "elapsed_seconds": None if self.elapsed is None else round(self.elapsed, 3),
-            "silent_seconds": None if self.silent is None else round(self.silent, 3),
-            "stages": [stage.to_json() for stage in self.stages],
-            "result": self.result.to_json(),
-            "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
-            "attach": list(self.attach) if self.attach else None,
-            "problem": self.problem,
-            "disk_free_bytes": self.disk_free,
-            "events": [event.to_json() for event in self.events],
-        }
+_LOG_LOOK = 256 * 1024
+"""Bytes of a log that one look searches for signs of trouble, at most."""
+_SIGNS = 8
+"""Signs that are kept of a stage, the newest."""
 
 
 class Monitor:
@@ -161,7 +48,7 @@ class Monitor:
         self._hosts = hosts
         self._now = now
         self._machines: dict[str, Machine] = {}
-        self._metrics: dict[str, _Growing] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def _machine(self, run: str) -> Machine:
         if run not in self._machines:
@@ -201,19 +88,55 @@ class Monitor:
         summary = self.store.summary(run)
         status = await _status(machine)
         saved = status.get("stages")
-        stages = saved if isinstance(saved, dict) else {}
+        states = saved if isinstance(saved, dict) else {}
+        stages = tuple(stage_view(stage.name, stage.service, states.get(stage.name)) for stage in machine.record.plan.stages)
+        if run not in self._seen:
+            self._seen[run] = _Seen(machine)
+        seen, host = self._seen[run], machine.host
+        await seen.read_metrics(host)
+        grew = await seen.read_logs(host, stages)
+        if summary.active:
+            await seen.read_gpus(host)
         now = self._now()
         beat = status.get("heartbeat")
+        there = float(beat) if isinstance(beat, int | float) and not isinstance(beat, bool) else None
+        silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
+        free = status.get("disk_free")
+        disk_free = free if isinstance(free, int) and not isinstance(free, bool) else None
+        group = machine.record.spec.group if machine.record.engine == "rollouts" else None
+        facts = RunFacts(
+            active=summary.active,
+            silent=silent,
+            stages=tuple(
+                StageFacts(
+                    stage.name,
+                    stage.state,
+                    stage.service,
+                    stage.exit,
+                    max(there - grew[stage.name], 0.0) if there is not None and stage.name in grew else None,
+                )
+                for stage in stages
+            ),
+            signs=seen.signs if summary.state != "finished" else (),
+            wrong=seen.metrics.wrong,
+            spread=spread_of(seen.metrics, group),
+            step_times=seen.metrics.quantity("step_time")[-20:],
+            disk_free=disk_free,
+        )
         return RunView(
             summary=summary,
-            stages=tuple(_stage(stage.name, stage.service, stages.get(stage.name)) for stage in machine.record.plan.stages),
+            stages=stages,
             elapsed=summary.elapsed(now),
-            silent=max(now - float(beat), 0.0) if summary.active and isinstance(beat, int | float) else None,
-            result=Result(_rows(metrics := await self._read_metrics(machine))),
-            metrics=metrics,
-            disk_free=status.get("disk_free"),
+            silent=silent,
+            result=seen.result,
+            metrics=seen.metrics,
+            disk_free=disk_free,
             events=self.store.events(run),
             problem=problem,
+            alarms=alarms(facts),
+            gpus=seen.gpus,
+            cost=summary.cost(now),
+            left=time_left(seen.metrics) if summary.active else None,
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
@@ -299,35 +222,81 @@ class Monitor:
             if closing is not None:
                 await closing()
 
-    async def _read_metrics(self, machine: Machine) -> MetricsReader:
+
+class _Seen:
+    """What was seen of a run so far, so that looking again costs what is new."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         output = machine.record.plan.output("metrics")
-        if output is None:
-            return MetricsReader()
-        run = machine.record.id
-        if run not in self._metrics:
-            self._metrics[run] = _Growing(machine.path(output.path), find_engine(machine.record.engine).reader)
-        return await self._metrics[run].read(machine.host)
+        self._file = GrowingFile(machine.path(output.path)) if output else None
+        self._make = find_engine(machine.record.engine).reader if output else MetricsReader
+        self.metrics = self._make()
+        self.result = Result()
+        self._gpu_file = GrowingFile(machine.path("gpu.jsonl"), most=64 * 1024)
+        self.gpus: tuple[Gpu, ...] = ()
+        self._logs = {
+            stage.name: GrowingFile(machine.path("logs", f"{stage.name}.log"), most=_LOG_LOOK)
+            for stage in machine.record.plan.stages
+        }
+        self._signs: dict[str, deque[Sign]] = {}
+        self._beat: tuple[float, float, bool] | None = None
 
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """The newest signs of trouble, the newest of a stage first."""
+        return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
 
-class _Growing:
-    """A metrics file that is read on from where the last look ended."""
+    async def read_metrics(self, host: Host) -> None:
+        if self._file is None:
+            return
+        fresh = await self._file.look(host)
+        if fresh.anew:
+            self.metrics = self._make()
+        if fresh.anew or fresh.data:
+            self.metrics.feed(fresh.data)
+            self.result = Result(result_rows(self.metrics))
 
-    def __init__(self, path: str, make: Callable[[], MetricsReader]) -> None:
-        self._path, self._make = path, make
-        self._reader, self._offset, self._seam = make(), 0, b""
+    async def read_gpus(self, host: Host) -> None:
+        fresh = await self._gpu_file.look(host)
+        for line in reversed(fresh.data.splitlines()):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                self.gpus = gpus_of(row)
+                return
 
-    async def read(self, host: Host) -> MetricsReader:
-        facts = await host.facts(self._path)
-        if facts is None or facts.size == self._offset:
-            return self._reader
-        data = await host.get(self._path, offset=self._offset - len(self._seam))
-        if not data.startswith(self._seam):
-            self._reader, self._offset, self._seam = self._make(), 0, b""  # it was written anew
-            data = await host.get(self._path)
-        self._reader.feed(data[len(self._seam) :])
-        self._offset += len(data) - len(self._seam)
-        self._seam = data[-_SEAM:]
-        return self._reader
+    async def read_logs(self, host: Host, stages: Iterable[StageView]) -> dict[str, float]:
+        """Look for signs of trouble; gives when each log grew last, by the clock of the machine."""
+        grew = {}
+        for stage in stages:
+            if stage.state == "waiting":
+                continue
+            log = self._logs[stage.name]
+            fresh = await log.look(host)
+            if fresh.anew:
+                self._signs.pop(stage.name, None)
+            for line in fresh.data.decode("utf-8", "replace").split("\n"):
+                if (sign := sign_of(stage.name, line[:2000])) is not None:
+                    self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
+            if log.facts is not None:
+                grew[stage.name] = log.facts.modified
+        return grew
+
+    def silence(self, beat: float, now: float, clock: float) -> float:
+        """Seconds since the last heartbeat. The clock there may be wrong: once the heart was seen to beat, ours counts.
+
+        Args:
+            beat: When its heart beat last, by the clock there.
+            now: The time here.
+            clock: A clock here that only goes forward.
+        """
+        if self._beat is None or self._beat[0] != beat:
+            self._beat = (beat, clock, self._beat is not None)
+        _, since, seen = self._beat
+        return clock - since if seen else max(now - beat, clock - since, 0.0)
 
 
 async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
@@ -343,30 +312,3 @@ async def _status(machine: Machine) -> dict[str, Any]:
     except (MachineError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _stage(name: str, service: bool, saved: Any) -> StageView:
-    if not isinstance(saved, dict):
-        return StageView(name, "waiting", service)
-    known = {key: saved.get(key) for key in ("exit", "started", "ended", "pid")}
-    return StageView(name, str(saved.get("state")), service, int(saved.get("attempt") or 0), **known)
-
-
-def _rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
-    found: dict[str, ResultRow] = {}
-    for row in metrics.rows:
-        task, reward = row.get("task"), row.get("reward")
-        if isinstance(task, str) and isinstance(reward, int | float):
-            found[task] = ResultRow(
-                task=clean_line(task),
-                reward=float(reward),
-                reward_std=_float(row.get("reward_std")),
-                episodes=int(_float(row.get("episodes")) or 1),
-                turns=_float(row.get("turns")),
-                errors=int(_float(row.get("errors")) or 0),
-            )
-    return tuple(found.values())
-
-
-def _float(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

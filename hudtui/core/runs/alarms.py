@@ -1,0 +1,231 @@
+"""What is wrong with a run, in words and with what to do about it: pure functions over what was seen of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from hudtui.core.text import clean_line
+from hudtui.core.training.metrics import MetricsReader, Point, Wrong
+
+SILENT = 15.0
+"""Seconds without a heartbeat after which a run that should live is worth a look."""
+QUIET = 300.0
+"""Seconds without a line of the stage that runs; three of its steps, where those take longer."""
+DEAD_QUIET = 60.0
+"""The same, where the server that it asks is known to be dead."""
+DISK_LOW = 5 * 1024**3
+"""Bytes: a checkpoint of a model of some size may not fit any more."""
+DISK_FULL = 512 * 1024**2
+FLAT = 5
+"""Steps in a row without any spread of rewards from which on it is no accident."""
+
+Level = Literal["warning", "error"]
+Kind = Literal["heartbeat", "quiet", "memory", "nan", "flat", "server", "disk"]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something that a person should know now."""
+
+    kind: Kind
+    level: Level
+    text: str
+    """What is wrong, in one sentence."""
+    fix: str | None = None
+    """What can be done about it, in one sentence."""
+    stage: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line of a log that tells of a trouble."""
+
+    kind: Literal["memory", "server"]
+    stage: str
+    line: str
+    """Cleaned."""
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """How a stage stands, as far as alarms go."""
+
+    name: str
+    state: str
+    service: bool = False
+    exit: int | None = None
+    quiet: float | None = None
+    """Seconds since its log grew; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was seen of a run."""
+
+    active: bool
+    silent: float | None = None
+    """Seconds since its last heartbeat."""
+    stages: tuple[StageFacts, ...] = ()
+    signs: tuple[Sign, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+    spread: Sequence[Point] = ()
+    """How far the rewards of a group lie apart, step by step; empty where there is one reward a group."""
+    step_times: Sequence[Point] = ()
+    disk_free: int | None = None
+    """Bytes."""
+
+
+_CUDA = re.compile(r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED")
+_CACHE = re.compile(
+    r"No available memory for the cache blocks|KV cache .{0,80}(?:larger than|exceed)|"
+    r"Free memory on device .{0,120}less than desired|max seq len .{0,60}is larger than the maximum number of tokens"
+)
+_HOST = re.compile(r"\bOut of memory: Killed process\b|\boom-kill\b|MemoryError(?:$|:)|Cannot allocate memory")
+_DEAD = re.compile(
+    r"EngineDeadError|EngineCore (?:died|encountered a fatal error|failed to start)|Engine core initialization failed|"
+    r"Engine core proc .{0,60}died unexpectedly|MQLLMEngine terminated|Background loop has errored"
+)
+_TRAINER_FIX = "Lower batch_size (and raise gradient_accumulation), max_seq_len or num_generations; gradient_checkpointing on."
+_SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or max_seq_len; raise it where the cache did not fit."
+_HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
+
+
+def sign_of(stage: str, line: str) -> Sign | None:
+    """What a line of a log tells of a trouble; None for all others."""
+    if _CUDA.search(line):
+        return Sign("memory", stage, clean_line(line, 200), _TRAINER_FIX)
+    if _CACHE.search(line):
+        return Sign("memory", stage, clean_line(line, 200), _SERVER_FIX)
+    if _HOST.search(line):
+        return Sign("memory", stage, clean_line(line, 200), _HOST_FIX)
+    if _DEAD.search(line):
+        return Sign("server", stage, clean_line(line, 200))
+    return None
+
+
+def spread_of(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:
+    """The spread of rewards, where a spread can be: not with one episode a task.
+
+    Args:
+        metrics: The numbers.
+        group: Episodes that are compared with one another; None where it is not known.
+    """
+    return () if group == 1 else metrics.quantity("reward_std")
+
+
+def alarms(facts: RunFacts) -> tuple[Alarm, ...]:
+    """Everything that is wrong, the worst first."""
+    found = [*_heartbeat(facts), *_memory(facts), *_server(facts), *_disk(facts), *_quiet(facts), *_nan(facts), *_flat(facts)]
+    return tuple(sorted(found, key=lambda alarm: alarm.level != "error"))
+
+
+def _heartbeat(facts: RunFacts) -> Iterable[Alarm]:
+    if facts.active and facts.silent is not None and facts.silent > SILENT:
+        yield Alarm(
+            "heartbeat",
+            "error",
+            f"no sign of life for {seconds(facts.silent)}",
+            "The machine may be gone, or its supervisor killed: the next start of hudtui takes the run up again.",
+        )
+
+
+def _memory(facts: RunFacts) -> Iterable[Alarm]:
+    told: set[str] = set()
+    for sign in facts.signs:
+        if sign.kind == "memory" and sign.stage not in told:
+            told.add(sign.stage)
+            yield Alarm("memory", "error", f"{sign.stage} ran out of memory: {sign.line}", sign.fix, sign.stage)
+    for stage in facts.stages:
+        if stage.state == "ended" and stage.exit == -9 and stage.name not in told and facts.active:
+            yield Alarm("memory", "error", f"{stage.name} was killed (SIGKILL), mostly for want of memory", _HOST_FIX, stage.name)
+
+
+def _server(facts: RunFacts) -> Iterable[Alarm]:
+    if not facts.active:
+        return
+    working = [stage for stage in facts.stages if not stage.service and stage.state in ("running", "starting")]
+    quiet = max((stage.quiet or 0.0 for stage in working), default=0.0)
+    for stage in facts.stages:
+        sign = next((sign for sign in facts.signs if sign.kind == "server" and sign.stage == stage.name), None)
+        ended = stage.service and stage.state == "ended"
+        if not working or not (ended or sign):
+            continue
+        how = f"ended with status {stage.exit}" if ended and stage.exit is not None else "is dead"
+        why = f" ({sign.line})" if sign else ""
+        if quiet > DEAD_QUIET:
+            who = ", ".join(one.name for one in working)
+            text = f"{stage.name} {how}{why}, and {who} has said nothing for {seconds(quiet)}: it waits for nobody"
+            yield Alarm("server", "error", text, "Stop the run and start it again; the cause is in the server's log.", stage.name)
+        else:
+            yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run goes on", None, stage.name)
+
+
+def _disk(facts: RunFacts) -> Iterable[Alarm]:
+    free = facts.disk_free
+    if facts.active and free is not None and free < DISK_LOW:
+        full = free < DISK_FULL
+        yield Alarm(
+            "disk",
+            "error" if full else "warning",
+            f"the disk is {'full' if full else 'nearly full'}: {size(free)} left",
+            "Remove old checkpoints or downloads on the machine (keep_checkpoints, the caches in ~/.cache).",
+        )
+
+
+def _quiet(facts: RunFacts) -> Iterable[Alarm]:
+    if not facts.active:
+        return
+    usual = median(point.y for point in facts.step_times) if facts.step_times else 0.0
+    patience = max(QUIET, 3 * usual)
+    for stage in facts.stages:
+        if not stage.service and stage.state == "running" and stage.quiet is not None and stage.quiet > patience:
+            yield Alarm("quiet", "warning", f"{stage.name} has logged nothing for {seconds(stage.quiet)}", None, stage.name)
+
+
+def _nan(facts: RunFacts) -> Iterable[Alarm]:
+    if facts.wrong:
+        first = min(facts.wrong, key=lambda wrong: wrong.x)
+        names = ", ".join(dict.fromkeys(clean_line(wrong.name, 40) for wrong in facts.wrong[:4]))
+        yield Alarm(
+            "nan",
+            "error",
+            f"{names} {'are' if len(facts.wrong) > 1 else 'is'} no number (NaN or infinite) since step {first.x:g}",
+            "Training goes on from nothing: stop it, go back to a checkpoint, lower learning_rate or max_grad_norm.",
+        )
+
+
+def _flat(facts: RunFacts) -> Iterable[Alarm]:
+    last = facts.spread[-FLAT:]
+    if facts.active and len(last) == FLAT and all(abs(point.y) < 1e-9 for point in last):
+        count = 0
+        for point in reversed(facts.spread):
+            if abs(point.y) >= 1e-9:
+                break
+            count += 1
+        yield Alarm(
+            "flat",
+            "warning",
+            f"the rewards of a group have been all the same for {count} steps: nothing is learned from them",
+            "Tasks that sometimes succeed, a higher temperature, or more num_generations.",
+        )
+
+
+def seconds(value: float) -> str:
+    """A duration in words: `40 s`, `3 min`, `2.5 h`."""
+    if value < 100:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Bytes in words."""
+    return f"{count / 1024**2:.0f} MiB" if count < 1024**3 else f"{count / 1024**3:.1f} GiB"

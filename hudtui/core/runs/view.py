@@ -1,0 +1,227 @@
+"""A run as it is seen at one moment: values, and how they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any
+
+from hudtui.core.remote.tmux import attach_argv
+from hudtui.core.runs.alarms import SILENT, Alarm
+from hudtui.core.runs.values import RunEvent, RunSummary, iso
+from hudtui.core.text import clean_line
+from hudtui.core.training.metrics import MetricsReader
+
+
+@dataclass(frozen=True)
+class StageView:
+    """A stage as it stands."""
+
+    name: str
+    state: str
+    """`waiting`, `starting`, `running`, `ready` (a service that answers) or `ended`."""
+    service: bool = False
+    attempt: int = 0
+    exit: int | None = None
+    """Exit status; negative for the signal that ended it."""
+    started: float | None = None
+    ended: float | None = None
+    pid: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**vars(self), "started": iso(self.started), "ended": iso(self.ended)}
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """One line of a result table: a task, or a step of training."""
+
+    task: str
+    reward: float
+    reward_std: float | None
+    episodes: int
+    turns: float | None
+    errors: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run has brought so far."""
+
+    rows: tuple[ResultRow, ...] = ()
+
+    @property
+    def reward(self) -> float | None:
+        """Mean over the tasks; None while there are none."""
+        return fmean(row.reward for row in self.rows) if self.rows else None
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played."""
+        return sum(row.episodes for row in self.rows)
+
+    @property
+    def errors(self) -> int:
+        """Episodes that something broke off."""
+        return sum(row.errors for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "reward": self.reward,
+            "episodes": self.episodes,
+            "errors": self.errors,
+            "tasks": [row.to_json() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU at one moment."""
+
+    index: int
+    used_mib: float | None = None
+    total_mib: float | None = None
+    utilization: float | None = None
+    """Per cent."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything there is to show about one run."""
+
+    summary: RunSummary
+    stages: tuple[StageView, ...] = ()
+    elapsed: float | None = None
+    """Seconds."""
+    silent: float | None = None
+    """Seconds since its last sign of life; None when it has ended or never began."""
+    result: Result = field(default_factory=Result)
+    metrics: MetricsReader = field(default_factory=MetricsReader)
+    """Series by name; `metrics.series("reward")` is the curve of rewards."""
+    disk_free: int | None = None
+    """Bytes left on the machine's disk."""
+    events: tuple[RunEvent, ...] = ()
+    problem: str | None = None
+    """Why the newest events could not be kept: what is shown may be out of date."""
+    alarms: tuple[Alarm, ...] = ()
+    """What is wrong, the worst first."""
+    gpus: tuple[Gpu, ...] = ()
+    cost: float | None = None
+    """What its machine has cost until now, in `summary.currency`."""
+    left: float | None = None
+    """Seconds until its last step, as the last steps went; None where that is not known."""
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """Names of the logs there are or will be, in the order of the stages."""
+        return tuple(stage.name for stage in self.stages)
+
+    @property
+    def attach(self) -> tuple[str, ...] | None:
+        """The command that shows its tmux session; None where there is none."""
+        return attach_argv(self.summary.session) if self.summary.mode == "tmux" and self.summary.active else None
+
+    @property
+    def worrying(self) -> bool:
+        """It should live, but its heartbeat has stopped."""
+        return self.summary.active and self.silent is not None and self.silent > SILENT
+
+    @property
+    def step(self) -> str | None:
+        """How far it is: `12/100`, or `12` where the end is not known; None before the first numbers."""
+        newest = self.metrics.newest
+        if newest is None:
+            return None
+        last = self.metrics.max_step
+        return f"{newest[0]:g}" if last is None else f"{newest[0]:g}/{last:g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui runs show --json`."""
+        return {
+            **self.summary.to_json(),
+            "elapsed_seconds": None if self.elapsed is None else round(self.elapsed, 3),
+            "silent_seconds": None if self.silent is None else round(self.silent, 3),
+            "step": self.step,
+            "seconds_left": None if self.left is None else round(self.left),
+            "cost": self.cost,
+            "alarms": [alarm.to_json() for alarm in self.alarms],
+            "stages": [stage.to_json() for stage in self.stages],
+            "result": self.result.to_json(),
+            "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
+            "gpus": [gpu.to_json() for gpu in self.gpus],
+            "attach": list(self.attach) if self.attach else None,
+            "problem": self.problem,
+            "disk_free_bytes": self.disk_free,
+            "events": [event.to_json() for event in self.events],
+        }
+
+
+def stage_view(name: str, service: bool, saved: Any) -> StageView:
+    """A stage from what status.json says of it."""
+    if not isinstance(saved, dict):
+        return StageView(name, "waiting", service)
+    known = {key: saved.get(key) for key in ("exit", "started", "ended", "pid")}
+    return StageView(name, str(saved.get("state")), service, int(saved.get("attempt") or 0), **known)
+
+
+def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
+    """The table of tasks, from the lines of metrics that name one."""
+    found: dict[str, ResultRow] = {}
+    for row in metrics.rows:
+        task, reward = row.get("task"), row.get("reward")
+        if isinstance(task, str) and isinstance(reward, int | float):
+            found[task] = ResultRow(
+                task=clean_line(task),
+                reward=float(reward),
+                reward_std=_float(row.get("reward_std")),
+                episodes=int(_float(row.get("episodes")) or 1),
+                turns=_float(row.get("turns")),
+                errors=int(_float(row.get("errors")) or 0),
+            )
+    return tuple(found.values())
+
+
+def gpus_of(row: Mapping[str, Any]) -> tuple[Gpu, ...]:
+    """The GPUs in a line of gpu.jsonl."""
+    listed = row.get("gpus")
+    return tuple(
+        Gpu(
+            int(_float(one.get("index")) or 0),
+            _float(one.get("used_mib")),
+            _float(one.get("memory_mib", one.get("total_mib"))),
+            _float(one.get("utilization")),
+        )
+        for one in (listed if isinstance(listed, list) else [])[:64]
+        if isinstance(one, dict)
+    )
+
+
+def time_left(metrics: MetricsReader) -> float | None:
+    """Seconds until the last step, if all go like the last ones."""
+    newest, last = metrics.newest, metrics.max_step
+    if newest is None or last is None or newest[0] >= last:
+        return None
+    times = [point.y for point in metrics.quantity("step_time")[-20:]]
+    if not times:
+        name = max(metrics.names, key=lambda name: len(metrics.series(name)), default=None)
+        points = [point for point in metrics.series(name)[-20:] if point.at is not None] if name else []
+        if len(points) < 2 or points[-1].x <= points[0].x:
+            return None
+        times = [((points[-1].at or 0.0) - (points[0].at or 0.0)) / (points[-1].x - points[0].x)]
+    each = median(times)
+    return each * (last - newest[0]) if each > 0 else None
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs.alarms import Alarm, RunFacts, Sign, StageFacts, alarms, sign_of, spread_of
+from hudtui.core.runs.growing import GrowingFile
+from hudtui.core.runs.view import gpus_of, time_left
+from hudtui.core.training.metrics import MetricsReader, Point, Wrong
+
+TRAIN = StageFacts("train", "running", quiet=1.0)
+SERVE = StageFacts("serve", "ready", service=True, quiet=1.0)
+
+
+def told(**facts: Any) -> list[tuple[str, str]]:
+    return [(alarm.kind, alarm.level) for alarm in alarms(RunFacts(active=facts.pop("active", True), **facts))]
+
+
+def points(*values: float) -> Sequence[Point]:
+    return [Point(float(place), value) for place, value in enumerate(values)]
+
+
+def test_nothing_is_wrong() -> None:
+    assert told(silent=2.0, stages=(SERVE, TRAIN), disk_free=10**12, spread=points(0, 0, 0, 0, 0.1)) == []
+    assert alarms(RunFacts(active=False)) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "alarm"),
+    [
+        ({"silent": 16.0}, ("heartbeat", "error")),
+        ({"stages": (StageFacts("train", "running", quiet=301.0),)}, ("quiet", "warning")),
+        ({"stages": (TRAIN,), "signs": (Sign("memory", "train", "CUDA out of memory"),)}, ("memory", "error")),
+        ({"stages": (StageFacts("train", "ended", exit=-9),)}, ("memory", "error")),
+        ({"wrong": (Wrong("loss", 3.0, 2),)}, ("nan", "error")),
+        ({"spread": points(0.1, 0, 0, 0, 0, 0)}, ("flat", "warning")),
+        ({"stages": (StageFacts("serve", "ended", True, 1), TRAIN)}, ("server", "warning")),
+        ({"stages": (StageFacts("serve", "ended", True, 1), StageFacts("train", "running", quiet=61.0))}, ("server", "error")),
+        ({"disk_free": 2 * 1024**3}, ("disk", "warning")),
+        ({"disk_free": 1024**2}, ("disk", "error")),
+    ],
+)
+def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> None:
+    assert told(**facts) == [alarm]
+
+
+def test_a_dead_server_behind_a_trainer_that_waits() -> None:
+    dead = Sign("server", "serve", "EngineDeadError: EngineCore encountered an issue")
+    quiet = StageFacts("train", "running", quiet=200.0)
+    [alarm] = alarms(RunFacts(active=True, stages=(SERVE, quiet), signs=(dead,)))
+    assert (alarm.kind, alarm.level, alarm.stage) == ("server", "error", "serve")
+    assert "EngineDeadError" in alarm.text and "train has said nothing for 3 min" in alarm.text
+
+
+def test_long_steps_are_no_silence() -> None:
+    slow = StageFacts("train", "running", quiet=1000.0)
+    assert told(stages=(slow,), step_times=points(400, 420)) == []
+    assert told(stages=(slow,), step_times=points(100, 120)) == [("quiet", "warning")]
+
+
+def test_the_worst_comes_first_and_what_has_ended_worries_nobody() -> None:
+    facts = {"silent": 100.0, "disk_free": 2 * 1024**3, "wrong": (Wrong("kl", 1.0, 1),)}
+    assert told(**facts) == [("heartbeat", "error"), ("nan", "error"), ("disk", "warning")]
+    assert told(active=False, **facts) == [("nan", "error")]
+
+
+def test_alarms_say_what_to_do() -> None:
+    [alarm] = alarms(RunFacts(active=True, stages=(TRAIN,), signs=(sign_of("train", OOM),)))  # type: ignore[arg-type]
+    assert alarm.fix is not None and "batch_size" in alarm.fix and "train ran out of memory" in alarm.text
+    assert alarm.to_json()["kind"] == "memory" and isinstance(alarm, Alarm)
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "fix"),
+    [
+        (OOM, "memory", "batch_size"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "memory", "batch_size"),
+        ("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "memory", "gpu_memory"),
+        ("ValueError: Free memory on device (3.1/79.1 GiB) on startup is less than desired", "memory", "gpu_memory"),
+        ("Out of memory: Killed process 312 (python3)", "memory", "own memory"),
+        ("vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.", "server", None),
+        ("ERROR EngineCore encountered a fatal error.", "server", None),
+        ("step 3 loss=0.1 memory=3", None, None),
+        ("out of memory is what this log never says", None, None),
+    ],
+)
+def test_signs_in_logs(line: str, kind: str | None, fix: str | None) -> None:
+    sign = sign_of("train", line)
+    assert (sign.kind if sign else None) == kind
+    if sign and fix:
+        assert sign.fix is not None and fix in sign.fix
+    escaped = sign_of("train", f"\x1b]52;c;AAAA\x07{line}\x1b[2J")
+    assert escaped is None or "\x1b" not in escaped.line
+
+
+def test_one_episode_a_task_has_no_spread() -> None:
+    reader = MetricsReader()
+    reader.feed(b'{"step": 1, "reward_std": 0.0}\n' * 9)
+    assert spread_of(reader, 1) == () and len(spread_of(reader, 2)) == 1 and spread_of(reader, None)
+
+
+def test_the_time_that_is_left() -> None:
+    reader = MetricsReader()
+    reader.feed(
+        b"".join(b'{"step": %d, "max_steps": 10, "reward": 1, "time": %d}\n' % (n, 1_700_000_000 + 30 * n) for n in (1, 2, 3))
+    )
+    assert time_left(reader) == pytest.approx(210)
+    reader.feed(b'{"step": 4, "max_steps": 10, "reward": 1, "step_time": 5}\n')
+    assert time_left(reader) == pytest.approx(30)
+    reader.feed(b'{"step": 10, "max_steps": 10, "reward": 1}\n')
+    assert time_left(reader) is None and time_left(MetricsReader()) is None
+
+
+def test_gpus() -> None:
+    row = {"gpus": [{"index": 0, "used_mib": 10, "memory_mib": 80, "utilization": None}, "x", {"index": 1, "total_mib": 90}]}
+    assert [(gpu.index, gpu.used_mib, gpu.total_mib, gpu.utilization) for gpu in gpus_of(row)] == [
+        (0, 10, 80, None),
+        (1, None, 90, None),
+    ]
+    assert gpus_of({}) == () and gpus_of({"gpus": 3}) == ()
+
+
+async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
+    host, path = LocalHost(), tmp_path / "log"
+    file = GrowingFile(str(path))
+    assert (await file.look(host)).data == b"" and file.facts is None
+    path.write_bytes(b"a" * 100)
+    assert (await file.look(host)).data == b"a" * 100
+    assert (await file.look(host)).data == b""
+    path.write_bytes(b"a" * 100 + b"more")
+    assert (await file.look(host)).data == b"more"
+    path.write_bytes(b"other" * 50)  # longer than before, and not the same
+    fresh = await file.look(host)
+    assert (fresh.anew, fresh.data) == (True, b"other" * 50)
+    path.write_bytes(b"")
+    assert (await file.look(host)).anew
+    short = GrowingFile(str(path), most=10)
+    path.write_bytes(b"0123456789" * 3 + b"tail")
+    fresh = await short.look(host)
+    assert (fresh.data, fresh.skipped) == (b"456789tail", 24)
