@@ -1,0 +1,150 @@
+"""A simulated Prime whose time passes when somebody sleeps, a client of it, and a server for answers that it never gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.values import Offer, Order, Pod, Query
+from hudtui.core.remote.connect import HostPool
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hostkeys import Pins
+from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.sim import Simulator
+
+
+@pytest.fixture(scope="session")
+def prime_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def sim(prime_key: Path) -> Iterator[Simulator]:
+    with Simulator() as running:
+        running.add_ssh_key(prime_key.with_suffix(".pub").read_text())
+        yield running
+
+
+class World:
+    """A user of the simulator: time passes for both by `sleep` alone."""
+
+    def __init__(self, sim: Simulator, ledger: Ledger, key: Path, folder: Path) -> None:
+        self.sim, self.ledger, self.key = sim, ledger, key
+        self.now = 0.0
+        self.slept: list[float] = []
+        self.prime = Prime(sim.api_key, base_url=sim.url, simulated=True, timeout=10, sleep=self.sleep)
+        self.pool = HostPool(Pins(folder / "pins"), timeout=10)
+        self.logins: list[str] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        self.sim.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    async def login(self, pod: Pod) -> Host:
+        address = pod.addresses[0]
+        self.logins.append(address.user)
+        target = SshTarget(address.user, address.host, address.port, keys=(self.key,), pin=pod.id, agent="")
+        return await self.pool.open(target)
+
+    async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
+        return next(offer for offer in (await self.prime.offers(Query())).found if offer.cloud_id == cloud_id)
+
+    async def order(self, name: str = "hudtui-test-1", cloud_id: str = "1H100.80S", **more: Any) -> Order:
+        return Order(name, await self.offer(cloud_id), **more)
+
+    def asked(self, method: str, path: str = "/api/v1/pods/") -> int:
+        """How many requests of a kind came."""
+        return sum(request.method == method and request.path == path for request in self.sim.requests)
+
+    async def close(self) -> None:
+        await self.pool.close()
+        await self.prime.close()
+
+
+@pytest.fixture
+async def world(sim: Simulator, prime_key: Path, tmp_path: Path) -> AsyncIterator[World]:
+    made = World(sim, Ledger(tmp_path / "pods.db"), prime_key, tmp_path)
+    yield made
+    await made.close()
+
+
+Reply = tuple[int, dict[str, str], str | bytes]
+
+
+class Stub:
+    """An HTTP server that answers as it is told, and remembers what came."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, str, dict[str, str], str]] = []
+        self.answer: Callable[[str, str], Reply | None] = lambda method, target: (200, {}, "{}")
+        """Gives the reply to a method and a target; None drops the connection."""
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *rest = head.split("\r\n")
+            method, target, _ = first.split()
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest if line)}
+            body = (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
+            self.requests.append((method, target, headers, body))
+            reply = self.answer(method, target)
+            if reply is not None:
+                status, more, content = reply
+                data = content if isinstance(content, bytes) else content.encode()
+                lines = {"content-type": "application/json", "content-length": str(len(data)), "connection": "close", **more}
+                told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+                writer.write(f"HTTP/1.1 {status} X\r\n{told}\r\n".encode() + data)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def stub() -> AsyncIterator[Stub]:
+    made = Stub()
+    server = await asyncio.start_server(made.handle, "127.0.0.1", 0)
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield made
+    server.close()
+
+
+@pytest.fixture
+def as_json() -> Callable[[Any], Reply]:
+    return lambda data: (200, {}, json.dumps(data))
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Callable[..., Prime]]:
+    """Makes clients whose pauses take no time and are written down in `pauses`."""
+    made: list[Prime] = []
+
+    def make(url: str, *, pauses: list[float] | None = None, **more: Any) -> Prime:
+        async def sleep(seconds: float) -> None:
+            if pauses is not None:
+                pauses.append(seconds)
+
+        keep: Callable[[float], Awaitable[None]] = sleep
+        made.append(Prime(more.pop("key", "pit_secret_key_123"), base_url=url, sleep=keep, **more))
+        return made[-1]
+
+    yield make
+    for prime in made:
+        await prime.close()
