@@ -17,7 +17,7 @@ class Batch(Generic[Found]):
         window: Seconds that a question waits for others.
     """
 
-    def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Found]]], window: float = 0.05) -> None:
+    def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Found]]], window: float = 0.02) -> None:
         self._fetch, self._window = fetch, window
         self._ids: dict[str, None] = {}
         self._task: asyncio.Task[Mapping[str, Found]] | None = None

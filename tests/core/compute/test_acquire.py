@@ -1,0 +1,362 @@
+"""Getting a machine from the simulator, with real logins; and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.acquire import Acquired, Gone, StillThere, Unusable, acquire, release, resume, unique_name
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.provider import LoginNeeded, NoMoney, OfferGone, ProviderError, Unclear
+from hudtui.core.compute.values import Order, Pod
+from hudtui.core.errors import InputError, MachineError
+
+NAME = "hudtui-test-1"
+
+
+def _acquire(world: Any, order: Order, **more: Any) -> AsyncGenerator[Acquired, None]:
+    settings = {"login": world.login, "sleep": world.sleep, "clock": world.clock} | more
+    return acquire(order, world.prime, world.ledger, **settings)
+
+
+def _resume(world: Any, owned: Any, **more: Any) -> AsyncGenerator[Acquired, None]:
+    return resume(owned, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock, **more)
+
+
+async def _steps(steps: AsyncGenerator[Acquired, None]) -> list[Acquired]:
+    return [step async for step in steps]
+
+
+def _kinds(steps: list[Acquired]) -> list[str]:
+    return list(dict.fromkeys(step.kind for step in steps))
+
+
+def _nothing_is_left(world: Any) -> None:
+    assert world.sim.alive == (), "a machine is alive"
+    assert world.ledger.owned() == (), "the ledger thinks that one is"
+
+
+async def test_from_order_to_login_to_end(world: Any) -> None:
+    steps = await _steps(_acquire(world, await world.order(), run="r1", workspace="/w"))
+    assert _kinds(steps) == ["intended", "created", "waiting", "installing", "trying", "ready"]
+    last = steps[-1]
+    assert last.pod is not None and last.host is not None and last.pod.addresses[0].user == "root"
+    done = await last.host.run(["sh", "-c", "echo here"])
+    assert done.stdout == "here\n"
+    entry = world.ledger.get(NAME)
+    assert (entry.state, entry.pod, entry.run, entry.hourly, entry.holder) == ("ready", last.pod.id, "r1", 2.1, None)
+    ended = await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    assert ended.stage == "gone" and ended.billed is not None and ended.billed > 0
+    entry = world.ledger.get(NAME)
+    assert (entry.state, entry.billed, entry.why) == ("ended", ended.billed, "done")
+    _nothing_is_left(world)
+
+
+async def test_nothing_is_asked_for_that_is_not_written_down(world: Any, tmp_path: Any) -> None:
+    order = await world.order()
+    (tmp_path / "file").write_text("")
+    world.ledger = Ledger(tmp_path / "file" / "pods.db")
+    with pytest.raises(MachineError, match="cannot be used"):
+        await _steps(_acquire(world, order))
+    assert world.asked("POST") == 0
+
+
+async def test_a_name_is_used_once(world: Any) -> None:
+    order = await world.order()
+    await _steps(_acquire(world, order))
+    with pytest.raises(InputError, match="before"):
+        await _steps(_acquire(world, order))
+    assert world.asked("POST") == 1
+
+
+@pytest.mark.parametrize("kind", ["reset_after", "malformed"])
+async def test_a_machine_whose_creation_was_not_answered_is_adopted(world: Any, kind: str) -> None:
+    order = await world.order()
+    world.sim.fail_next("POST", "/api/v1/pods/", kind)
+    steps = await _steps(_acquire(world, order))
+    assert "adopted" in _kinds(steps) and steps[-1].kind == "ready"
+    assert world.asked("POST") == 1 and len(world.sim.pods) == 1
+
+
+async def test_it_is_looked_for_again_while_the_list_fails(world: Any) -> None:
+    order = await world.order()
+    world.sim.fail_next("POST", "/api/v1/pods/", "reset_after")
+    world.sim.fail_next("GET", "/api/v1/pods/", "html503", times=6)
+    steps = await _steps(_acquire(world, order))
+    assert steps[-1].kind == "ready" and len(world.sim.pods) == 1
+
+
+@pytest.mark.parametrize("kind", ["reset_before", "html503", "timeout"])
+async def test_an_order_that_was_lost_is_told_and_not_repeated(world: Any, kind: str) -> None:
+    order = await world.order()
+    world.sim.fail_next("POST", "/api/v1/pods/", kind, seconds=0.1)
+    with pytest.raises(Unclear, match="nobody can say") as caught:
+        await _steps(_acquire(world, order))
+    assert "not asked for again" in str(caught.value)
+    assert world.asked("POST") == 1 and world.sim.pods == {}
+    assert world.ledger.get(NAME).state == "intended", "the next start looks for it"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind"), [("offer-gone", OfferGone), ("wallet-empty", NoMoney), ("unprocessable", ProviderError)]
+)
+async def test_what_is_refused_leaves_nothing(world: Any, scenario: str, kind: type[Exception]) -> None:
+    order = await world.order()
+    world.sim.scenario(scenario)
+    with pytest.raises(kind):
+        await _steps(_acquire(world, order))
+    entry = world.ledger.get(NAME)
+    assert entry.state == "never" and entry.why
+    _nothing_is_left(world)
+
+
+@pytest.mark.parametrize("scenario", ["error-pod", "install-error", "stuck-install", "stopped-pod"])
+async def test_what_never_becomes_ready_is_ended(world: Any, scenario: str) -> None:
+    order = await world.order()
+    world.sim.scenario(scenario)
+    with pytest.raises(Unusable) as caught:
+        await _steps(_acquire(world, order, patience=90))
+    assert f"{NAME} was ended, and that was verified" in str(caught.value)
+    entry = world.ledger.get(NAME)
+    assert entry.state == "ended" and NAME in entry.why and entry.billed is not None
+    _nothing_is_left(world)
+
+
+async def test_a_slow_machine_is_waited_for(world: Any) -> None:
+    order = await world.order()
+    world.sim.behave(boot=400.0, install=250.0)
+    assert (await _steps(_acquire(world, order)))[-1].kind == "ready"
+    assert world.now >= 650
+
+
+async def test_patience_ends(world: Any) -> None:
+    order = await world.order()
+    world.sim.scenario("slow-boot")
+    with pytest.raises(Unusable, match="not ready after 3 min"):
+        await _steps(_acquire(world, order, timeout=160))
+    _nothing_is_left(world)
+
+
+async def test_a_key_that_is_accepted_late(world: Any) -> None:
+    order = await world.order()
+    world.sim.scenario("key-late")
+    steps = await _steps(_acquire(world, order))
+    assert steps[-1].kind == "ready" and any("does not accept the key yet" in step.text for step in steps)
+    assert {"root", "ubuntu"} <= set(world.logins)
+
+
+async def test_a_key_that_is_never_accepted(world: Any) -> None:
+    order = await world.order()
+    world.sim.behave(key_delay=10000.0)
+    with pytest.raises(Unusable, match="let none of the keys in") as caught:
+        await _steps(_acquire(world, order))
+    assert "keys list" in str(caught.value) and "was ended" in str(caught.value)
+    _nothing_is_left(world)
+
+
+async def test_another_user_than_the_one_that_is_named(world: Any) -> None:
+    order = await world.order()
+    world.sim.behave(user="ubuntu", connection="root@{host} -p {port}")
+    last = (await _steps(_acquire(world, order)))[-1]
+    assert last.pod is not None and last.pod.addresses[0].user == "ubuntu" and world.logins == ["root", "ubuntu"]
+
+
+async def test_a_machine_that_is_taken_back_on_the_way(world: Any) -> None:
+    order = await world.order(cloud_id="1H100.80S-spot")
+    world.sim.behave(reclaimed=30.0)
+    with pytest.raises(Gone, match="taken back"):
+        await _steps(_acquire(world, order))
+    entry = world.ledger.get(NAME)
+    assert entry.state == "ended" and entry.billed is not None
+    _nothing_is_left(world)
+
+
+async def test_passing_faults_while_waiting(world: Any) -> None:
+    order = await world.order()
+    world.sim.fail_next("GET", "/api/v1/pods/status", "html503", times=10)
+    steps = await _steps(_acquire(world, order))
+    assert steps[-1].kind == "ready" and any("asking again" in step.text for step in steps)
+
+
+async def test_a_status_that_leaves_it_out_is_not_its_end(world: Any) -> None:
+    order = await world.order()
+    world.sim.scenario("status-omits")
+    assert (await _steps(_acquire(world, order)))[-1].kind == "ready"
+
+
+async def test_another_machine_than_the_one_that_was_chosen(world: Any) -> None:
+    order = await world.order()
+    order = replace(order, offer=replace(order.offer, gpu_type="H200_141GB"))
+    with pytest.raises(ProviderError):  # the simulator knows no such offer
+        await _steps(_acquire(world, order))
+    order = replace(order, name="hudtui-test-2", offer=replace((await world.offer()), gpu_count=2))
+    with pytest.raises(Unusable, match="not the machine that was chosen"):
+        await _steps(_acquire(world, order))
+    _nothing_is_left(world)
+
+
+@pytest.mark.parametrize("kind", ["intended", "created", "waiting", "installing", "trying"])
+async def test_leaving_at_any_step_leaves_nothing(world: Any, kind: str) -> None:
+    told: list[str] = []
+    steps = _acquire(world, await world.order(), say=told.append)
+    async for step in steps:
+        if step.kind == kind:
+            break
+    await steps.aclose()
+    assert len(told) == 1 and ("was not asked for" in told[0] if kind == "intended" else "was ended" in told[0])
+    assert world.ledger.get(NAME).state == ("never" if kind == "intended" else "ended")
+    _nothing_is_left(world)
+
+
+async def test_leaving_after_ready_keeps_the_machine(world: Any) -> None:
+    steps = _acquire(world, await world.order())
+    async for step in steps:
+        if step.kind == "ready":
+            break
+    await steps.aclose()
+    assert len(world.sim.alive) == 1 and world.ledger.get(NAME).state == "ready"
+
+
+@pytest.mark.parametrize("kind", ["slow", "reset_after"])
+async def test_cancelled_in_the_middle_of_the_order(world: Any, kind: str) -> None:
+    order = await world.order()
+    world.sim.fail_next("POST", "/api/v1/pods/", kind, seconds=0.3)
+    told: list[str] = []
+    task = asyncio.create_task(_steps(_acquire(world, order, say=told.append)))
+    while not world.asked("POST"):  # noqa: ASYNC110 - it arrives in another thread
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(world.sim.pods) == 1 and "was ended" in told[0]
+    _nothing_is_left(world)
+
+
+async def test_going_on_after_a_crash(world: Any) -> None:
+    order = await world.order()
+    entry = world.ledger.intend(order, provider="prime", realm=world.prime.realm)
+    await world.prime.create(order)
+    steps = await _steps(_resume(world, entry))
+    assert _kinds(steps)[0] == "adopted" and steps[-1].kind == "ready" and world.asked("POST") == 1
+    entry = world.ledger.get(NAME)
+    assert entry.state == "ready" and (await _steps(_resume(world, entry)))[-1].kind == "ready"
+    await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    with pytest.raises(ProviderError, match="it is ended"):
+        await _steps(_resume(world, world.ledger.get(NAME)))
+
+
+async def test_going_on_where_nothing_was_created(world: Any) -> None:
+    entry = world.ledger.intend(await world.order(), provider="prime")
+    with pytest.raises(Unclear):
+        await _steps(_resume(world, entry))
+    assert world.ledger.get(NAME).state == "intended"
+    with pytest.raises(ProviderError, match="never created"):
+        await _steps(_resume(world, replace(entry, created=entry.created - 1000)))
+    assert world.ledger.get(NAME).state == "never" and world.asked("POST") == 0
+
+
+async def test_going_on_where_it_has_ended(world: Any) -> None:
+    order = await world.order()
+    entry = world.ledger.intend(order, provider="prime")
+    made = await world.prime.create(order)
+    await world.sleep(100)
+    world.sim.reclaim(made.id)
+    with pytest.raises(Gone):
+        await _steps(_resume(world, entry))
+    entry = world.ledger.get(NAME)
+    assert entry.state == "ended" and entry.billed is not None
+
+
+# --- the end ---
+
+
+async def _pod(world: Any) -> Pod:
+    order = await world.order()
+    world.ledger.intend(order, provider="prime", realm=world.prime.realm)
+    made: Pod = await world.prime.create(order)
+    world.ledger.note(NAME, "created", pod=made.id)
+    await world.sleep(60)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["reset_before", "reset_after", "html503", "malformed", "refuse"])
+async def test_an_end_that_was_not_answered(world: Any, kind: str) -> None:
+    await _pod(world)
+    world.sim.fail_next("DELETE", "/api/v1/pods/*", kind, seconds=0.0)
+    ended = await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    assert ended.stage == "gone" and ended.billed
+    _nothing_is_left(world)
+
+
+async def test_an_end_that_takes_its_time(world: Any) -> None:
+    pod = await _pod(world)
+    world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete=60.0)
+    await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    assert world.asked("DELETE", f"/api/v1/pods/{pod.id}") < 5
+    _nothing_is_left(world)
+
+
+async def test_an_end_that_never_comes_is_said_loudly(world: Any) -> None:
+    pod = await _pod(world)
+    world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete_ignored=True)
+    with pytest.raises(StillThere, match="could not be ended for certain") as caught:
+        await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    assert "may still cost 2.10 USD an hour" in str(caught.value) and pod.id in str(caught.value)
+    assert world.ledger.get(NAME).state == "ending" and world.asked("DELETE", f"/api/v1/pods/{pod.id}") > 5
+
+
+async def test_a_key_that_may_not_end_it(world: Any) -> None:
+    pod = await _pod(world)
+    world.sim.fail_next("DELETE", "/api/v1/pods/*", "status", status=403, times=100)
+    with pytest.raises(StillThere, match="could not be ended"):
+        await release(pod.id, world.prime, world.ledger, why="done", sleep=world.sleep)
+    assert world.asked("DELETE", f"/api/v1/pods/{pod.id}") == 1 and world.ledger.get(NAME).state == "ending"
+
+
+async def test_a_failed_machine_that_cannot_be_ended_either(world: Any) -> None:
+    order = await world.order()
+    world.sim.behave(ends="error", delete_ignored=True)
+    with pytest.raises(StillThere) as caught:
+        await _steps(_acquire(world, order))
+    assert "failed" in str(caught.value) and "may still cost" in str(caught.value)
+
+
+async def test_a_login_that_is_lost_on_the_way(world: Any) -> None:
+    order = await world.order()
+    world.sim.fail_next("*", "/api/v1/pods/*", "status", status=401, times=1000, after=1)
+    with pytest.raises(StillThere) as caught:
+        await _steps(_acquire(world, order))
+    assert isinstance(caught.value.__cause__, LoginNeeded) and world.ledger.get(NAME).state == "ending"
+
+
+async def test_ending_what_the_ledger_does_not_know(world: Any) -> None:
+    made = await world.prime.create(await world.order())
+    await world.sleep(60)
+    ended = await release(made.id, world.prime, world.ledger, why="orphan", sleep=world.sleep)
+    assert ended.stage == "gone" and ended.billed
+    with pytest.raises(StillThere, match="could not be ended") as caught:
+        await release("never-heard-of", world.prime, world.ledger, why="x", sleep=world.sleep)
+    assert "does not know it" in str(caught.value)
+    _nothing_is_left(world)
+
+
+async def test_ending_what_was_only_intended(world: Any) -> None:
+    order = await world.order()
+    world.ledger.intend(order, provider="prime")
+    with pytest.raises(StillThere, match="a moment ago"):
+        await release(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
+    await world.prime.create(order)
+    assert (await release(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
+    _nothing_is_left(world)
+
+
+@pytest.mark.parametrize("stem", ["My Run: Größe 7", "", "---", "x" * 200])
+def test_names(stem: str) -> None:
+    names = {unique_name(stem) for _ in range(50)}
+    assert len(names) == 50
+    assert all(re.fullmatch(r"hudtui-[a-z0-9]+(-[a-z0-9]+)*", name) and len(name) <= 30 for name in names)

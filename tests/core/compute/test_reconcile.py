@@ -1,0 +1,142 @@
+"""What the next start finds: machines that nobody owns, and entries whose machines are gone."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.acquire import release
+from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.reconcile import Reconciled, reconcile
+
+
+@pytest.fixture
+def forgotten(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A world in which the process that ordered machines is gone."""
+    monkeypatch.setattr("hudtui.core.compute.ledger._alive", lambda mark: False)
+    return world
+
+
+async def _pod(world: Any, name: str, *, state: Any = "ready", run: str | None = "r1", noted: bool = True) -> str:
+    order = await world.order(name, "cpu-8")
+    world.ledger.intend(order, provider="prime", realm=world.prime.realm, run=run)
+    pod = (await world.prime.create(order)).id
+    if noted:
+        world.ledger.note(name, state, pod=pod)
+    return str(pod)
+
+
+async def _look(world: Any, **more: Any) -> Reconciled:
+    return await reconcile([world.prime], world.ledger, now=lambda: time.time() + 3600, **more)
+
+
+async def test_nothing_is_there(forgotten: Any) -> None:
+    assert await _look(forgotten) == Reconciled()
+
+
+async def test_whose_machine_is_it(forgotten: Any) -> None:
+    owned = await _pod(forgotten, "hudtui-owned")
+    over = await _pod(forgotten, "hudtui-over", run="r2")
+    alone = await _pod(forgotten, "hudtui-alone", run=None)
+    half = await _pod(forgotten, "hudtui-half", state="created")
+    ending = await _pod(forgotten, "hudtui-ending", state="ending")
+    strange = (await forgotten.prime.create(await forgotten.order("hudtui-strange", "cpu-8"))).id
+    await forgotten.prime.create(await forgotten.order("somebody-elses", "cpu-8"))
+    found = await _look(forgotten, active=lambda entry: entry.run == "r1" and entry.state == "ready")
+    assert [pod.id for pod in found.alive] == [owned]
+    told = {orphan.pod.id: orphan for orphan in found.orphans}
+    assert set(told) == {over, alone, half, ending, strange}
+    assert "run r2 is over" in told[over].why and "no run was ever started" in told[alone].why
+    assert "nobody goes on" in told[half].why and "has not come" in told[ending].why
+    assert told[strange].owned is None and "not ordered from here" in told[strange].why
+    assert found.warnings == () and found.to_json()["orphans"]
+
+
+async def test_age_and_cost(forgotten: Any) -> None:
+    pod = await _pod(forgotten, "hudtui-over", run=None)
+    await forgotten.sleep(7200)
+    (orphan,) = (await _look(forgotten)).orphans
+    assert orphan.pod.id == pod and orphan.cost == pytest.approx(0.16, abs=0.01), "as the wallet says"
+    forgotten.sim.fail_next("GET", "/api/v1/billing/wallet", "html503", times=9)
+    found = await _look(forgotten)
+    assert any("bills" in warning for warning in found.warnings)
+    (orphan,) = found.orphans
+    assert orphan.age_seconds is not None and orphan.cost == pytest.approx(orphan.age_seconds / 3600 * 0.08)
+
+
+async def test_a_machine_that_a_living_process_is_getting(world: Any) -> None:
+    pod = await _pod(world, "hudtui-mine", run=None, noted=False)
+    found = await _look(world)
+    assert [one.id for one in found.alive] == [pod] and found.orphans == ()
+    assert world.ledger.get("hudtui-mine").pod is None, "that process writes it down itself"
+
+
+async def test_a_machine_whose_creation_nobody_saw(forgotten: Any) -> None:
+    pod = await _pod(forgotten, "hudtui-lost", noted=False)
+    (orphan,) = (await _look(forgotten)).orphans
+    entry = forgotten.ledger.get("hudtui-lost")
+    assert orphan.owned == entry and (entry.pod, entry.state) == (pod, "created")
+    await release(pod, forgotten.prime, forgotten.ledger, why="orphan", sleep=forgotten.sleep)
+    assert await _look(forgotten) == Reconciled()
+
+
+async def test_intentions_that_came_to_nothing(forgotten: Any) -> None:
+    entry = forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="prime")
+    found = await reconcile([forgotten.prime], forgotten.ledger)
+    assert [one.name for one in found.unclear] == [entry.name], "its creation may still come to pass"
+    assert await _look(forgotten) == Reconciled()
+    assert forgotten.ledger.get("hudtui-a").state == "never"
+
+
+async def test_what_was_taken_for_ended_and_is_alive(forgotten: Any) -> None:
+    ended = await _pod(forgotten, "hudtui-ended", state="ended")
+    never = await _pod(forgotten, "hudtui-never", noted=False)
+    forgotten.ledger.note("hudtui-never", "never")
+    found = await _look(forgotten, active=lambda entry: True)
+    assert {orphan.pod.id for orphan in found.orphans} == {ended, never}
+    assert all("was taken for" in orphan.why for orphan in found.orphans)
+
+
+async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:
+    pod = await _pod(forgotten, "hudtui-gone")
+    await forgotten.sleep(3600)
+    forgotten.sim.reclaim(pod)
+    found = await _look(forgotten)
+    assert [(entry.name, entry.state) for entry in found.lost] == [("hudtui-gone", "ended")]
+    assert found.lost[0].billed == pytest.approx(0.08, abs=0.01) and found.orphans == ()
+    assert await _look(forgotten) == Reconciled()
+
+
+async def test_a_machine_that_this_account_does_not_know(forgotten: Any) -> None:
+    entry = forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="prime", realm=forgotten.prime.realm)
+    forgotten.ledger.note(entry.name, "ready", pod="of-another-account")
+    found = await _look(forgotten)
+    assert [one.name for one in found.unclear] == ["hudtui-a"] and "the account's key?" in found.warnings[0]
+    assert forgotten.ledger.get("hudtui-a").state == "ready"
+
+
+async def test_a_provider_that_cannot_be_asked(forgotten: Any) -> None:
+    await _pod(forgotten, "hudtui-a")
+    forgotten.sim.fail_next("GET", "/api/v1/pods/", "html503", times=9)
+    found = await _look(forgotten)
+    assert "1 of your machines may be alive there" in found.warnings[0] and [one.name for one in found.unclear] == ["hudtui-a"]
+
+
+async def test_a_provider_that_has_no_key_any_more(forgotten: Any) -> None:
+    forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="elsewhere")
+    forgotten.ledger.intend(await forgotten.order("hudtui-b"), provider="prime", realm="https://api.example.invalid")
+    forgotten.ledger.intend(await forgotten.order("hudtui-c"), provider="prime", realm="http://127.0.0.1:1")
+    found = await _look(forgotten)
+    assert [one.name for one in found.unclear] == ["hudtui-a", "hudtui-b"] and len(found.warnings) == 2
+    assert forgotten.ledger.get("hudtui-c").state == "ended", "its simulator is gone"
+
+
+async def test_several_providers_and_such_that_cost_nothing(forgotten: Any) -> None:
+    class Own:
+        name, paid = "local", False
+
+    await _pod(forgotten, "hudtui-a", run=None)
+    providers: dict[str, Provider] = {"prime": forgotten.prime, "local": Own()}  # type: ignore[dict-item]
+    assert len((await reconcile(providers, forgotten.ledger)).orphans) == 1
