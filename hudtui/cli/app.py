@@ -26,6 +26,9 @@ MODULES: tuple[str, ...] = (
     "export",
     "machine",
     "gpus",
+    "pods",
+    "keys",
+    "wallet",
     "settings",
     "doctor",
 )

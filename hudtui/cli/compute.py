@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -147,37 +149,57 @@ def make_query(
     )
 
 
-@contextlib.asynccontextmanager
-async def busy(text: str) -> AsyncIterator[None]:
-    """Say what is waited for, where a person looks on and it takes longer than a second."""
-    if not console.interactive():
-        yield
-        return
+class Busy:
+    """One line on the terminal that tells what is waited for, from the second second on; nothing where nobody looks on."""
 
-    async def tell() -> None:
-        started = asyncio.get_running_loop().time()
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._shown = False
+
+    def say(self, message: str) -> None:
+        """A line that stays."""
+        self._clear()
+        console.say(message)
+
+    async def turn(self) -> None:
+        """Show it until cancelled."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         await asyncio.sleep(1)
         for turn in itertools.count():
-            passed = asyncio.get_running_loop().time() - started
-            sys.stderr.write(f"\r\x1b[K{_WHEEL[turn % 4]} {text} … {passed:.0f} s (Ctrl-C stops)")
+            line = f"{_WHEEL[turn % 4]} {self.text} … {duration(loop.time() - started)} (Ctrl-C stops)"
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{clean_line(line, width)}")
             sys.stderr.flush()
+            self._shown = True
             await asyncio.sleep(0.25)
 
-    teller = asyncio.create_task(tell())
+    def _clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+@contextlib.asynccontextmanager
+async def busy(text: str) -> AsyncIterator[Busy]:
+    """Say what is waited for while something goes on."""
+    line = Busy(text)
+    if not console.interactive():
+        yield line
+        return
+    turning = asyncio.create_task(line.turn())
     try:
-        yield
+        yield line
     finally:
-        teller.cancel()
+        turning.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await teller
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+            await turning
+        line._clear()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Rows under a head, on standard output; the columns in `right` end alike."""
-    from hudtui.core.text import clean_line
-
     cells = [[clean_line(cell, 60) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     for row in cells:

@@ -88,7 +88,8 @@ def gpus(
 
 
 def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
-    from hudtui.core.compute.choose import money, price_text
+    from hudtui.core.compute.choose import price_text
+    from hudtui.core.compute.guard import money
 
     def row(offer: Offer) -> tuple[str, ...]:
         return (
@@ -96,7 +97,7 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
             compute.gpus_text(offer),
             "–" if not offer.gpu_memory else f"{offer.gpu_memory:g} GB",
             price_text(offer.price),
-            money(offer.gpu_hour, "").strip() if offer.price.stated and offer.gpu_count > 1 else "",
+            money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count > 1 else "",
             compute.from_text(offer, offer.provider in simulated),
             " ".join(word for word in (offer.region, offer.country) if word) or "–",
             offer.stock or "–",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from hudtui.core.compute.gpuspec import GpuSpec, fits_socket, has_gpu, resolve
+from hudtui.core.compute.guard import money
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
@@ -72,13 +73,8 @@ class Choice:
         return {"offer": self.offer.to_json(), "reasons": list(self.reasons), "rejected": dict(counts)}
 
 
-def money(amount: float, currency: str) -> str:
-    """An amount for people: `2.10 USD`; small ones with more digits."""
-    return f"{amount:.2f} {currency}" if amount == 0 or abs(amount) >= 0.1 else f"{amount:.4f} {currency}"
-
-
 def price_text(price: Price) -> str:
-    """What an hour costs, for people: `2.10 USD`; with `~` where it may change, `unknown` where nobody has said it."""
+    """What an hour costs, for people: `$2.10`; with `~` where it may change, `unknown` where nobody has said it."""
     return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
 
 

@@ -90,7 +90,7 @@ def find_providers(
     whole_config: bool = False,
     connect: Connect = open_host,
 ) -> Mapping[str, Provider]:
-    """Everybody who can be asked, by the provider's name (a simulated Prime is `prime-sim`). Nobody is asked here.
+    """Everybody who can be asked, by name; nobody is asked here. A simulated Prime is `prime` too, and says that it is simulated.
 
     Of machines behind SSH only those are asked that the user has listed (see `own_machines.machines_file`) or names here: an SSH
     config holds many that are nobody's business.
@@ -148,7 +148,7 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
     """The provider of that name.
 
     Args:
-        name: One of `NAMES`; `prime` is the simulated one where that is set up.
+        name: One of `NAMES`.
         lookup: The settings.
         providers: What `find_providers` gave, where that is at hand.
 
@@ -157,7 +157,7 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
         LoginNeeded: It has no key here; the error says what to do.
         ProviderError: It is not here; the error says what to do.
     """
-    if name not in NAMES and name not in (providers or ()):
+    if name not in NAMES:
         near = nearest(name, NAMES)
         raise InputError(
             f"there is no provider {clean_line(name, 40)!r}",
@@ -166,7 +166,7 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
             else f"There are: {', '.join(NAMES)}. The clouds behind prime are chosen with --cloud.",
         )
     there = providers if providers is not None else find_providers(lookup)
-    found = there.get(name) or there.get(f"{name}-sim")
+    found = there.get(name)
     if found is not None:
         return found
     told = missing(lookup).get(name, f"{name} is not set up here.")

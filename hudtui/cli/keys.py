@@ -1,0 +1,154 @@
+"""`hudtui keys`: the SSH key for rented machines, here and at the provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import compute, console
+from hudtui.cli.compute import Json, Yes
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.ssh_key import KeyFile
+    from hudtui.core.compute.values import SshKey
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    keys = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
+    keys.callback()(_default)
+    keys.command("list")(list_keys)
+    keys.command("register")(register_key)
+    keys.command("set-path")(set_path)
+    app.add_typer(keys, name="keys")
+
+
+def _default(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        list_keys(as_json=as_json)
+
+
+def list_keys(as_json: Json = False) -> None:
+    """Show your key, whether it can be used, and the public keys that the provider knows."""
+    from hudtui.core.compute.ssh_key import VARIABLE, find_registered, key_path, read_key
+    from hudtui.core.errors import HudtuiError, InputError
+
+    with console.failures(as_json=as_json):
+        settings = compute.settings()
+    path, own, trouble = key_path(settings.get), None, None
+    try:
+        if path is None:
+            raise InputError("you have no SSH key", fix="Make one with: ssh-keygen -t ed25519, then: hudtui keys register")
+        own = read_key(path)
+        trouble = own.warning
+    except HudtuiError as error:
+        trouble = "; ".join(error.lines())
+
+    async def work() -> dict[str, tuple[SshKey, ...]]:
+        async with compute.asked(settings, paid=True) as providers, compute.busy("asking for the keys"):
+            return {one.title: await one.keys() for one in providers.values()}
+
+    known = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json(
+            {
+                "path": None if path is None else str(path),
+                "origin": settings.origin(VARIABLE) or ("usual place" if path else None),
+                "fingerprint": own.fingerprint if own else None,
+                "locked": own.locked if own else None,
+                "trouble": trouble,
+                "registered": [title for title, keys in known.items() if own and find_registered(own, keys)],
+                "keys": [{**vars(key), "provider": title} for title, keys in known.items() for key in keys],
+            }
+        )
+        return
+    if path is not None:
+        locked = ", with a pass-phrase" if own and own.locked else ""
+        console.out(f"your key   {path}  ({settings.origin(VARIABLE) or 'usual place'}{locked})")
+    if own is not None:
+        console.out(f"           {own.fingerprint}")
+    for title, keys in known.items():
+        for key in keys:
+            mine = "  <- yours" if own and find_registered(own, [key]) else ""
+            console.out(f"{title}: {key.name or key.id}  {_brief(key)}{'  primary' if key.primary else ''}{mine}")
+        if own is not None and not find_registered(own, keys):
+            console.say(f"{title} does not know your key: hudtui keys register")
+    if trouble:
+        console.say(f"warning: {trouble}")
+
+
+def _brief(key: SshKey) -> str:
+    words = key.public_key.split()
+    return f"{words[0]} …{words[1][-12:]}" if len(words) > 1 else "–"
+
+
+def register_key(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="Private key; by default the one that is set.", show_default=False)
+    ] = None,
+    name: Annotated[str, typer.Option(help="What the provider calls it.")] = "hudtui",
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Make your public key known to Prime Intellect, as the primary one: new machines let it in. The private part stays here."""
+    from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
+    from hudtui.core.errors import InputError
+
+    with console.failures(as_json=as_json):
+        settings = compute.settings()
+        chosen = path or key_path(settings.get)
+        if chosen is None:
+            raise InputError("you have no SSH key", fix="Make one with: ssh-keygen -t ed25519")
+        key = read_key(chosen)
+
+    async def ask() -> dict[str, SshKey | None]:
+        async with compute.asked(settings, paid=True) as providers, compute.busy("asking for the keys"):
+            return {one.title: find_registered(key, await one.keys()) for one in providers.values()}
+
+    known = console.run(ask(), as_json=as_json)
+    lacking = [title for title, entry in known.items() if entry is None or not entry.primary]
+    if lacking and not yes:
+        compute.confirm(f"Make {key.fingerprint} ({key.path}) the primary key at {', '.join(lacking)}?")
+
+    async def work() -> list[dict[str, Any]]:
+        async with compute.asked(settings, paid=True) as providers, compute.busy("registering the key"):
+            return [{**vars(await one.register_key(name, key.public_key)), "provider": one.title} for one in providers.values()]
+
+    done = console.run(work(), as_json=as_json)
+    for entry in done:
+        before = known.get(entry["provider"])
+        how = "knows it already" if before and before.primary else "made it the primary one" if before else "knows it now"
+        console.say(f"{entry['provider']} {how}: {entry['name']}")
+    _warn(key)
+    if as_json:
+        console.out_json(done)
+
+
+def set_path(
+    path: Annotated[Path, typer.Argument(help="Private key, for instance ~/.ssh/prime_key.pem.")],
+    project: Annotated[bool, typer.Option("--project", help="Keep it in the project's .env, not in your own file.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say which private key is for rented machines."""
+    from hudtui.core.compute.ssh_key import VARIABLE, read_key
+    from hudtui.core.settings import save_env, save_user
+
+    with console.failures(as_json=as_json):
+        key = read_key(path)
+        file = save_env(Path.cwd(), VARIABLE, str(key.path)) if project else save_user(VARIABLE, str(key.path))
+        hidden = compute.settings()
+    _warn(key)
+    if hidden.get(VARIABLE) != str(key.path):
+        console.say(f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, and that one counts")
+    if as_json:
+        console.out_json({"path": str(key.path), "fingerprint": key.fingerprint, "file": str(file)})
+        return
+    console.out(f"{key.path}  {key.fingerprint}")
+    console.say(f"kept in {file}; hudtui keys register makes it known to Prime Intellect")
+
+
+def _warn(key: KeyFile) -> None:
+    if key.warning:
+        console.say(f"warning: {key.warning}")

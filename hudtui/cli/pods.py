@@ -1,0 +1,481 @@
+"""`hudtui pods`: the machines that are rented, what they cost, and their end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import compute, console, pods_create
+from hudtui.cli.compute import Json, Providers, Yes
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.ledger import Ledger, Owned
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.reconcile import Orphan, Reconciled
+    from hudtui.core.compute.spending import Spending
+    from hudtui.core.compute.values import Account, Pod, PodStage
+    from hudtui.core.settings import Settings
+
+Name = Annotated[str, typer.Argument(metavar="POD", help="Name or id of the pod, or the beginning of one.")]
+Names = Annotated[list[str], typer.Argument(metavar="POD...", help="Names or ids of pods, or the beginnings of them.")]
+_WHY = "asked for with hudtui pods terminate"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    pods = typer.Typer(
+        help="Rented machines: list, rent, reach and end them.", invoke_without_command=True, rich_markup_mode=None
+    )
+    pods.callback()(_default)
+    pods.command("list")(list_pods)
+    pods.command("create")(pods_create.create)
+    pods.command("status")(status)
+    pods.command("ssh", context_settings={"ignore_unknown_options": True})(ssh)
+    pods.command("terminate")(terminate)
+    pods.command("history")(history)
+    pods.command("reconcile")(reconcile)
+    app.add_typer(pods, name="pods")
+
+
+def _default(context: typer.Context, as_json: Json = False) -> None:
+    if context.invoked_subcommand is None:
+        list_pods(as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A pod, who has it, and what is written down of it."""
+
+    provider: Provider
+    pod: Pod
+    owned: Owned | None
+
+    def to_json(self, spending: Spending | None = None) -> dict[str, Any]:
+        cost = (spending.of(self.pod.id) or spending.of(self.pod.name)) if spending else None
+        return {
+            **self.pod.to_json(),
+            "simulated": self.provider.simulated,
+            "ours": self.owned is not None,
+            "run": self.owned.run if self.owned else None,
+            "spent": cost.spent if cost else None,
+            "spent_is_billed": cost.billed if cost else None,
+            "hours": cost.hours if cost else None,
+        }
+
+
+def list_pods(provider: Providers = None, as_json: Json = False) -> None:
+    """List the machines that are rented now, with what they have cost so far."""
+    settings = _settings(as_json)
+
+    async def work() -> tuple[list[_Found], Spending, tuple[Owned, ...], list[str], bool]:
+        async with compute.asked(settings, provider or (), paid=True) as providers:
+            return await _look(providers, _ledger())
+
+    found, spending, unseen, warnings, simulated = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json(
+            {
+                "pods": [one.to_json(spending) for one in found],
+                "unseen": [owned.to_json() for owned in unseen],
+                "per_hour": spending.per_hour,
+                "currency": spending.currency,
+                "warnings": warnings,
+            }
+        )
+        return
+    if found:
+        compute.table(
+            ("POD", "STATE", "GPUS", "PRICE/H", "AGE", "COST SO FAR", "RUN", "LOGIN", "AT"),
+            [_row(one, spending) for one in found],
+            right=(3, 4, 5),
+        )
+    elif not warnings:
+        console.say("No machine is rented now. hudtui gpus lists what can be had; hudtui pods create rents one.")
+    for owned in unseen:
+        ago = compute.duration(time.time() - owned.created)
+        console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
+    _say_all(warnings, simulated)
+
+
+def _row(one: _Found, spending: Spending) -> tuple[str, ...]:
+    from hudtui.core.compute.guard import money
+
+    pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
+    return (
+        pod.name or pod.id,
+        _state(pod),
+        f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
+        "–" if pod.hourly is None else money(pod.hourly, pod.currency),
+        compute.duration(None if pod.created is None else time.time() - pod.created)
+        if not one.provider.simulated
+        else _hours(cost),
+        cost.text if cost else "–",
+        (one.owned.run or "–") if one.owned else "not hudtui's",
+        str(pod.addresses[0]) if pod.addresses else "–",
+        (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
+    )
+
+
+def _hours(cost: Any) -> str:
+    return compute.duration(cost.hours * 3600 if cost else None)
+
+
+def _state(pod: Pod) -> str:
+    progress = f" {pod.progress} %" if pod.progress is not None and pod.stage == "installing" else ""
+    return f"{pod.stage}{progress}" + (f": {pod.failure}" if pod.failure else "")
+
+
+def status(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[POD...]", help="By default all that are alive.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show everything about pods."""
+    settings = _settings(as_json)
+
+    async def work() -> tuple[list[_Found], Spending, list[str], bool]:
+        ledger = _ledger()
+        async with compute.asked(settings, paid=True) as providers:
+            all_found, spending, _, warnings, simulated = await _look(providers, ledger)
+            found = [await _find(name, providers, ledger) for name in names] if names else all_found
+            return found, spending, warnings, simulated
+
+    found, spending, warnings, simulated = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json([one.to_json(spending) for one in found])
+        return
+    for one in found:
+        _print(one, spending)
+    if not found:
+        console.say("No machine is rented now.")
+    _say_all(warnings, simulated)
+
+
+def _print(one: _Found, spending: Spending) -> None:
+    from hudtui.core.compute.guard import money
+
+    pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
+    facts = [
+        ("pod", f"{pod.name}  ({pod.id}, {one.provider.title})"),
+        ("state", f"{_state(pod)}  ({pod.status})"),
+        ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
+        ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
+        ("price", "–" if pod.hourly is None else f"{money(pod.hourly, pod.currency)} an hour"),
+        ("cost", f"{cost.text} in {compute.duration(cost.hours * 3600)}" if cost else "–"),
+        ("run", (one.owned.run or "none: it is yours until you end it") if one.owned else "not rented by hudtui"),
+        ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
+    ]
+    for label, text in facts:
+        console.out(f"{label:<6} {text}")
+    console.out()
+
+
+def ssh(
+    name: Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="By default a shell.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the command for ssh, and do not run it.")] = False,
+) -> None:
+    """Open a shell on a pod, or run a command there, by the system's ssh.
+
+    It trusts the host key that hudtui has seen and no other, and uses your key for pods.
+    """
+    settings = _settings(as_json)
+
+    async def work() -> tuple[str, ...]:
+        async with compute.asked(settings, paid=True) as providers:
+            found = await _find(name, providers, _ledger())
+            async with compute.busy(f"connecting to {found.pod.name}"):
+                return await _terminal(found.pod, settings, command or ())
+
+    argv = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json({"argv": list(argv)})
+    elif console.interactive() or command:
+        try:
+            os.execvp(argv[0], argv)
+        except OSError as error:
+            console.say(f"error: {argv[0]} cannot be started: {error.strerror}")
+            raise typer.Exit(5) from None
+    else:
+        import shlex
+
+        console.out(shlex.join(argv))
+
+
+async def _terminal(pod: Pod, settings: Settings, command: Sequence[str]) -> tuple[str, ...]:
+    """The command for ssh; the pod is reached once, so that its host key is known and its user is the right one."""
+    from dataclasses import replace
+
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.providers import target_of
+    from hudtui.core.remote.connect import open_host
+    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.remote.ssh_errors import LoginRefused
+    from hudtui.core.remote.ssh_terminal import terminal_argv
+
+    target = target_of(pod, settings.get)
+    if target is None:
+        raise ProviderError("this machine needs no login")
+    refused: LoginRefused | None = None
+    for user in dict.fromkeys((target.user, "root", "ubuntu")):
+        try:
+            await open_host(replace(target, user=user))
+        except LoginRefused as error:
+            refused = refused or error
+        else:
+            return terminal_argv(replace(target, user=user), Pins(), command)
+    assert refused is not None
+    raise refused
+
+
+def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
+    """End pods, see that they are gone, and show their bills."""
+    settings = _settings(as_json)
+
+    async def find() -> list[_Found]:
+        ledger = _ledger()
+        async with compute.asked(settings, paid=True) as providers:
+            return [await _find(name, providers, ledger, ended=True) for name in names]
+
+    found = console.run(find(), as_json=as_json)
+    living = [one for one in found if one.pod.alive]
+    if living and not yes:
+        compute.confirm(f"End {', '.join(one.pod.name or one.pod.id for one in living)}? What is only there is lost.")
+    _end(settings, living, already=[one for one in found if not one.pod.alive], as_json=as_json)
+
+
+def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Found] = (), as_json: bool) -> None:
+    async def work() -> list[dict[str, Any]]:
+        from hudtui.core.compute.guard import money
+        from hudtui.core.compute.release import release
+
+        ended: list[dict[str, Any]] = [one.to_json() for one in already]
+        for one in already:
+            console.say(f"{one.pod.name or one.pod.id} has ended already")
+        async with compute.asked(settings, paid=True) as providers:
+            for one in living:
+                async with compute.busy(f"ending {one.pod.name}"):
+                    gone = await release(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
+                bill = "its bill is not there yet" if gone.billed is None else f"it cost {money(gone.billed, gone.currency)}"
+                simulated = " (simulated)" if one.provider.simulated else ""
+                console.say(f"{one.pod.name or one.pod.id}{simulated} is gone for certain; {bill}")
+                ended.append({**gone.to_json(), "simulated": one.provider.simulated})
+        return ended
+
+    ended = console.run(work(), as_json=as_json, when_ended="a pod may still be alive and cost money: hudtui pods list")
+    if as_json:
+        console.out_json(ended)
+
+
+def history(
+    provider: Providers = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the pods that have ended lately, with what they cost, the newest first."""
+    settings = _settings(as_json)
+
+    async def work() -> list[_Found]:
+        ledger = _ledger()
+        async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
+            return [_Found(one, pod, ledger.get(pod.id)) for one in providers.values() for pod in await one.history()]
+
+    found = console.run(work(), as_json=as_json)[:limit]
+    if as_json:
+        console.out_json([one.to_json() for one in found])
+        return
+    from hudtui.core.compute.guard import money
+
+    def row(one: _Found) -> tuple[str, ...]:
+        pod = one.pod
+        lasted = None if pod.created is None or pod.terminated is None else pod.terminated - pod.created
+        return (
+            pod.name or pod.id,
+            f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
+            "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
+            compute.duration(lasted),
+            "–" if pod.hourly is None else money(pod.hourly, pod.currency),
+            "–" if pod.billed is None else money(pod.billed, pod.currency),
+            (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
+        )
+
+    if found:
+        compute.table(("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT"), [row(one) for one in found], right=(3, 4, 5))
+    else:
+        console.say("No pod has ended yet.")
+
+
+def reconcile(
+    end: Annotated[bool, typer.Option("--end", help="End those that nobody owns.")] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Compare what is rented with what is written down: machines that no run owns are shown, with age and cost."""
+    settings = _settings(as_json)
+
+    async def work() -> tuple[Reconciled, dict[str, Provider]]:
+        from hudtui.core.compute.reconcile import reconcile as compare
+
+        async with compute.asked(settings, paid=True) as providers, compute.busy("comparing"):
+            return await compare(providers, _ledger()), dict(providers)
+
+    found, providers = console.run(work(), as_json=as_json)
+    if not (as_json and end):
+        _print_reconciled(found, providers, as_json)
+    if end and found.orphans:
+        if not yes:
+            compute.confirm(f"End {', '.join(orphan.pod.name for orphan in found.orphans)}? What is only there is lost.")
+        _end(settings, [_Found(providers[o.pod.provider], o.pod, o.owned) for o in found.orphans], as_json=as_json)
+    elif end and as_json:
+        console.out_json([])
+
+
+def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_json: bool) -> None:
+    if as_json:
+        console.out_json(found.to_json())
+        return
+    from hudtui.core.compute.guard import money
+
+    def row(orphan: Orphan) -> tuple[str, ...]:
+        pod = orphan.pod
+        return (
+            pod.name or pod.id,
+            _state(pod),
+            "–" if pod.hourly is None else money(pod.hourly, pod.currency),
+            compute.duration(orphan.age_seconds),
+            "–" if orphan.cost is None else money(orphan.cost, pod.currency),
+            orphan.why,
+        )
+
+    if found.orphans:
+        compute.table(("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"), [row(one) for one in found.orphans], right=(2, 3, 4))
+        console.say("Nobody owns these, and they cost money. hudtui pods reconcile --end ends them.")
+    for owned in found.lost:
+        console.say(f"{owned.name} has ended: {owned.why or 'nobody says why'}")
+    for owned in found.unclear:
+        console.say(f"{owned.name} may exist: nobody can say. It is looked for again at the next start.")
+    if not (found.orphans or found.unclear or found.warnings):
+        alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
+        console.say(f"Every machine is accounted for; {alive}.")
+    _say_all(found.warnings, any(provider.simulated for provider in providers.values()))
+
+
+async def _look(
+    providers: Mapping[str, Provider], ledger: Ledger
+) -> tuple[list[_Found], Spending, tuple[Owned, ...], list[str], bool]:
+    """All that is alive, what it costs, what is written down and not seen, and what could not be asked."""
+    import asyncio
+
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.spending import spend
+
+    found: list[_Found] = []
+    accounts: dict[str, Account] = {}
+    warnings: list[str] = []
+    silent: set[str] = set()
+
+    async def ask(one: Provider) -> None:
+        try:
+            pods = await one.pods()
+            found.extend(_Found(one, pod, ledger.get(pod.id) or ledger.get(pod.name)) for pod in pods if pod.alive)
+        except ProviderError as error:
+            if len(providers) == 1:
+                raise
+            silent.add(one.name)
+            warnings.append("; ".join(error.lines()))
+
+    async def ask_account(one: Provider) -> None:
+        try:
+            accounts[one.name] = await one.account()
+        except ProviderError as error:
+            warnings.append(f"{one.title} did not tell what they cost: {error.what}")
+
+    async with compute.busy("asking what is rented"):
+        await asyncio.gather(*map(ask, providers.values()), *map(ask_account, providers.values()))
+    seen = {one.owned.name for one in found if one.owned}
+    unseen = tuple(
+        owned
+        for owned in ledger.owned()
+        if owned.provider in providers and owned.provider not in silent and owned.name not in seen
+    )
+    strange = [one.pod for one in found if one.owned is None]
+    spending = spend(ledger, accounts, time.time(), others=strange)
+    return found, spending, unseen, warnings, any(one.simulated for one in providers.values())
+
+
+def _provider_of(owned: Owned, providers: Mapping[str, Provider]) -> Provider | None:
+    """Where a machine was ordered; None where that is not asked here: a simulator's machines are not the real one's."""
+    from hudtui.core.compute.release import realm_of
+
+    provider = providers.get(owned.provider)
+    return provider if provider is not None and owned.realm in ("", realm_of(provider)) else None
+
+
+async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> _Found:
+    """The pod that a name or the beginning of one means.
+
+    Args:
+        name: Of the pod.
+        providers: Whom to ask.
+        ledger: What was asked for.
+        ended: One that has ended will do.
+
+    Raises:
+        ProviderError: There is none, or several.
+    """
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.values import Pod
+    from hudtui.core.text import clean_line
+
+    owned = ledger.get(name)
+    provider = _provider_of(owned, providers) if owned is not None else None
+    if owned is not None and provider is not None:
+        pod = await provider.get(owned.pod) if owned.pod else None
+        if pod is None and (owned.pod is None or ended):
+            stage: PodStage = "unknown" if owned.open else "gone"
+            pod = Pod(
+                owned.provider, owned.pod or "", owned.name, stage, owned.state, hourly=owned.hourly, currency=owned.currency
+            )
+        if pod is not None:
+            return _Found(provider, pod, owned)
+    living = [_Found(one, pod, ledger.get(pod.id)) for one in providers.values() for pod in await one.pods()]
+    exact = [one for one in living if name in (one.pod.id, one.pod.name)]
+    hits = exact or [one for one in living if name and (one.pod.id.startswith(name) or one.pod.name.startswith(name))]
+    if len(hits) == 1:
+        return hits[0]
+    if len(hits) > 1:
+        raise ProviderError(
+            f"{clean_line(name, 60)!r} means several pods",
+            fix=f"They are: {', '.join(f'{one.pod.name} ({one.pod.id})' for one in hits)}.",
+        )
+    for provider in providers.values():
+        pod = await provider.get(name)
+        if pod is not None:
+            return _Found(provider, pod, owned)
+    names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
+    raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
+
+
+def _settings(as_json: bool) -> Settings:
+    with console.failures(as_json=as_json):
+        return compute.settings()
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _ledger() -> Ledger:
+    from hudtui.core.compute.ledger import Ledger
+
+    return Ledger()
+
+
+def _say_all(warnings: Sequence[str], simulated: bool) -> None:
+    for warning in warnings:
+        console.say(f"warning: {warning}")
+    if simulated:
+        console.say("Prime is simulated: no real machines, no real money.")

@@ -1,0 +1,207 @@
+"""`hudtui pods create`: choose a machine, say what it costs, ask, and rent it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import compute, console
+from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Region, Sort, Spot, Yes
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.choose import Choice
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.ssh_key import KeyFile
+    from hudtui.core.compute.values import Account, Order
+    from hudtui.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Everything that is to be known before money is spent."""
+
+    choice: Choice
+    provider: str
+    title: str
+    simulated: bool
+    account: Account | None
+    key: KeyFile
+    key_id: str | None
+    """The provider's id of the key; None when it does not know the key, or does not say."""
+    key_unknown: bool
+
+
+def create(
+    spec: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SPEC|OFFER]", help="Which GPUs (2xA100), or the six characters of an offer.", show_default=False
+        ),
+    ] = None,
+    min_vram: MinVram = None,
+    max_price: MaxPrice = None,
+    spot: Spot = None,
+    region: Region = None,
+    cloud: Cloud = None,
+    count: Count = None,
+    sort: Sort = "price",
+    hours: Hours = None,
+    image: Annotated[
+        str | None, typer.Option(help="System image, one of the offer's; by default one with PyTorch.", show_default=False)
+    ] = None,
+    disk: Annotated[
+        float | None, typer.Option(min=1, help="GB of disk, where the offer lets choose.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Part of its name, to know it by.", show_default=False)] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Rent a machine and wait until it can be logged in to.
+
+    The lowest price wins unless something else is asked for. The full price is shown before anything is rented; without a
+    terminal to ask in, --yes is needed. It costs money until `hudtui pods terminate`.
+    """
+    with console.failures(as_json=as_json):
+        settings = compute.settings()
+    query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
+
+    async def prepare() -> _Prepared:
+        from hudtui.core.compute.choose import choose
+        from hudtui.core.compute.gpuspec import parse_spec
+        from hudtui.core.compute.provider import find_offer
+        from hudtui.core.errors import InputError
+
+        key = _own_key(settings)
+        async with compute.asked(settings, paid=True) as providers:
+            market, _ = await compute.gather_offers(providers, strict=len(providers) == 1)
+            named = find_offer(market.found, spec) if spec else None
+            if named is not None:
+                choice = choose([named], query=_of_type(named.gpu_type))
+            elif spec is None and all(value in (None, ()) for value in vars(query).values()):
+                raise InputError("say which GPUs", fix="For instance: hudtui pods create 2xA100, or --min-vram 80.")
+            else:
+                choice = choose(market.found, query=query, spec=parse_spec(spec) if spec else None, order=sort, hours=hours)
+            for warning in market.warnings:
+                console.say(f"warning: {warning}")
+            return await _prepared(choice, providers[choice.offer.provider], key)
+
+    ready = console.run(prepare(), as_json=as_json)
+    _say_price(ready, hours)
+    if ready.key_unknown and not console.interactive():
+        console.say(f"error: {ready.title} does not know your SSH key {ready.key.path}, so nobody could log in")
+        console.say("  Make it known first: hudtui keys register")
+        raise typer.Exit(2)
+    if not yes:
+        compute.confirm(f"Rent it for {_hourly(ready)}?")
+    if ready.key_unknown:
+        compute.confirm(f"Make your public key {ready.key.path}.pub known to {ready.title}, as the primary one?")
+
+    async def rent() -> dict[str, Any]:
+        from hudtui.core.compute.acquire import unique_name
+        from hudtui.core.compute.values import Order
+
+        async with compute.asked(settings, paid=True) as providers:
+            provider = providers[ready.provider]
+            key_id = ready.key_id
+            if ready.key_unknown:
+                key_id = (await provider.register_key("hudtui", ready.key.public_key)).id
+            order = Order(unique_name(name or "pod"), ready.choice.offer, image=image, disk_gb=disk, ssh_key=key_id)
+            return await _acquire(order, provider, settings)
+
+    made = console.run(rent(), as_json=as_json)
+    if as_json:
+        console.out_json(made)
+        return
+    console.out(made["name"])
+    console.say(f"It is ready, and costs {_hourly(ready)} until it is ended:")
+    console.say(f"  hudtui pods ssh {made['name']}")
+    console.say(f"  hudtui pods terminate {made['name']}")
+
+
+def _own_key(settings: Settings) -> KeyFile:
+    from hudtui.core.compute.ssh_key import key_path, read_key
+    from hudtui.core.errors import InputError
+
+    path = key_path(settings.get)
+    if path is None:
+        raise InputError(
+            "you have no SSH key, so nobody could log in",
+            fix="Make one with: ssh-keygen -t ed25519, then: hudtui keys register",
+        )
+    key = read_key(path)
+    if key.warning:
+        console.say(f"warning: {key.warning}")
+    return key
+
+
+def _of_type(gpu_type: str) -> Any:
+    from hudtui.core.compute.values import Query
+
+    return Query(gpu_types=(gpu_type,))
+
+
+async def _prepared(choice: Choice, provider: Provider, key: KeyFile) -> _Prepared:
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.ssh_key import find_registered
+
+    account, known, unknown = None, None, False
+    try:
+        account = await provider.account()
+    except ProviderError as error:
+        console.say(f"warning: {provider.title} does not say what the wallet has: {error.what}")
+    try:
+        known = find_registered(key, await provider.keys())
+        unknown = known is None
+    except ProviderError as error:
+        console.say(f"warning: {provider.title} does not say which SSH keys it knows: {error.what}")
+    return _Prepared(
+        choice, provider.name, provider.title, provider.simulated, account, key, known.id if known else None, unknown
+    )
+
+
+def _hourly(ready: _Prepared) -> str:
+    from hudtui.core.compute.choose import price_text
+
+    return f"{price_text(ready.choice.offer.price)} an hour" + (" (simulated)" if ready.simulated else "")
+
+
+def _say_price(ready: _Prepared, hours: float | None) -> None:
+    from hudtui.core.compute.guard import estimate, money
+
+    offer, account = ready.choice.offer, ready.account
+    where = " ".join(word for word in (offer.cloud, offer.region, offer.data_center) if word)
+    console.say(f"{ready.title}: {compute.gpus_text(offer)} at {where} (offer {offer.short})")
+    sizes = [f"{offer.vcpus} vCPUs" if offer.vcpus else "", f"{offer.memory_gb:g} GB memory" if offer.memory_gb else ""]
+    sizes += [f"{offer.disk_gb:g} GB disk" if offer.disk_gb else ""]
+    if any(sizes):
+        console.say(f"  {', '.join(filter(None, sizes))}")
+    for reason in ready.choice.reasons:
+        console.say(f"  {reason}")
+    console.say(f"  Price: {_hourly(ready)}, all of it; {estimate(offer, hours or 24).text}.")
+    if account is not None and account.balance is not None:
+        lasts = account.balance / offer.price.hourly if offer.price.hourly and offer.price.currency == account.currency else None
+        enough = f", enough for {lasts:.1f} h" if lasts is not None else ""
+        console.say(f"  The wallet has {money(account.balance, account.currency)}{enough}.")
+
+
+async def _acquire(order: Order, provider: Provider, settings: Settings) -> dict[str, Any]:
+    from contextlib import aclosing
+
+    from hudtui.core.compute.acquire import acquire
+    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.providers import login_with
+
+    pod, said = None, ""
+    async with compute.busy(f"renting {order.name}") as line:
+        steps = acquire(order, provider, Ledger(), login=login_with(settings.get), workspace=Path.cwd(), say=console.say)
+        async with aclosing(steps) as events:
+            async for step in events:
+                pod = step.pod or pod
+                if step.text != said:
+                    line.say(f"  {step.text}")
+                    said = line.text = step.text
+    assert pod is not None
+    return {**pod.to_json(), "simulated": provider.simulated}

@@ -1,0 +1,63 @@
+"""`hudtui wallet`: whose money it is, how much there is, and what it went for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import typer
+
+from hudtui.cli import compute, console
+from hudtui.cli.compute import Json, Providers
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.spending import Spending
+    from hudtui.core.compute.values import Account
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("wallet")(wallet)
+
+
+def wallet(provider: Providers = None, as_json: Json = False) -> None:
+    """Show the account that pays, its balance, and what the rented machines have cost."""
+    with console.failures(as_json=as_json):
+        settings = compute.settings()
+
+    async def work() -> tuple[dict[str, tuple[str, bool, Account]], Spending]:
+        from hudtui.core.compute.ledger import Ledger
+        from hudtui.core.compute.spending import spend
+
+        async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
+            found = {one.name: (one.title, one.simulated, await one.account()) for one in providers.values()}
+            return found, spend(Ledger(), {name: account for name, (_, _, account) in found.items()}, time.time())
+
+    found, spending = console.run(work(), as_json=as_json)
+    if as_json:
+        console.out_json(
+            [
+                {
+                    **account.to_json(),
+                    "provider": name,
+                    "simulated": simulated,
+                    "per_hour": sum(one.per_hour for one in spending.pods if one.provider == name and one.open),
+                    "today": sum(one.today for one in spending.pods if one.provider == name),
+                }
+                for name, (_, simulated, account) in found.items()
+            ]
+        )
+        return
+    from hudtui.core.compute.guard import money
+
+    for name, (title, simulated, account) in found.items():
+        unreal = " (simulated)" if simulated else ""
+        console.out(f"{title}: {account.name}" + (f", team {account.team}" if account.team else ""))
+        console.out(f"  balance   {'not told' if account.balance is None else money(account.balance, account.currency) + unreal}")
+        ours = [one for one in spending.pods if one.provider == name]
+        console.out(f"  now       {money(sum(one.per_hour for one in ours if one.open), account.currency)} an hour")
+        console.out(f"  today     {money(sum(one.today for one in ours), account.currency)}")
+        for one in sorted(ours, key=lambda one: -one.spent)[:10]:
+            console.out(f"  {one.name}  {one.text}, {compute.duration(one.hours * 3600)}{'' if one.open else ', ended'}")
+    if any(simulated for _, simulated, _ in found.values()):
+        console.say("Prime is simulated: no real money.")

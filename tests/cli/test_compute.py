@@ -1,0 +1,351 @@
+"""`gpus`, `pods`, `keys` and `wallet` against the simulator: what they print, what they ask, and what they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hudtui.cli import console
+from hudtui.cli.app import build
+from hudtui.sim import Simulator
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ann", "-f", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def key(key_pair: Path) -> Path:
+    """The user's key, where it is looked for."""
+    folder = Path.home() / ".ssh"
+    folder.mkdir()
+    for end in ("", ".pub"):
+        content = key_pair.with_name(key_pair.name + end).read_bytes()
+        (folder / f"id_ed25519{end}").write_bytes(content)
+        (folder / f"id_ed25519{end}").chmod(0o600)
+    return folder / "id_ed25519"
+
+
+@pytest.fixture
+def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+    with Simulator(step=1) as running:
+        running.behave(boot=0, install=0)
+        monkeypatch.setenv("HUDTUI_SIM", running.url)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between two looks and two attempts are left out: the simulator's clock moves with each request."""
+    from hudtui.core.compute.acquire import acquire
+    from hudtui.core.compute.prime import Prime
+    from hudtui.core.compute.release import release
+
+    for function in (acquire, release, Prime.__init__):
+        monkeypatch.setitem(function.__kwdefaults__, "sleep", lambda seconds: asyncio.sleep(0.01))
+
+
+@pytest.fixture
+def known(sim: Simulator, key: Path) -> Simulator:
+    """A simulator that knows the user's key."""
+    sim.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
+    return sim
+
+
+@pytest.fixture
+def run() -> Run:
+    def run(*words: str, rc: int = 0, answers: str | None = None) -> Result:
+        done = CliRunner().invoke(build(), list(words), input=answers)
+        assert done.exit_code == rc, f"{done.stdout}\n{done.stderr}\n{done.exception!r}"
+        return done
+
+    return run
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "interactive", lambda: True)
+
+
+def posts(sim: Simulator, path: str = "/api/v1/pods/") -> list[Any]:
+    return [request.body for request in sim.requests if request.method == "POST" and request.path == path]
+
+
+# --- gpus ---
+
+
+def test_offers_as_a_table(sim: Simulator, run: Run) -> None:
+    done = run("gpus")
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:4] == ["OFFER", "GPUS", "VRAM", "PRICE/H"]
+    prices = [line.split("$")[1].split()[0] for line in lines[1:] if "$" in line]
+    assert prices == sorted(prices, key=float) and "~$0.44" in lines[1] and "price varies" in lines[1]
+    assert all("(simulated)" in line for line in lines[1:])
+    assert any("24 h prepaid" in line for line in lines) and any("€2.52" in line for line in lines)
+    assert any("$0.87" in line and "disk 0.008 of it" in line for line in lines)  # 0.86 and its disk
+    assert "no real money" in done.stderr and "without a GPU are not shown" in done.stderr
+
+
+def test_offers_as_json_and_the_choice_with_its_reasons(sim: Simulator, run: Run) -> None:
+    found = json.loads(run("gpus", "H100", "--no-spot", "--region", "eu", "--json").stdout)
+    assert [offer["gpu_count"] for offer in found["offers"]] == [1, 1, 2, 4, 8]
+    assert {offer["spot"] for offer in found["offers"]} == {False} and all(offer["simulated"] for offer in found["offers"])
+    assert found["choice"]["offer"]["price"]["hourly"] == 2.1 and found["choice"]["offer"]["gpu_count"] == 1
+    assert any("left out" in reason and "spot" in reason for reason in found["choice"]["reasons"])
+    assert found["warnings"] == [] and "prime" not in found["missing"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["4xH100"], [(4, "H100_80GB")]),
+        (["2xA100"], [(2, "A100_80GB")]),
+        (["A100_80GB:2"], [(2, "A100_80GB")]),
+        (["--min-vram", "141"], [(1, "B200_180GB"), (8, "H200_141GB")]),
+        (["--max-price", "0.6"], [(1, "RTX4090_24GB"), (1, "A6000_48GB")]),
+        (["--spot"], [(1, "A100_80GB"), (1, "H100_80GB")]),
+        (["--cloud", "scaleway"], [(1, "H100_80GB")]),
+        (["--count", "8", "--sort", "vram"], [(8, "H200_141GB"), (8, "H100_80GB")]),
+        (["H100", "--limit", "1", "--sort", "count"], [(16, "H100_80GB")]),
+        (["cpu", "--provider", "prime"], [(0, "CPU_NODE")]),
+    ],
+)
+def test_filters(sim: Simulator, run: Run, words: list[str], expected: list[tuple[int, str]]) -> None:
+    found = json.loads(run("gpus", *words, "--json").stdout)
+    assert [(offer["gpu_count"], offer["gpu_type"]) for offer in found["offers"]] == expected
+
+
+def test_nothing_fits(sim: Simulator, run: Run) -> None:
+    assert "Nearest, with 1 GPU" in run("gpus", "3xH100", rc=2).stderr
+    done = run("gpus", "L40", "--json", rc=2)
+    assert json.loads(done.stdout)["error"]["fix"] == "Near it: L40S_48GB."
+    assert "sorted by 'luck'" in run("gpus", "--sort", "luck", rc=2).stderr
+
+
+def test_a_failing_part_is_named_and_the_rest_is_shown(sim: Simulator, run: Run) -> None:
+    sim.fail_next("GET", "/api/v1/availability/multi-node", kind="status", status=500, times=20)
+    done = run("gpus", "H100")
+    assert "warning: " in done.stderr and "clusters" in done.stderr and "16x" not in done.stdout and "8x" in done.stdout
+
+
+def test_prime_is_away(sim: Simulator, run: Run) -> None:
+    sim.stop()
+    done = run("gpus", "--json")
+    assert json.loads(done.stdout)["offers"] == [] and "Prime (simulated)" in json.loads(done.stdout)["warnings"][0]
+    assert "error" in json.loads(run("gpus", "--provider", "prime", "--json", rc=5).stdout)
+
+
+def test_without_a_key_it_says_what_to_do(run: Run) -> None:
+    for words in (["pods"], ["pods", "create", "H100", "--yes"], ["wallet"], ["keys"]):
+        if words[0] == "pods" and len(words) > 1:
+            (Path.home() / ".ssh").mkdir()
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(Path.home() / ".ssh/id_ed25519")], check=True
+            )
+        done = run(*words, rc=5)
+        assert "Prime Intellect needs a key" in done.stderr and "hudtui settings set PRIME_API_KEY" in done.stderr
+    assert "hudtui settings set PRIME_API_KEY" in run("gpus").stderr
+    assert "hudtui settings set PRIME_API_KEY" in run("gpus", "H100", rc=2).stderr
+
+
+# --- pods ---
+
+
+def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("pods", "create", "2xA100", "--name", "demo", "--yes")
+    name = done.stdout.strip()
+    assert name.startswith("hudtui-demo-")
+    for said in (
+        "$2.71 an hour (simulated)",
+        "disk",
+        "The wallet has",
+        "is ready: root@127.0.0.1:",
+        f"hudtui pods terminate {name}",
+    ):
+        assert said in done.stderr
+    assert [body["pod"]["name"] for body in posts(known)] == [name]
+    assert posts(known)[0]["pod"]["sshKeyId"]
+
+    (pod,) = json.loads(run("pods", "--json").stdout)["pods"]
+    assert (pod["name"], pod["stage"], pod["simulated"], pod["ours"], pod["hourly"]) == (name, "ready", True, True, 2.714)
+    assert name in (table := run("pods", "list").stdout) and "(simulated)" in table
+    (shown,) = json.loads(run("pods", "status", "hudtui-demo", "--json").stdout)  # the beginning will do
+    assert shown["id"] == pod["id"] and "2x A100_80GB" in run("pods", "status", pod["id"]).stdout
+
+    argv: list[str] = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: argv.extend(words))
+    run("pods", "ssh", name, "--", "sh", "-c", "echo $((6 * 7))")
+    assert "StrictHostKeyChecking=yes" in argv
+    said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert said.stdout.strip() == "42", said.stderr
+    assert run("pods", "ssh", name).stdout.startswith("ssh -t ")  # nobody is there for a shell
+
+    orphans = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
+    assert [orphan["pod"]["name"] for orphan in orphans] == [name]
+    assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
+
+    assert "Add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1
+    (gone,) = json.loads(run("pods", "terminate", name, "--yes", "--json").stdout)
+    assert gone["stage"] == "gone" and gone["billed"] > 0 and not known.alive
+    assert "has ended already" in run("pods", "terminate", name, "--yes").stderr
+    assert name in run("pods", "history").stdout
+    assert json.loads(run("pods", "history", "--json").stdout)[0]["billed"] == gone["billed"]
+    assert "accounted for" in run("pods", "reconcile").stderr
+    assert "No machine is rented" in run("pods").stderr
+
+
+def test_nothing_is_rented_without_a_yes(known: Simulator, run: Run) -> None:
+    done = run("pods", "create", "H100", rc=2)
+    assert "Add --yes" in done.stderr and "$1.05 an hour" in done.stderr and "spot" in done.stderr
+    assert posts(known) == []
+
+
+def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None) -> None:
+    done = run("pods", "create", "8xH200", rc=1, answers="n\n")
+    assert (
+        "Rent it for $22.40 an hour (simulated)?" in done.stderr
+        and "24 hours are charged at once, used or not: $537.60" in done.stderr
+    )
+    assert posts(known) == []
+    done = run("pods", "create", "H100", "--no-spot", "--json", answers="y\n")
+    assert json.loads(done.stdout[done.stdout.index("{") :])["stage"] == "ready" and len(known.alive) == 1
+
+
+def test_an_offer_by_its_six_characters(known: Simulator, run: Run) -> None:
+    offers = json.loads(run("gpus", "1xH100", "--no-spot", "--region", "canada", "--json").stdout)["offers"]
+    made = json.loads(run("pods", "create", offers[0]["short"], "--yes", "--json").stdout)
+    assert made["simulated"] and posts(known)[0]["pod"]["dataCenterId"] == "CANADA-1"
+
+
+def test_what_cannot_be_rented(known: Simulator, run: Run) -> None:
+    assert "say which GPUs" in run("pods", "create", "--yes", rc=2).stderr
+    assert "no offer fits" in run("pods", "create", "3xH100", "--yes", rc=2).stderr
+    done = run("pods", "create", "4xH100", "--image", "windows", "--yes", "--json", rc=2)
+    assert "windows" in json.loads(done.stdout)["error"]["what"]
+    assert posts(known) == []
+
+
+def test_an_empty_wallet_is_told_and_nothing_is_left(known: Simulator, run: Run) -> None:
+    known.fail_next("POST", "/api/v1/pods/", kind="status", status=402, detail="Insufficient balance")
+    done = run("pods", "create", "4xH100", "--yes", "--json", rc=5)
+    assert json.loads(done.stdout)["error"]["type"] == "NoMoney" and not known.alive
+    assert json.loads(run("pods", "--json").stdout)["unseen"] == []
+
+
+def test_an_unknown_key_is_told_before_money_is_spent(sim: Simulator, key: Path, run: Run) -> None:
+    done = run("pods", "create", "H100", "--yes", rc=2)
+    assert "does not know your SSH key" in done.stderr and "hudtui keys register" in done.stderr and posts(sim) == []
+
+
+def test_a_person_registers_the_key_on_the_way(sim: Simulator, key: Path, run: Run, person: None) -> None:
+    run("pods", "create", "H100", rc=1, answers="y\nn\n")
+    assert posts(sim) == [] and posts(sim, "/api/v1/ssh_keys/") == []
+    done = run("pods", "create", "H100", answers="y\ny\n")
+    assert "is ready: root@" in done.stderr and len(posts(sim, "/api/v1/ssh_keys/")) == 1
+
+
+def test_pods_that_are_none(known: Simulator, run: Run) -> None:
+    for command in (["status"], ["ssh"], ["terminate", "--yes"]):
+        assert "there is no pod 'nix'" in run("pods", *command, "nix", rc=5).stderr
+
+
+def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
+    made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
+    assert "Add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
+    (ended,) = json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout)
+    assert ended["name"] == made["name"] and not known.alive
+    assert json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout) == []
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hudtui", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    limit = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None and time.monotonic() < limit, process.communicate()
+        time.sleep(0.02)
+
+
+def test_ctrl_c_ends_a_question(sim: Simulator) -> None:
+    sim.fail_next("GET", "/api/v1/availability/*", kind="timeout", seconds=300, times=20)
+    process = start("gpus", "H100")
+    until(lambda: sim.requests, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and said.strip().endswith("stopped")
+
+
+def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: Simulator) -> None:
+    known.behave(boot=1e9)
+    process = start("pods", "create", "H100", "--yes")
+    until(lambda: known.alive, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 130, said
+    assert not known.alive and len(posts(known)) == 1
+
+
+# --- keys and wallet ---
+
+
+def test_keys(sim: Simulator, key: Path, run: Run) -> None:
+    done = run("keys")
+    assert str(key) in done.stdout and "SHA256:" in done.stdout and "does not know your key" in done.stderr
+    assert "Add --yes" in run("keys", "register", rc=2).stderr
+    (entry,) = json.loads(run("keys", "register", "--yes", "--json").stdout)
+    assert entry["primary"] and entry["public_key"].split()[:2] == key.with_name("id_ed25519.pub").read_text().split()[:2]
+    run("keys", "register", "--yes")
+    assert len(posts(sim, "/api/v1/ssh_keys/")) == 1  # never twice
+    told = json.loads(run("keys", "--json").stdout)
+    assert told["registered"] == ["Prime (simulated)"] and told["path"] == str(key) and told["trouble"] is None
+    assert "<- yours" in run("keys", "list").stdout
+    assert "PRIVATE" not in str([request.body for request in sim.requests])
+
+
+def test_the_path_of_the_key(sim: Simulator, key: Path, run: Run, tmp_path: Path) -> None:
+    other = tmp_path / "prime_key.pem"
+    other.write_bytes(key.read_bytes())
+    other.chmod(0o644)
+    done = run("keys", "set-path", str(other))
+    assert f"chmod 400 {other}" in done.stderr and "SHA256:" in done.stdout
+    assert json.loads(run("keys", "list", "--json").stdout)["path"] == str(other)
+    run("keys", "set-path", str(key), "--project")
+    assert json.loads(run("keys", "list", "--json").stdout)["path"] == str(key)
+    assert "PRIME_SSH_KEY_PATH" in Path(".env").read_text()
+    assert "also set in .env" in run("keys", "set-path", str(other)).stderr
+    assert "no private key" in run("keys", "set-path", str(key) + ".pub", rc=2).stderr
+    assert "no such key" in run("keys", "set-path", str(tmp_path / "none"), rc=2).stderr
+
+
+def test_the_wallet(known: Simulator, run: Run) -> None:
+    assert "$100.00 (simulated)" in run("wallet").stdout
+    run("pods", "create", "4xH100", "--yes")
+    known.clock.advance(3600)
+    (told,) = json.loads(run("wallet", "--json").stdout)
+    assert told["simulated"] and told["per_hour"] == 8.4 and told["balance"] < 92 and sum(told["spent"].values()) > 8
+    assert "$8.40 an hour" in run("wallet").stdout
