@@ -197,6 +197,8 @@ def ssh(
     if as_json:
         console.out_json({"argv": list(argv)})
     elif console.interactive() or command:
+        if not console.interactive():
+            argv = tuple(word for at, word in enumerate(argv) if (at, word) != (1, "-t"))  # there is no terminal to be shown
         try:
             os.execvp(argv[0], argv)
         except OSError as error:
@@ -343,12 +345,14 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
     from hudtui.core.compute.guard import money
 
     def row(orphan: Orphan) -> tuple[str, ...]:
-        pod = orphan.pod
+        pod, age = orphan.pod, orphan.age_seconds
+        if providers[pod.provider].simulated:  # its clock is another one
+            age = time.time() - orphan.owned.created if orphan.owned else None
         return (
             pod.name or pod.id,
             _state(pod),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            compute.duration(orphan.age_seconds),
+            compute.duration(age),
             "–" if orphan.cost is None else money(orphan.cost, pod.currency),
             orphan.why,
         )
