@@ -45,12 +45,12 @@ def export(
 
 
 async def _script(run: str | None) -> None:
-    from hudtui.cli import runs
+    from hudtui.cli import runlog
     from hudtui.core.training.engine import find_engine
     from hudtui.core.training.plan import Site
     from hudtui.core.training.script import script_of
 
-    store, _ = runs._open()
+    store, _ = runlog.open_store()
     record = store.record(store.find(run))
     plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
     typer.echo(script_of(plan, name=record.name), nl=False)
@@ -69,7 +69,7 @@ async def _export(
     import asyncio
     from dataclasses import replace
 
-    from hudtui.cli import runs
+    from hudtui.cli import runlog
     from hudtui.core.errors import InputError
     from hudtui.core.training.export import copy_out, find_trained, merge_command, push
 
@@ -87,7 +87,7 @@ async def _export(
     if push_to is not None:
         if push_to.count("/") != 1:
             raise InputError(f"{push_to!r} is no name for a model", fix="Name it ORG/NAME.")
-        token = runs._lookup(runs._workspace())("HF_TOKEN")
+        token = runlog.lookup(runlog.workspace())("HF_TOKEN")
         console.say(f"sending {target} to {push_to}")
         address = await asyncio.to_thread(push, target, push_to, token=token, public=public)
     if as_json:
@@ -110,17 +110,19 @@ async def _export(
 
 def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:
     """The run's folder on this machine, and what to call what comes out of it."""
-    from hudtui.cli import runs
+    from hudtui.cli import runlog
     from hudtui.core.errors import InputError
+    from hudtui.core.runs.rented import results_folder
 
     if folder is not None:
         return folder, folder.absolute().name
-    store, _ = runs._open()
+    store, _ = runlog.open_store()
     record = store.record(store.find(run))
-    place = Path(record.folder) if record.host == "local" else store.folder / record.id
+    place = results_folder(record, store)
     if not (place / "out").is_dir():
         raise InputError(
-            f"the files of run {record.id} are not on this machine", fix="Fetch them first, or name their folder: --from."
+            f"the files of run {record.id} are not on this machine",
+            fix=f"Fetch them first: hudtui runs pull {record.id}; or name their folder: --from.",
         )
     return place, record.id
 

@@ -38,10 +38,10 @@ def rehearse(
     What can be wrong with tasks, configuration, environment or rewards shows here, before a GPU is paid for. The model knows
     nothing and is not worth keeping.
     """
-    console.run(_rehearse(tasks, config, training, steps, yes, dry_run, no_tmux, as_json), as_json=as_json)
+    console.run(carry_out(tasks, config, training, steps, yes, dry_run, no_tmux, as_json), as_json=as_json)
 
 
-async def _rehearse(
+async def carry_out(
     tasks: Path | None,
     config: Path | None,
     training: Path | None,
@@ -51,41 +51,42 @@ async def _rehearse(
     no_tmux: bool,
     as_json: bool,
 ) -> None:
+    """Carry a rehearsal out, to the end; see `rehearse`."""
     from contextlib import aclosing
     from dataclasses import replace
 
-    from hudtui.cli import runs
+    from hudtui.cli import runlog
     from hudtui.core.files import read_text
     from hudtui.core.remote.local import LocalHost
     from hudtui.core.runs.launcher import draft, launch, make_spec
     from hudtui.core.training.recipe import read_settings
     from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
 
-    workspace = runs._workspace()
+    workspace = runlog.workspace()
     spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
     if training is not None:
         spec = replace(spec, training=read_settings(read_text(training), name=str(training)))
-    store, monitor = runs._open()
+    store, monitor = runlog.open_store()
     record = draft(as_rehearsal(spec, steps=steps), LocalHost(), store)
     if dry_run:
         if as_json:
             console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
         else:
-            runs._print_plan(record.plan.to_json(), record.folder)
+            runlog.print_plan(record.plan.to_json(), record.folder)
         return
     trainer = trainer_of(record.plan)
     if not trainer.ready and not yes:
         console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
-        runs._confirm("Make it?")
-    async with aclosing(launch(record, LocalHost(), store, lookup=runs._lookup(workspace), tmux=not no_tmux)) as events:
+        runlog.confirm("Make it?")
+    async with aclosing(launch(record, LocalHost(), store, lookup=runlog.lookup(workspace), tmux=not no_tmux)) as events:
         async for event in events:
-            runs._say_event(event)
-    sink = runs._Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
-    await runs._follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+            runlog.say_event(event)
+    sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
+    await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
     view = await monitor.view(record.id)
     if as_json:
         console.out_json(view.to_json())
     else:
-        runs._print_view(view)
+        runlog.print_view(view)
     if view.summary.state != "finished":
         raise typer.Exit(1)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from hudtui.cli import console
+from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
@@ -16,16 +18,30 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    rl = typer.Typer(help="Reinforcement learning on an environment.", rich_markup_mode=None)
-    rl.callback(invoke_without_command=True)(_group)
+    rl = typer.Typer(
+        cls=_RunsByItself,
+        help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`, see `hudtui rl run --help`; or prepare for it.",
+        rich_markup_mode=None,
+    )
+    rl.callback()(_group)
+    rl.command("run")(run)
     rl.command("init", cls=TakesCommand)(init)
     app.add_typer(rl, name="rl")
 
 
-def _group(ctx: typer.Context) -> None:
+class _RunsByItself(TyperGroup):
+    """The group whose own call is its command `run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `run` in front of what names no command."""
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = ["run", *args]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
+def _group() -> None:
     """Reinforcement learning on an environment."""
-    if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
 
 
 def init(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudtui.cli import console
+from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.launcher import Lookup
     from hudtui.core.runs.monitor import Monitor, RunView
+    from hudtui.core.runs.rented import Broker
     from hudtui.core.runs.store import RunStore
-    from hudtui.core.runs.values import RunEvent, RunSummary
-    from hudtui.core.workspace import Workspace
+    from hudtui.core.runs.values import RunSummary
 
 Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
@@ -39,6 +36,10 @@ def register(app: typer.Typer) -> None:
         ("start", start),
         ("stop", stop),
         ("attach", attach),
+        ("resume", resume),
+        ("pull", pull),
+        ("limits", limits),
+        ("rm", remove),
     ):
         runs.command(name)(command)
     app.add_typer(runs, name="runs")
@@ -57,40 +58,40 @@ def list_runs(
     """List the runs of this workspace, the newest first."""
 
     async def work() -> None:
-        store, monitor = _open()
-        await _reconcile(store)
+        store, monitor = runlog.open_store()
+        await runlog.reconcile(store)
         runs = [run for run in await monitor.refresh() if run.active or not active]
         shown = runs[: -limit - 1 : -1]
         views = [(run, await _view_or_none(monitor, run)) for run in shown]
         if as_json:
-            console.out_json([{**run.to_json(), "reward": view.result.reward if view else None} for run, view in views])
+            console.out_json([_row_json(run, view) for run, view in views])
             return
         if not runs:
             console.say("No runs yet. Start one: hudtui runs start --tasks FILE --config FILE")
             return
-        _table(
-            ("STATE", "RUN", "STAGE", "STARTED", "TIME", "REWARD", "NOTE"),
+        runlog.table(
+            ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
             [_list_row(run, view) for run, view in views],
         )
         if len(runs) > len(shown):
             console.say(f"{len(runs) - len(shown)} older ones are not shown; --limit N shows more.")
 
-    console.run(work(), as_json=as_json)
+    _run(work(), as_json=as_json)
 
 
 def show(run: Run = None, as_json: Json = False) -> None:
     """Show one run: state, stages, result, and where everything is."""
 
     async def work() -> None:
-        store, monitor = _open()
-        await _reconcile(store)
+        store, monitor = runlog.open_store()
+        await runlog.reconcile(store)
         view = await monitor.view(store.find(run))
         if as_json:
             console.out_json({**view.to_json(), "plan": store.record(view.summary.id).plan.to_json()})
         else:
-            _print_view(view)
+            runlog.print_view(view)
 
-    console.run(work(), as_json=as_json)
+    _run(work(), as_json=as_json)
 
 
 def logs(
@@ -104,21 +105,21 @@ def logs(
     """Print the log of a run. Control sequences are taken out of it."""
 
     async def work() -> None:
-        store, monitor = _open()
+        store, monitor = runlog.open_store()
         chosen = store.find(run)
         await monitor.refresh()
         windows = [window] if window else [stage.name for stage in store.record(chosen).plan.stages]
-        sink = _Sink(as_json, prefix=len(windows) > 1)
+        sink = runlog.Sink(as_json, prefix=len(windows) > 1)
         count = None if everything else lines
         if follow:
-            await _follow_all(monitor, chosen, windows, count, sink)
+            await runlog.follow_all(monitor, chosen, windows, count, sink)
             summary = store.summary(chosen)
             console.say(f"run {summary.id} {summary.state}{f': {summary.why}' if summary.why else ''}")
         else:
             for name in windows:
-                await _print_log(monitor, chosen, name, count, sink)
+                await runlog.print_log(monitor, chosen, name, count, sink)
 
-    console.run(work())
+    _run(work())
 
 
 def start(
@@ -154,9 +155,9 @@ def start(
         from hudtui.core.runs import launcher
         from hudtui.core.runs.launcher import draft, launch, make_spec
 
-        workspace = _workspace()
+        place = runlog.workspace()
         spec = make_spec(
-            workspace,
+            place,
             engine=engine,
             tasks=tasks,
             config=config,
@@ -170,39 +171,39 @@ def start(
             base_url=base_url,
             max_seconds=None if max_hours is None else max_hours * 3600,
         )
-        store, monitor = _open()
+        store, monitor = runlog.open_store()
         record = draft(spec, LocalHost(), store)
         if dry_run:
             if as_json:
                 console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
             else:
-                _print_plan(record.plan.to_json(), record.folder)
+                runlog.print_plan(record.plan.to_json(), record.folder)
             return
-        await _reconcile(store)
+        await runlog.reconcile(store)
         try:
-            async with aclosing(launch(record, LocalHost(), store, lookup=_lookup(workspace), tmux=not no_tmux)) as events:
+            async with aclosing(launch(record, LocalHost(), store, lookup=runlog.lookup(place), tmux=not no_tmux)) as events:
                 async for event in events:
-                    _say_event(event)
+                    runlog.say_event(event)
         except asyncio.CancelledError:  # Ctrl-C before it runs: it is not wanted
             if record.id in store.ids():
                 await launcher.stop(record.id, LocalHost(), store)
                 console.say(f"run {record.id} is not started")
             raise
         if follow:
-            sink = _Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
-            await _follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+            sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
+            await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
         view = await monitor.view(record.id)
         if as_json:
             console.out_json(view.to_json())
         elif follow:
-            _print_view(view)
+            runlog.print_view(view)
         else:
             console.out(record.id)
             console.say(f"hudtui runs logs -f {record.id}" + (f"   or   {' '.join(view.attach)}" if view.attach else ""))
         if follow and view.summary.state != "finished":
             raise typer.Exit(1)
 
-    console.run(work(), as_json=as_json)
+    _run(work(), as_json=as_json)
 
 
 def stop(
@@ -215,26 +216,26 @@ def stop(
 
     async def work() -> None:
         from hudtui.core.runs import launcher
+        from hudtui.core.runs.hosts import find_host
 
-        store, _ = _open()
-        await _reconcile(store)
+        store, _ = runlog.open_store()
+        await runlog.reconcile(store)
         summary = store.summary(store.find(run))
-        if not summary.active:
+        if not summary.active and not summary.unsettled:
             console.say(f"run {summary.id} has ended already: {summary.state}")
         else:
             if not yes:
-                _confirm(f"Stop run {summary.id} ({summary.name}, {summary.state})?")
-            host = launcher.find_host(summary.host)
-            if host is None:
-                from hudtui.core.errors import MachineError
-
-                raise MachineError(f"{summary.host} cannot be reached from here")
-            summary = await launcher.stop(summary.id, host, store, grace=0.0 if now else None)
+                runlog.confirm(f"Stop run {summary.id} ({summary.name}, {summary.state})?")
+            if store.record(summary.id).spec.rent is not None:
+                summary = await _end_rented(store, summary.id, 0.0 if now else None)
+            else:
+                host = find_host(summary.host)
+                summary = await launcher.stop(summary.id, host, store, grace=0.0 if now else None)
             console.say(f"run {summary.id} {summary.state}; nothing of it is left running")
         if as_json:
             console.out_json(summary.to_json())
 
-    console.run(work(), as_json=as_json)
+    _run(work(), as_json=as_json)
 
 
 def attach(run: Run = None) -> None:
@@ -243,16 +244,18 @@ def attach(run: Run = None) -> None:
     async def work() -> tuple[str, ...]:
         from hudtui.core.errors import RunError
 
-        store, monitor = _open()
+        store, monitor = runlog.open_store()
         view = await monitor.view(store.find(run))
         if view.attach is None:
             why = "it has ended" if not view.summary.active else "it runs as detached processes"
             raise RunError(f"run {view.summary.id} has no tmux session: {why}", fix=f"hudtui runs logs {view.summary.id}")
-        return view.attach
+        return await _terminal(view)
 
-    argv = console.run(work())
+    argv = _run(work())
     if not console.interactive():
-        console.out(" ".join(argv))
+        import shlex
+
+        console.out(shlex.join(argv))
         return
     import os
 
@@ -260,32 +263,212 @@ def attach(run: Run = None) -> None:
     os.execvp(argv[0], argv)
 
 
-def _workspace() -> Workspace:
-    from hudtui.core.workspace import open_workspace
+def resume(run: Run = None, as_json: Json = False) -> None:
+    """Watch over a run on a rented machine: go on with what is missing, bring its results home, end its machine."""
 
-    return open_workspace(Path.cwd())
+    async def work() -> None:
+        store, _ = runlog.open_store()
+        chosen = store.find(run)
+        if not store.summary(chosen).active and not store.summary(chosen).unsettled:
+            console.say(f"run {chosen} has ended, and nothing is left to do")
+        else:
+            await tend_run(store, chosen, await _broker(store, chosen), tmux=True)
+        if as_json:
+            console.out_json(store.summary(chosen).to_json())
+
+    _run(work(), as_json=as_json, when_ended="a run that has begun goes on; hudtui runs resume takes care of it again")
 
 
-def _open() -> tuple[RunStore, Monitor]:
+def pull(
+    run: Run = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the results; by default the run's own.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Bring the results of a run to this computer. What is here already is not fetched again; the run may go on meanwhile."""
+
+    async def work() -> None:
+        from hudtui.core.runs.collect import collect
+        from hudtui.core.runs.hosts import find_host
+        from hudtui.core.runs.machine import Machine
+        from hudtui.core.runs.rented import results_folder
+
+        store, monitor = runlog.open_store()
+        record = store.record(store.find(run))
+        await monitor.refresh()
+        target = output.absolute() if output is not None else results_folder(record, store)
+        found = await collect(Machine(find_host(record.host), record), target, progress=_progress())
+        if as_json:
+            console.out_json({"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched})
+            return
+        console.out(str(target))
+        console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes were not here before")
+
+    _run(work(), as_json=as_json)
+
+
+def limits(
+    run: Run = None,
+    max_hours: Annotated[
+        str | None, typer.Option("--max-hours", help="Hours that it may take in all, or none.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="What its machine may cost, or none.", show_default=False)
+    ] = None,
+    idle_minutes: Annotated[
+        str | None, typer.Option("--idle-minutes", help="So long may it do nothing, or none.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the limits of a run, or change them while it runs: here, and on its machine."""
+
+    async def work() -> None:
+        from hudtui.core.compute.guard import Limits
+        from hudtui.core.compute.limitbook import LimitBook
+        from hudtui.core.errors import InputError
+        from hudtui.core.runs.hosts import find_host
+        from hudtui.core.runs.launcher import change_time
+        from hudtui.core.runs.rented import change_limits
+        from hudtui.core.runs.shown import limits_text
+
+        store, _ = runlog.open_store()
+        record = store.record(store.find(run))
+        rent = record.spec.rent
+        given = {"max_hours": max_hours, "run_budget": budget, "idle_minutes": idle_minutes}
+        wishes = {name: text for name, text in given.items() if text is not None}
+        if rent is None:
+            hours = None if record.plan.max_seconds is None else record.plan.max_seconds / 3600
+            found = Limits(run_budget=None, day_budget=None, max_hours=hours, idle_minutes=None)
+            if set(wishes) - {"max_hours"}:
+                raise InputError(f"run {record.id} is on a machine of your own", fix="Only --max-hours can be set for it.")
+        else:
+            found = LimitBook().get(rent.machine) or Limits.from_json(record.spec.limits)
+        for name, text in wishes.items():
+            found = found.with_value(name, text)
+        if wishes and rent is None:
+            await change_time(record.id, find_host(record.host), store, found.max_hours)
+        elif wishes:
+            await change_limits(record.id, store, await _broker(store, record.id), found)
+        if as_json:
+            console.out_json(found.to_json())
+        else:
+            console.out(limits_text(found, rent.currency if rent else "USD"))
+
+    _run(work(), as_json=as_json)
+
+
+def remove(
+    run: Run = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
+) -> None:
+    """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
+
+    async def work() -> None:
+        from hudtui.core.runs.launcher import remove as remove_run
+
+        store, _ = runlog.open_store()
+        summary = store.summary(store.find(run))
+        if not yes:
+            runlog.confirm(f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?")
+        gone = await remove_run(summary.id, store, keep_results=keep_results)
+        for line in gone:
+            console.say(line)
+
+    _run(work())
+
+
+async def tend_run(store: RunStore, run: str, broker: Broker, *, tmux: bool) -> None:
+    """Do what is missing of a run on a rented machine, to the end, and tell of each step."""
+    from contextlib import aclosing
+
+    from hudtui.core.runs.rented import tend
+
+    events = tend(run, store, broker, lookup=runlog.lookup(runlog.workspace()), tmux=tmux, progress=_progress())
+    following: asyncio.Task[None] | None = None
+    try:
+        async with aclosing(events) as steps:
+            async for event in steps:
+                runlog.say_event(event)
+                if event.type == "stage_started" and following is None:
+                    following = asyncio.create_task(_follow_quietly(store, run))
+                elif event.data.get("name") == "collect" and following is not None:
+                    await asyncio.wait((following,), timeout=5.0)  # its last lines
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        await broker.provider.close()
+
+
+async def _follow_quietly(store: RunStore, run: str) -> None:
+    """Print the logs of a run while it is tended; whoever tends it tells of everything that goes wrong."""
+    from hudtui.core.errors import HudtuiError
     from hudtui.core.runs.monitor import Monitor
-    from hudtui.core.runs.store import RunStore
-    from hudtui.core.workspace import STATE
 
-    store = RunStore(Path.cwd() / STATE)
-    return store, Monitor(store)
-
-
-def _lookup(workspace: Workspace) -> Lookup:
-    from hudtui.core.settings import load_settings
-
-    return load_settings(workspace.folder, workspace.platform).get
+    windows = [stage.name for stage in store.record(run).plan.stages]
+    sink = runlog.Sink(False, prefix=len(windows) > 1, to_stderr=True)
+    with contextlib.suppress(HudtuiError):
+        await runlog.follow_all(Monitor(store), run, windows, None, sink)
 
 
-async def _reconcile(store: RunStore) -> None:
-    from hudtui.core.runs.launcher import reconcile
+async def _broker(store: RunStore, run: str) -> Broker:
+    from hudtui.core.runs.rented import broker_for
 
-    for notice in await reconcile(store):
-        console.say(f"{notice.severity}: {notice.message}")
+    return broker_for(store.record(run), runlog.settings(), say=console.say)
+
+
+async def _end_rented(store: RunStore, run: str, grace: float | None) -> RunSummary:
+    from hudtui.core.runs.rented import end
+
+    broker = await _broker(store, run)
+    try:
+        summary = await end(run, store, broker, grace=grace, progress=_progress())
+    finally:
+        await broker.provider.close()
+    if summary.results is not None:
+        console.say(f"its results are in {summary.results}")
+    return summary
+
+
+def _progress() -> Any:
+    """Tells of large files as they come, where a person looks on."""
+    if not console.interactive():
+        return None
+    told: dict[str, int] = {}
+
+    def progress(name: str, done: int, whole: int) -> None:
+        tenth = done * 10 // whole if whole > 10_000_000 else -1
+        if tenth > told.get(name, 0):
+            told[name] = tenth
+            console.say(f"  {name}: {done:,} of {whole:,} bytes")
+
+    return progress
+
+
+async def _terminal(view: RunView) -> tuple[str, ...]:
+    """The command that shows a run's session on this terminal, wherever that is."""
+    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.remote.ssh_terminal import terminal_argv
+    from hudtui.core.runs.hosts import LOCAL, find_host, reached, target_of
+
+    assert view.attach is not None
+    host = view.summary.host
+    if host == LOCAL:
+        return view.attach
+    await reached(find_host(host), within=30.0)
+    return terminal_argv(await asyncio.to_thread(target_of, host), Pins(), view.attach)
+
+
+def _run(work: Any, *, as_json: bool = False, when_ended: str = "") -> Any:
+    """`console.run`, with machines at hand."""
+
+    async def connected() -> Any:
+        async with runlog.machines():
+            return await work
+
+    return console.run(connected(), as_json=as_json, when_ended=when_ended)
 
 
 async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:
@@ -296,186 +479,32 @@ async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:
     return None
 
 
-def _confirm(question: str) -> None:
-    if not console.interactive():
-        raise typer.BadParameter("nobody can be asked here: add --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
-
-
-class _Sink:
-    """Where log lines go."""
-
-    def __init__(self, as_json: bool, *, prefix: bool, to_stderr: bool = False) -> None:
-        self._json, self._prefix, self._stderr = as_json, prefix, to_stderr
-
-    def put(self, window: str, lines: list[str]) -> None:
-        if not lines:
-            return
-        if self._json:
-            import json
-
-            text = "\n".join(json.dumps({"window": window, "line": line}, ensure_ascii=False) for line in lines)
-        else:
-            text = "\n".join(f"{window} | {line}" for line in lines) if self._prefix else "\n".join(lines)
-        # The lines are clean already, and there may be very many of them.
-        stream = sys.stderr if self._stderr else sys.stdout
-        stream.write(text + "\n")
-        stream.flush()
-
-
-async def _begin(monitor: Monitor, run: str, window: str, lines: int | None) -> int:
-    return 0 if lines is None else await monitor.tail(run, window, lines=lines)
-
-
-async def _follow_all(monitor: Monitor, run: str, windows: list[str], lines: int | None, sink: _Sink) -> None:
-    try:
-        await asyncio.gather(*(_follow(monitor, run, window, lines, sink) for window in windows))
-    except asyncio.CancelledError:
-        if monitor.store.summary(run).active:
-            console.say("The run goes on; hudtui runs stop ends it.")
-        raise
-
-
-async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: _Sink) -> None:
-    from contextlib import aclosing
-
-    from hudtui.core.remote.lines import LineFeed
-
-    offset = await _begin(monitor, run, window, lines)
-    feed, partial = LineFeed(offset=offset), ""
-    async with aclosing(monitor.follow(run, window, offset=offset)) as chunks:
-        async for chunk in chunks:
-            found = feed.feed(chunk)
-            if found.restarted:
-                console.say(f"{window}: the log was begun anew")
-            sink.put(window, found.done)
-            partial = found.partial
-    if partial:
-        sink.put(window, [partial])
-
-
-async def _print_log(monitor: Monitor, run: str, window: str, lines: int | None, sink: _Sink) -> None:
-    from hudtui.core.remote.lines import LineFeed
-
-    offset = await _begin(monitor, run, window, lines)
-    feed, partial = LineFeed(offset=offset), ""
-    async for chunk in monitor.read(run, window, offset=offset):
-        found = feed.feed(chunk)
-        sink.put(window, found.done)
-        partial = found.partial
-    if partial:
-        sink.put(window, [partial])
-
-
-def _say_event(event: RunEvent) -> None:
-    data = event.data
-    if event.type == "planned":
-        console.say(f"run {event.run}")
-    elif event.type == "step":
-        console.say(f"  {data.get('name')} {data.get('seconds', 0):.2f} s")
-    elif event.type == "note":
-        console.say(f"  {data.get('message')}")
-    elif event.type == "stage_started":
-        console.say(f"  stage {data.get('stage')} started")
-
-
-def _state(run: RunSummary) -> str:
-    from hudtui.core.runs.values import GLYPHS
-
-    return f"{GLYPHS[run.state]} {run.state}"
+def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
+    reward, silent = (view.result.reward, view.silent) if view else (None, None)
+    cost = run.cost(time.time())
+    return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent}
 
 
 def _list_row(run: RunSummary, view: RunView | None) -> tuple[str, ...]:
-    reward = view.result.reward if view else None
-    note = run.why or ("no sign of life for " + _seconds(view.silent) if view and view.worrying else "")
+    reward, step = (view.result.reward if view else None), _step(view)
+    note = run.why or ("no sign of life for " + runlog.seconds_text(view.silent) if view and view.worrying else "")
+    if not run.active and run.unsettled:
+        note = f"its machine may still cost money: hudtui runs resume {run.id}"
     return (
-        _state(run),
+        runlog.state_text(run),
         run.id,
         run.stage or "-",
-        _clock(run.started or run.created),
-        _seconds(run.elapsed(time.time())),
+        "-" if step is None else f"{step:g}",
+        runlog.clock(run.started or run.created),
+        runlog.seconds_text(run.elapsed(time.time())),
         "-" if reward is None else f"{reward:.3f}",
-        note[:60],
+        runlog.cost_text(run),
+        "-" if view is None or view.silent is None else runlog.seconds_text(view.silent),
+        note[:70],
     )
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    for row in [head, *rows]:
-        console.out("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _print_view(view: RunView) -> None:
-    run = view.summary
-    facts: list[tuple[str, Any]] = [
-        ("run", f"{run.id}  ({run.name})"),
-        ("state", _state(run) + (f": {run.why}" if run.why else "")),
-        ("engine", run.engine),
-        ("started", _clock(run.started) if run.started else "-"),
-        ("time", _seconds(view.elapsed)),
-        ("folder", run.folder),
-        ("attach", " ".join(view.attach) if view.attach else None),
-    ]
-    if view.silent is not None:
-        facts.insert(5, ("last sign", f"{_seconds(view.silent)} ago" + (" (it may be dead)" if view.worrying else "")))
-    for name, value in facts:
-        if value is not None:
-            console.out(f"{name:<10} {value}")
-    for note in run.notes:
-        console.out(f"{'note':<10} {note}")
-    console.out()
-    ends = [
-        (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage)) for stage in view.stages
-    ]
-    _table(("STAGE", "STATE", "EXIT", "TIME"), ends)
-    if view.result.rows:
-        console.out()
-        rows = [
-            (row.task, f"{row.reward:.3f}", str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows
-        ]
-        _table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
-        console.out(f"mean reward {view.result.reward:.3f} over {view.result.episodes} episodes")
-
-
-def _print_plan(plan: dict[str, Any], folder: str) -> None:
-    import shlex
-
-    console.out(f"folder     {folder}")
-    for file in plan["files"]:
-        source = file["source"]
-        size = source["size"] if source else len(file["content"])
-        console.out(f"file       {file['path']}  {size} bytes" + (f"  from {source['path']}" if source else ""))
-    for stage in plan["stages"]:
-        console.out(f"stage      {stage['name']}: {shlex.join(stage['argv'])}")
-        if stage["cwd"]:
-            console.out(f"             in {stage['cwd']}")
-        if stage["secrets"]:
-            console.out(f"             with the secrets {', '.join(stage['secrets'])}")
-    for port in plan["ports"]:
-        console.out(f"port       {port['number']}  {port['what']}")
-    for output in plan["outputs"]:
-        console.out(f"output     {output['path']}  {output['what']}")
-
-
-def _stage_time(stage: Any) -> str:
-    if stage.started is None:
-        return "-"
-    return _seconds((stage.ended or time.time()) - stage.started)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _clock(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if value < 60:
-        return f"{value:.1f}s"
-    minutes, seconds = divmod(int(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"
+def _step(view: RunView | None) -> float | None:
+    """The last step that a run has told a reward of."""
+    points = view.metrics.series("reward") if view else ()
+    return points[-1].x if points else None

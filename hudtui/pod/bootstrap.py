@@ -25,6 +25,7 @@ from typing import Iterator, List, NoReturn, Optional
 
 INSTALLER = "https://astral.sh/uv/install.sh"
 MARK = ".hudtui"
+USABLE = ("3.12", "3.11", "3.13")  # versions of Python that the locks are made for
 
 
 def say(text: str) -> None:
@@ -132,14 +133,19 @@ class Environment:
         """An empty environment with that Python."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.uv:
-            if run([self.uv, "venv", "--quiet", "--seed", "--python", version, self.folder]):
+            command = [self.uv, "venv", "--quiet", "--seed", "--python"]
+            if run([*command, version, self.folder]):
                 return
+            say("looking for another Python that will do and is here already")
+            for other in [one for one in USABLE if one != version]:
+                if run([*command, other, "--no-python-downloads", self.folder]):
+                    return
             give_up("uv could not make an environment with Python %s" % version)
         named = shutil.which("python" + version)
         python = named or sys.executable
         found = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE)
         has = found.stdout.decode().strip()
-        if has not in ("3.11", "3.12", "3.13"):
+        if has not in USABLE:
             give_up(
                 "uv cannot be had, and the Python of this machine is %s; the environment needs 3.11 to 3.13" % (has or "unknown"),
                 "Install uv or Python %s there, or let the machine reach the network." % version,

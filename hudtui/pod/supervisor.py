@@ -14,6 +14,7 @@ them. Everything else is a file in DIR:
     logs/STAGE.log   what the stage printed, byte for byte
     stages/          who started which attempt, and how it ended
     stop.json        a request to stop
+    limits.json      other limits than the plan's; written while it runs
     gpu.jsonl        how busy the GPUs are, a line every 10 s; only where nvidia-smi is
 
 Each stage has a runner of its own (`supervisor.py stage`), in a window of the tmux session named in the plan, or as a detached
@@ -752,7 +753,7 @@ class Supervisor:
             if sooner is not None and (self.hard_after is None or sooner < self.hard_after):
                 self.hard_after = sooner  # whoever asked has lost patience
             return
-        limit = self.plan.get("max_seconds")
+        limit = (read_json(self.path("limits.json")) or self.plan).get("max_seconds")
         if wish is not None:
             self.begin_stop("stopped", str(wish.get("why") or "stopped on request"), self.wished_grace(wish))
         elif self.signalled:

@@ -103,7 +103,10 @@ def test_a_run_from_start_to_result(workspace: Path) -> None:
     words = hudtui("runs", "show", run).stdout
     assert "✓ finished" in words and "seed-1" in words and "mean reward" in words
     table = hudtui("runs").stdout.splitlines()
-    assert table[0].split() == ["STATE", "RUN", "STAGE", "STARTED", "TIME", "REWARD", "NOTE"] and run in table[1]
+    assert (
+        table[0].split() == ["STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"]
+        and run in table[1]
+    )
 
 
 def test_following_from_the_start_prints_the_result_alone(workspace: Path) -> None:

@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import shutil
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.events import Notice
@@ -25,6 +26,7 @@ from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.settings import paths
+from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, RunSpec, Site, file_ref
 from hudtui.core.training.resources import PACKAGE
@@ -279,6 +281,53 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
     return store.summary(run)
+
+
+async def change_time(run: str, host: Host, store: RunStore, hours: float | None) -> None:
+    """Give a run another time limit, counted from its start.
+
+    Raises:
+        MachineError: Its machine does not answer.
+        RunError: It has ended.
+    """
+    if not store.summary(run).active:
+        raise RunError(f"run {run} has ended")
+    limits = {"max_seconds": None if hours is None else hours * 3600}
+    await host.put(json.dumps(limits).encode(), Machine(host, store.record(run)).path("limits.json"), mode=0o600)
+    store.append(run, "limits", {"max_hours": hours})
+
+
+async def remove(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
+    """Remove a run that has ended: from its machine, from this computer, from the list.
+
+    Args:
+        run: The run.
+        store: Where it is kept.
+        keep_results: Leave its files on this computer.
+
+    Returns:
+        What was removed, in words.
+
+    Raises:
+        RunError: It goes on, or its rented machine may still be there.
+        MachineError: Its machine does not answer; nothing is removed.
+    """
+    summary, record = store.summary(run), store.record(run)
+    if summary.active or summary.unsettled:
+        raise RunError(f"run {run} has not ended, or its machine may still be there", fix=f"hudtui runs stop {run}")
+    gone = []
+    there = PurePosixPath(record.folder)
+    if record.host != LOCAL and record.spec.rent is None and there.parent == PurePosixPath(".hudtui/runs"):
+        done = await machines.find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
+        if not done.ok:
+            raise MachineError(f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300))
+        gone.append(f"removed {there} on {record.host}")
+    here = store.folder / run
+    if not keep_results and here.is_dir():
+        await asyncio.to_thread(shutil.rmtree, here)
+        gone.append(f"removed {here}")
+    store.append(run, "removed", once="removed")
+    return (*gone, f"run {run} is not listed any more")
 
 
 async def _left(machine: Machine, store: RunStore) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.acquire import Acquired, acquire, resume
 from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
@@ -26,7 +26,7 @@ from hudtui.core.compute.providers import target_of
 from hudtui.core.compute.release import Sleep, release, settle
 from hudtui.core.compute.spending import spend
 from hudtui.core.compute.values import Offer, Order, Pod
-from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.events import Notice
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_errors import Disconnected
@@ -37,6 +37,9 @@ from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.training.plan import Rent
+
+if TYPE_CHECKING:
+    from hudtui.core.settings import Settings
 
 START_WITHIN = 1800.0
 """Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
@@ -71,6 +74,29 @@ class Broker:
     """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
     say: Callable[[str], None] | None = None
     """Told what became of a machine when its order was cancelled."""
+
+
+def broker_for(record: RunRecord, settings: Settings, *, say: Callable[[str], None] | None = None) -> Broker:
+    """Whoever the machine of a run is rented from, by the user's settings.
+
+    Raises:
+        RunError: No machine was rented for it.
+        InputError: There is no such provider, or it is another one than the run's: simulated ones and real ones are not mixed up.
+        LoginNeeded: Its key is missing.
+    """
+    from hudtui.core.compute.providers import open_provider
+
+    rent = record.spec.rent
+    if rent is None:
+        raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
+    provider = open_provider(rent.provider, settings.get)
+    if provider.simulated != rent.simulated:
+        kind = "simulated" if rent.simulated else "real"
+        raise InputError(
+            f"run {record.id} is on a {kind} machine, and the settings lead to {provider.title}",
+            fix="See HUDTUI_SIM and PRIME_API_BASE_URL.",
+        )
+    return Broker(provider, settings.get, say=say)
 
 
 def offer_to_json(offer: Offer) -> dict[str, Any]:
@@ -251,12 +277,21 @@ class _Tending:
         """From wherever it is to the end of the run."""
         if self.summary.started is None:
             await check(self.record.plan, self.lookup)  # before anything is paid for
-        for part in (self.get_machine, self.begin, self.watch):
-            async with aclosing(part()) as events:
-                async for event in events:
-                    yield event
+        async with contextlib.AsyncExitStack() as open_ports:
+            for part in (self.get_machine, self.tunnels, self.begin, self.watch):
+                async with aclosing(part(open_ports)) as events:
+                    async for event in events:
+                        yield event
 
-    async def get_machine(self) -> AsyncGenerator[RunEvent, None]:
+    async def tunnels(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
+        """Let the machine reach environments on this computer, for as long as the run is tended."""
+        assert isinstance(self.host, Distant)
+        for port in self.record.spec.tunnels:
+            await open_ports.enter_async_context(self.host.reverse(port, "127.0.0.1", port))
+            if event := self.store.append(self.run, "note", {"message": f"port {port} of this computer is port {port} there"}):
+                yield event
+
+    async def get_machine(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Rent it, or find it again."""
         broker, owned, began = self.broker, self.owned(), time.monotonic()
         if owned is not None and (not owned.open or owned.state == "ending"):
@@ -327,7 +362,7 @@ class _Tending:
 
     # --- the run ----------------------------------------------------------------------------------------------------------
 
-    async def begin(self) -> AsyncGenerator[RunEvent, None]:
+    async def begin(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Arm the guard before anything else; then carry the plan out as on any machine."""
         began = time.monotonic()
         await self.machine.make_folder()
@@ -360,7 +395,7 @@ class _Tending:
         mine = found.of(self.rent.machine)
         return Usage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
 
-    async def watch(self) -> AsyncGenerator[RunEvent, None]:
+    async def watch(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Hear what the machine says until the run has ended; end it when a limit is reached."""
         away = 0
         while True:
@@ -370,8 +405,8 @@ class _Tending:
                 away = 0
             except MachineError as error:  # while nobody can say more, the run is taken to go on
                 away += 1
-                if event := self.store.append(self.run, "note", {"message": sentence(error)}, once=f"note:{sentence(error)}"):
-                    yield event
+                if said := self.store.append(self.run, "note", {"message": sentence(error)}, once=f"note:{sentence(error)}"):
+                    yield said
                 await self.still_there(error)
             if not self.summary.active:
                 return

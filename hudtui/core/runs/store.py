@@ -211,10 +211,11 @@ class RunStore:
         return found
 
     def runs(self) -> tuple[RunSummary, ...]:
-        """All runs, the oldest first. Asking again costs what is new since the last time."""
+        """All runs that were not removed, the oldest first. Asking again costs what is new since the last time."""
         with self._lock:
             self._catch_up()
-            return tuple(sorted(self._folded.values(), key=lambda run: (run.created, run.id)))
+            kept = (run for run in self._folded.values() if not run.removed)
+            return tuple(sorted(kept, key=lambda run: (run.created, run.id)))
 
     def _catch_up(self) -> None:
         """Fold in what has been written since the last look."""

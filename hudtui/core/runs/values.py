@@ -38,7 +38,7 @@ class RunEvent:
     """Something that happened to a run, kept for ever.
 
     What the app does has the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
-    `stop_requested`, `limits`, `failed`, `lost`. What the supervisor on the machine
+    `stop_requested`, `limits`, `removed`, `failed`, `lost`. What the supervisor on the machine
     reports has `started`, `resumed`, `stage_started`, `stage_ready`, `stage_ended`, `stopping`, `note`, `finished`, `failed`
     and `stopped`.
     """
@@ -98,6 +98,8 @@ class RunSummary:
     """What the rented machine has cost in all, where its provider said it."""
     results: str | None = None
     """Folder on this computer that its results were brought to."""
+    removed: bool = False
+    """The user wants to see no more of it."""
 
     @property
     def active(self) -> bool:
@@ -181,6 +183,8 @@ def _take(run: dict[str, Any], event: RunEvent) -> None:
         _take_machine(run, event)
     elif kind == "step" and data.get("folder"):
         run["results"] = str(data["folder"])
+    elif kind == "removed":
+        run["removed"] = True
     if run["final"]:
         return
     if kind in _ENDS:

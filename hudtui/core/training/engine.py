@@ -80,7 +80,7 @@ class Rollouts:
             if value is not None:
                 argv += [option, str(value)]
         argv.append("--resume")  # a second attempt goes on where the first one was broken off
-        env = {"HUDTUI_PLATFORM": spec.platform} if spec.platform else {}
+        env = {**spec.variables, **({"HUDTUI_PLATFORM": spec.platform} if spec.platform else {})}
         return Plan(
             engine=self.name,
             stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),

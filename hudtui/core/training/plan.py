@@ -127,6 +127,8 @@ class RunSpec:
     """Python on the machine with all that the run needs; None: an environment is made there."""
     rent: Rent | None = None
     """The machine is rented for this run."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Settings that travel to the machine and are no secrets."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """What the run may cost and how long it may take, by the names of `compute.guard.Limits`; empty for no limits."""
     output_dir: str | None = None

@@ -1,0 +1,396 @@
+"""`hudtui rl`: everything checked, the plan shown, then one key to a run, its results and the end of its machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console, runlog
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.runs.wish import Check, Preparation, Wish
+    from hudtui.core.settings import Settings
+    from hudtui.core.workspace import Workspace
+
+_GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
+_GOES_ON = "a run that has begun goes on: hudtui runs shows it"
+
+
+def run(
+    tasks: Annotated[
+        str | None, typer.Argument(help="A task file or folder, or a dataset on the Hub (org/name).", show_default=False)
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", "-d", help="The same as TASKS; by default what the lock file names.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Gym configuration; by default the only one here.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="What is trained: an id on the Hub.", show_default=False)
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="trl trains; rollouts plays with --policy; or another one.")
+    ] = "trl",
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Of rollouts: random, greedy, replay:TRACE, or openai:MODEL.")
+    ] = "greedy",
+    training: Annotated[Path | None, typer.Option("--training", help="The trainer's settings (YAML or JSON).")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option("--gpus", "-g", help="Such as 4xH100; a training gets 2xA100 otherwise.", show_default=False)
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="Who to rent from: prime; local for this machine.", show_default=False)
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="A machine of yours: user@host, a name of ~/.ssh/config, local.", show_default=False),
+    ] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", "-o", help="Folder that the results come to.", show_default=False)
+    ] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="What the machine may cost in all, or none.")] = None,
+    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Hours it may take in all, or none.")] = None,
+    idle_minutes: Annotated[str | None, typer.Option("--idle-minutes", help="So long may it do nothing, or none.")] = None,
+    keep_on_failure: Annotated[
+        bool, typer.Option("--keep-on-failure", help="Leave the machine of a failed run to me; I pay for it.")
+    ] = False,
+    name: Annotated[str | None, typer.Option("--name", help="What to call the run.", show_default=False)] = None,
+    group: Annotated[int, typer.Option("--group", "-r", min=1, help="Of rollouts: episodes for each task.")] = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Of rollouts: episodes at once.")] = 4,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Of rollouts: only the first tasks.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of all that is random.")] = None,
+    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have.")] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL.")] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", help="Python on the machine with all that is needed; else it is installed there.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
+    rehearse: Annotated[bool, typer.Option("--rehearse", help="The same for nothing: a tiny model, here, on the CPU.")] = False,
+    emit_script: Annotated[
+        bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")
+    ] = False,
+    no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Train: check what is needed, show the plan, rent a machine, run, bring the results home, end the machine.
+
+    What is missing is told, and offered to be mended where somebody can be asked. Nothing is bought before you agree to the
+    plan. A run needs nobody once it has begun: this command may be ended, and `hudtui runs resume` takes care of it again.
+    """
+    if tasks is not None and dataset is not None:
+        raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
+    if host is not None and provider is not None:
+        raise typer.BadParameter("give one of them", param_hint="--host, --provider")
+    if rehearse:
+        _rehearse(tasks or dataset, config, training, steps, yes, dry_run, no_tmux, as_json)
+        return
+    from hudtui.core.runs.wish import Wish
+
+    wish = Wish(
+        engine=engine,
+        tasks=tasks or dataset,
+        config=config,
+        model=model,
+        policy=policy,
+        training=training,
+        name=name,
+        steps=steps,
+        group=group,
+        concurrency=concurrency,
+        limit=limit,
+        seed=seed,
+        max_turns=max_turns,
+        base_url=base_url,
+        host=host,
+        provider=provider,
+        gpus=gpus,
+        python=python,
+        output_dir=output_dir,
+        keep_on_failure=keep_on_failure,
+    )
+    limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}
+    given = {key: text for key, text in limits.items() if text is not None}
+    how = _How(yes=yes, detach=detach, dry_run=dry_run, emit_script=emit_script, tmux=not no_tmux, as_json=as_json)
+    console.run(_work(wish, given, how), as_json=as_json, when_ended=_GOES_ON)
+
+
+class _How:
+    """The ways in which the command may be carried out."""
+
+    def __init__(self, *, yes: bool, detach: bool, dry_run: bool, emit_script: bool, tmux: bool, as_json: bool) -> None:
+        self.yes, self.detach, self.dry_run, self.emit_script = yes, detach, dry_run, emit_script
+        self.tmux, self.as_json = tmux, as_json
+
+    @property
+    def only_looks(self) -> bool:
+        """Nothing is to be started."""
+        return self.dry_run or self.emit_script
+
+
+def _rehearse(
+    tasks: str | None,
+    config: Path | None,
+    training: Path | None,
+    steps: int | None,
+    yes: bool,
+    dry_run: bool,
+    no_tmux: bool,
+    as_json: bool,
+) -> None:
+    from hudtui.cli.rehearse import carry_out
+
+    file = None if tasks is None else Path(tasks)
+    console.run(carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json), as_json=as_json)
+
+
+async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
+    async with runlog.machines():
+        store, _ = runlog.open_store()
+        place = runlog.workspace()
+        if not how.only_looks:
+            await runlog.reconcile(store)
+        prepared, wish = await _prepare(wish, limits, store, place, how)
+        if how.emit_script:
+            _script(prepared)
+            return
+        if how.dry_run:
+            from hudtui.core.runs.shown import preparation_json
+
+            console.out_json(preparation_json(prepared, store))
+            if prepared.record is None:
+                raise typer.Exit(2)
+            return
+        record = _complete(prepared)
+        _show(prepared, record, store)
+        rent = record.spec.rent
+        if not how.yes:
+            price = f" It costs {rent.hourly:.2f} {rent.currency} an hour." if rent and not rent.simulated else ""
+            runlog.confirm(f"Start it?{price}")
+        if rent is not None:
+            await _run_rented(record, store, how)
+        else:
+            await _run_here(record, store, how)
+
+
+# --- what is missing ------------------------------------------------------------------------------------------------------
+
+
+async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: Workspace, how: _How) -> tuple[Preparation, Wish]:
+    """Look at the wish; where somebody can be asked, offer to mend what is missing, until they do not want to."""
+    from hudtui.core.compute.guard import limits_from_settings
+    from hudtui.core.runs.wish import prepare
+
+    settings = runlog.settings()
+    if limits:
+        values = limits_from_settings(settings)
+        for name, text in limits.items():
+            values = values.with_value(name, text)
+        wish = replace(wish, limits=values)
+    while True:
+        prepared = await prepare(wish, place, settings, store)
+        if not console.interactive() or how.only_looks or how.yes:
+            return prepared, wish
+        for check in prepared.missing:
+            console.say(f"✗ {check.name}: {check.text}")
+            mended = await _mend(check, wish, settings, place)
+            if mended is None:
+                continue
+            wish, place, settings = mended, runlog.workspace(), runlog.settings()
+            break
+        else:
+            return prepared, wish
+
+
+async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) -> Wish | None:
+    """Offer what can be done about something that is missing; None when nothing was."""
+    ask = asyncio.to_thread
+    if check.remedy in ("choose-config", "choose-tasks"):
+        for number, option in enumerate(check.options, 1):
+            console.say(f"  {number}  {option}")
+        chosen = await ask(typer.prompt, "Which one?", type=int, err=True)
+        if not 1 <= chosen <= len(check.options):
+            return None
+        option = check.options[chosen - 1]
+        return replace(wish, config=Path(option)) if check.remedy == "choose-config" else replace(wish, tasks=option)
+    if check.remedy == "set-key":
+        return await _set_key(check.options[0], wish, place)
+    if check.remedy == "generate-config":
+        source = await ask(typer.prompt, "Generate one from which environment? (empty: none)", default="", err=True)
+        return await _generate(source, wish, place) if source.strip() else None
+    if check.remedy == "register-key":
+        return await _register_key(check.options[0], wish, settings)
+    if check.remedy == "choose-machine":
+        text = await ask(typer.prompt, "On which machine? local, user@host, or prime", default="", err=True)
+        if not text.strip():
+            return None
+        return replace(wish, provider="prime", host=None) if text == "prime" else replace(wish, host=text.strip(), provider=None)
+    return None
+
+
+async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
+    import getpass
+
+    from hudtui.core.settings import save_env
+
+    value = await asyncio.to_thread(getpass.getpass, f"{name} (kept in .env; empty: not now): ")
+    if not value.strip():
+        return None
+    save_env(place.folder, name, value)
+    return wish
+
+
+async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
+    from hudtui.cli.analyses import look
+    from hudtui.cli.sources import read_source
+    from hudtui.core.files import write_atomic
+    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.names import config_file_name
+
+    found = read_source(source.strip(), (), headers=(), env=(), sse=False)
+    analysis = await look(found, live=found.kind != "lock", timeout=60.0)
+    target = place.folder / "configs" / config_file_name(found.image or found.text)
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        write_atomic(target, render(draft(analysis, name=None, per_value=False), platform=place.platform))
+        console.say(f"wrote {place.relative(target)}")
+    return replace(wish, config=target)
+
+
+async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | None:
+    from hudtui.core.compute.providers import open_provider
+    from hudtui.core.compute.ssh_key import read_key
+
+    name = wish.offer.provider if wish.offer else wish.provider or "prime"
+    provider = open_provider(name, settings.get)
+    if not await asyncio.to_thread(typer.confirm, f"Make {path}.pub known to {provider.title}?", err=True):
+        return None
+    key = await asyncio.to_thread(read_key, Path(path))
+    try:
+        await provider.register_key("hudtui", key.public_key)
+    finally:
+        await provider.close()
+    return wish
+
+
+def _complete(prepared: Preparation) -> RunRecord:
+    """The run, or the end of the command with all that is missing."""
+    if prepared.record is not None:
+        return prepared.record
+    from hudtui.core.errors import InputError
+
+    lines = [f"{check.name}: {check.text}" + (f"  ->  {check.fix}" if check.fix else "") for check in prepared.missing]
+    raise InputError("this run cannot be started yet", why="\n  ".join(lines))
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------------
+
+
+def _show(prepared: Preparation, record: RunRecord, store: RunStore) -> None:
+    from hudtui.core.runs.shown import plan_lines
+
+    for check in prepared.checks:
+        console.say(f"{_GLYPHS[check.state]} {check.name}: {check.text}")
+    console.say()
+    for line in plan_lines(record, store, prepared):
+        console.say(f"{line.label:<10} {line.text}")
+    console.say()
+
+
+def _script(prepared: Preparation) -> None:
+    from hudtui.core.training.engine import find_engine
+    from hudtui.core.training.plan import Site
+    from hudtui.core.training.script import script_of
+
+    record = _complete(prepared)
+    plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
+    typer.echo(script_of(plan, name=record.name), nl=False)
+
+
+# --- the run --------------------------------------------------------------------------------------------------------------
+
+
+async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
+    from hudtui.cli.runs import tend_run
+    from hudtui.core.runs.rented import broker_for
+
+    runlog.say_event(store.add(record))
+    await tend_run(store, record.id, broker_for(record, runlog.settings(), say=console.say), tmux=how.tmux)
+    await _result(record, store, how)
+
+
+async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
+    """On this machine, or one of the user's own."""
+    from contextlib import aclosing
+
+    from hudtui.core.errors import InputError
+    from hudtui.core.runs import launcher
+    from hudtui.core.runs.hosts import find_host
+
+    if how.detach and record.spec.tunnels:
+        raise InputError("this run needs a tunnel from this computer for as long as it goes on", fix="Leave --detach out.")
+    host = find_host(record.host)
+    async with contextlib.AsyncExitStack() as stack:
+        await _tunnels(record, stack)
+        lookup = runlog.lookup(runlog.workspace())
+        try:
+            async with aclosing(launcher.launch(record, host, store, lookup=lookup, tmux=how.tmux)) as events:
+                async for event in events:
+                    runlog.say_event(event)
+        except asyncio.CancelledError:  # Ctrl-C before it runs: it is not wanted
+            if record.id in store.ids() and store.summary(record.id).started is None:
+                await launcher.stop(record.id, host, store)
+                console.say(f"run {record.id} is not started")
+            raise
+        if how.detach:
+            console.out(record.id)
+            console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
+            return
+        _, monitor = runlog.open_store()
+        sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=True)
+        await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+        if record.host != "local" or record.spec.output_dir is not None:
+            await _bring_home(record, store)
+    await _result(record, store, how)
+
+
+async def _bring_home(record: RunRecord, store: RunStore) -> None:
+    from hudtui.core.runs.collect import collect
+    from hudtui.core.runs.hosts import find_host
+    from hudtui.core.runs.machine import Machine
+    from hudtui.core.runs.rented import results_folder
+
+    found = await collect(Machine(find_host(record.host), record), results_folder(record, store))
+    console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
+
+
+async def _tunnels(record: RunRecord, stack: contextlib.AsyncExitStack) -> None:
+    """Ports of this computer that the run's machine reaches, for as long as this command runs."""
+    from hudtui.core.runs.hosts import Distant, find_host
+
+    host = find_host(record.host)
+    if not isinstance(host, Distant):
+        return
+    for port in record.spec.tunnels:
+        await stack.enter_async_context(host.reverse(port, "127.0.0.1", port))
+        console.say(f"port {port} of this computer is port {port} there")
+
+
+async def _result(record: RunRecord, store: RunStore, how: _How) -> None:
+    _, monitor = runlog.open_store()
+    view: Any = await monitor.view(record.id)
+    if how.as_json:
+        console.out_json(view.to_json())
+    else:
+        runlog.print_view(view)
+    if view.summary.state != "finished":
+        raise typer.Exit(1)

@@ -1,0 +1,317 @@
+"""What the commands about runs have in common: the store, the machines, and how runs and their logs are printed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.launcher import Lookup
+    from hudtui.core.runs.monitor import Monitor, RunView
+    from hudtui.core.runs.store import RunStore
+    from hudtui.core.runs.values import RunEvent, RunSummary
+    from hudtui.core.settings import Settings
+    from hudtui.core.workspace import Workspace
+
+
+def workspace() -> Workspace:
+    """The current folder as a project."""
+    from hudtui.core.workspace import open_workspace
+
+    return open_workspace(Path.cwd())
+
+
+def settings() -> Settings:
+    """The settings of the current folder."""
+    from hudtui.core.settings import load_settings
+
+    place = workspace()
+    return load_settings(place.folder, place.platform)
+
+
+def open_store() -> tuple[RunStore, Monitor]:
+    """The runs of the current folder, and who watches them."""
+    from hudtui.core.runs.monitor import Monitor
+    from hudtui.core.runs.store import RunStore
+    from hudtui.core.workspace import STATE
+
+    store = RunStore(Path.cwd() / STATE)
+    return store, Monitor(store)
+
+
+def lookup(place: Workspace) -> Lookup:
+    """The values of secrets."""
+    from hudtui.core.settings import load_settings
+
+    return load_settings(place.folder, place.platform).lookup
+
+
+@contextlib.asynccontextmanager
+async def machines() -> AsyncIterator[None]:
+    """For work that may reach machines: asks for pass-phrases where a person is, shows new host keys, ends the connections."""
+    from hudtui.core.remote.connect import close_hosts
+    from hudtui.core.runs.hosts import introduce
+
+    introduce(ask=_ask if console.interactive() else None, say=lambda notice: console.say(notice.message))
+    try:
+        yield
+    finally:
+        await close_hosts()
+
+
+async def _ask(prompt: str) -> str | None:
+    import getpass
+
+    try:
+        return await asyncio.to_thread(getpass.getpass, prompt) or None
+    except EOFError:
+        return None
+
+
+async def reconcile(store: RunStore) -> None:
+    """Bring the store and the machines together, and say what is to know of it."""
+    from hudtui.core.runs.launcher import reconcile
+
+    for notice in await reconcile(store):
+        console.say(f"{notice.severity}: {notice.message}")
+
+
+def confirm(question: str) -> None:
+    """Ask; without a terminal, or with a no, this ends the command."""
+    if not console.interactive():
+        raise typer.BadParameter("nobody can be asked here: add --yes", param_hint="--yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+class Sink:
+    """Where log lines go.
+
+    Args:
+        as_json: One object a line.
+        prefix: Name the window in front of each line.
+        to_stderr: Standard output is kept for something else.
+    """
+
+    def __init__(self, as_json: bool, *, prefix: bool, to_stderr: bool = False) -> None:
+        self._json, self._prefix, self._stderr = as_json, prefix, to_stderr
+
+    def put(self, window: str, lines: list[str]) -> None:
+        """Print lines of a window."""
+        if not lines:
+            return
+        if self._json:
+            import json
+
+            text = "\n".join(json.dumps({"window": window, "line": line}, ensure_ascii=False) for line in lines)
+        else:
+            text = "\n".join(f"{window} | {line}" for line in lines) if self._prefix else "\n".join(lines)
+        # The lines are clean already, and there may be very many of them.
+        stream = sys.stderr if self._stderr else sys.stdout
+        stream.write(text + "\n")
+        stream.flush()
+
+
+async def _begin(monitor: Monitor, run: str, window: str, lines: int | None) -> int:
+    return 0 if lines is None else await monitor.tail(run, window, lines=lines)
+
+
+async def follow_all(monitor: Monitor, run: str, windows: list[str], lines: int | None, sink: Sink) -> None:
+    """Print the logs of a run as they grow, until it has ended.
+
+    Args:
+        monitor: Who watches.
+        run: The run.
+        windows: Whose logs.
+        lines: Begin so many lines before the end; None for the first line.
+        sink: Where they go.
+    """
+    try:
+        await asyncio.gather(*(_follow(monitor, run, window, lines, sink) for window in windows))
+    except asyncio.CancelledError:
+        if monitor.store.summary(run).active:
+            console.say("The run goes on; hudtui runs stop ends it.")
+        raise
+
+
+async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
+    from contextlib import aclosing
+
+    from hudtui.core.remote.lines import LineFeed
+
+    offset = await _begin(monitor, run, window, lines)
+    feed, partial = LineFeed(offset=offset), ""
+    async with aclosing(monitor.follow(run, window, offset=offset)) as chunks:
+        async for chunk in chunks:
+            found = feed.feed(chunk)
+            if found.restarted:
+                console.say(f"{window}: the log was begun anew")
+            sink.put(window, found.done)
+            partial = found.partial
+    if partial:
+        sink.put(window, [partial])
+
+
+async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
+    """Print a log as it is now; see `follow_all`."""
+    from hudtui.core.remote.lines import LineFeed
+
+    offset = await _begin(monitor, run, window, lines)
+    feed, partial = LineFeed(offset=offset), ""
+    async for chunk in monitor.read(run, window, offset=offset):
+        found = feed.feed(chunk)
+        sink.put(window, found.done)
+        partial = found.partial
+    if partial:
+        sink.put(window, [partial])
+
+
+def say_event(event: RunEvent) -> None:
+    """One event of a run in a line."""
+    data = event.data
+    if event.type == "planned":
+        console.say(f"run {event.run}")
+    elif event.type == "step":
+        console.say(f"  {data.get('name')} {data.get('seconds', 0):.2f} s{_results(data)}")
+    elif event.type == "note":
+        console.say(f"  {data.get('message')}")
+    elif event.type == "machine":
+        console.say(f"  {data.get('text') or data.get('kind')}")
+    elif event.type == "stage_started":
+        console.say(f"  stage {data.get('stage')} started")
+    elif event.type == "stage_ended":
+        console.say(f"  stage {data.get('stage')} ended with {data.get('exit')}")
+
+
+def _results(data: Any) -> str:
+    if "files" not in data:
+        return ""
+    return f": {data['files']} files, {data['bytes']:,} bytes in {data['folder']}"
+
+
+def state_text(run: RunSummary) -> str:
+    """Glyph and word."""
+    from hudtui.core.runs.values import GLYPHS
+
+    return f"{GLYPHS[run.state]} {run.state}"
+
+
+def cost_text(run: RunSummary) -> str:
+    """What its machine has cost so far; a dash for one of the user's own."""
+    from hudtui.core.compute.guard import money
+
+    cost = run.cost(time.time())
+    if cost is None:
+        return "-"
+    return money(cost, run.currency) if run.billed is not None else f"~{money(cost, run.currency)}"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows in columns."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    for row in [head, *rows]:
+        console.out("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_view(view: RunView) -> None:
+    """Print everything about a run."""
+    run = view.summary
+    facts: list[tuple[str, Any]] = [
+        ("run", f"{run.id}  ({run.name})"),
+        ("state", state_text(run) + (f": {run.why}" if run.why else "")),
+        ("engine", run.engine),
+        ("started", clock(run.started) if run.started else "-"),
+        ("time", seconds_text(view.elapsed)),
+        ("machine", None if run.host == "local" else run.host),
+        ("cost", cost_text(run) + _price(run) if run.hourly is not None else None),
+        ("folder", run.folder if run.results is None else run.results),
+        ("attach", " ".join(view.attach) if view.attach else None),
+    ]
+    if view.silent is not None:
+        facts.insert(5, ("last sign", f"{seconds_text(view.silent)} ago" + (" (it may be dead)" if view.worrying else "")))
+    for name, value in facts:
+        if value is not None:
+            console.out(f"{name:<10} {value}")
+    for note in run.notes:
+        console.out(f"{'note':<10} {note}")
+    console.out()
+    ends = [
+        (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage)) for stage in view.stages
+    ]
+    table(("STAGE", "STATE", "EXIT", "TIME"), ends)
+    if view.result.rows:
+        console.out()
+        rows = [
+            (row.task, f"{row.reward:.3f}", str(row.episodes), _number(row.turns), str(row.errors)) for row in view.result.rows
+        ]
+        table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
+        console.out(f"mean reward {view.result.reward:.3f} over {view.result.episodes} episodes")
+
+
+def print_plan(plan: dict[str, Any], folder: str) -> None:
+    """Print what a run will do."""
+    import shlex
+
+    console.out(f"folder     {folder}")
+    for file in plan["files"]:
+        source = file["source"]
+        size = source["size"] if source else len(file["content"]) if file["content"] is not None else _resource(file["resource"])
+        console.out(f"file       {file['path']}  {size} bytes" + (f"  from {source['path']}" if source else ""))
+    for stage in plan["stages"]:
+        console.out(f"stage      {stage['name']}: {shlex.join(stage['argv'])}")
+        if stage["cwd"]:
+            console.out(f"             in {stage['cwd']}")
+        if stage["secrets"]:
+            console.out(f"             with the secrets {', '.join(stage['secrets'])}")
+    for port in plan["ports"]:
+        console.out(f"port       {port['number']}  {port['what']}")
+    for output in plan["outputs"]:
+        console.out(f"output     {output['path']}  {output['what']}")
+
+
+def _stage_time(stage: Any) -> str:
+    if stage.started is None:
+        return "-"
+    return seconds_text((stage.ended or time.time()) - stage.started)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def clock(moment: float) -> str:
+    """A moment by the clock on the wall."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+def seconds_text(value: float | None) -> str:
+    """A time for people."""
+    if value is None:
+        return "-"
+    if value < 60:
+        return f"{value:.1f}s"
+    minutes, seconds = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s"
+
+
+def _price(run: RunSummary) -> str:
+    from hudtui.core.compute.guard import money
+
+    if not run.unsettled:
+        return " billed" if run.billed is not None else ""
+    return f", at {money(run.hourly or 0.0, run.currency)} an hour"
+
+
+def _resource(name: str) -> int:
+    from hudtui.core.training.resources import resource_bytes
+
+    return len(resource_bytes(name))
