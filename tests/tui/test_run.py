@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import math
+import random
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
+from hudtui.tui.widgets.charts import Trace, chart, figure, smooth, thin
 from hudtui.tui.widgets.curve import curve
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
@@ -36,7 +39,16 @@ NOW = NOON.timestamp()
 SIZES = [(160, 48), (80, 24), (60, 20)]
 
 
-def make_run(project: Path, run: str, state: str, *, name: str = "2048 greedy", why: str | None = None, log: str = "") -> None:
+def make_run(
+    project: Path,
+    run: str,
+    state: str,
+    *,
+    name: str = "2048 greedy",
+    why: str | None = None,
+    log: str = "",
+    rows: list[dict[str, Any]] | None = None,
+) -> None:
     """A run as the supervisor leaves it: events, status, log, metrics."""
     store = RunStore(project / ".hudtui")
     folder = store.folder / run
@@ -59,7 +71,7 @@ def make_run(project: Path, run: str, state: str, *, name: str = "2048 greedy", 
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     status = {"run": run, "state": state, "heartbeat": NOW - 40, "stages": {"play": {"state": "ended", "attempt": 1, "exit": 0}}}
     (folder / "status.json").write_text(json.dumps(status))
-    rows = [
+    rows = rows or [
         {
             "step": n,
             "task": f"board-{n}",
@@ -73,6 +85,26 @@ def make_run(project: Path, run: str, state: str, *, name: str = "2048 greedy", 
     ]
     (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     store.mirror(run, events)
+
+
+def make_training(project: Path, run: str, name: str, *, seed: int) -> None:
+    """A training of 60 steps that was stopped, with numbers as TRL writes them."""
+    draw = random.Random(seed)
+    rows, lines = [], []
+    for step in range(1, 61):
+        reward = 1 - math.exp(-step / (15 * seed)) + draw.gauss(0, 0.05)
+        row = {"step": step, "max_steps": 100, "time": NOW - 3600 + 30 * step, "reward": reward, "reward_std": 0.3 / step**0.3}
+        row |= {
+            "loss": draw.gauss(0, 0.02),
+            "kl": 0.0005 * step,
+            "entropy": 2 - step / 60,
+            "learning_rate": 1e-5 * min(step / 10, 1),
+        }
+        row |= {"tokens_per_s": 1400 + draw.gauss(0, 60), "step_time": 28 + draw.random() * 4, "grad_norm": draw.random()}
+        row |= {"completions/mean_length": 240 - step}
+        rows.append(row)
+        lines.append(f"step {step}/100 reward={reward:.4g} loss={row['loss']:.4g}\n")
+    make_run(project, run, "stopped", name=name, why="stopped by the user", log="".join(lines), rows=rows)
 
 
 LOG = "".join(f"12:00:{n:02} episode {n}/40 task=board-{n} reward=0.{n:02} turns=20 stop=done\n" for n in range(1, 41))
@@ -131,6 +163,21 @@ def test_picture_of_results(snap: Any, runs: Path) -> None:
     assert snap(_app(runs), size=(120, 36), press=["5", "down"], run_before=wait)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_of_metrics(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    make_training(project, "train-dddd", "grpo lora 16", seed=2)
+
+    async def wait(pilot: Any) -> None:
+        await _drawn(pilot, "train-cccc", "step 60/100")
+        await pilot.press("c", "down")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+        await pilot.press("m", "s")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+
+    assert snap(_app(project), size=size, press=["5"], run_before=wait)
+
+
 async def _drawn(pilot: Any, run: str, text: str) -> None:
     """Wait until all of a run that has ended is on the screen: list, head, result, log with `text`."""
     last = None
@@ -146,7 +193,8 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
             and text in shown
             and pane.pending == 0
             and lines.scroll_offset.y == lines.max_scroll_y
-            and not any(worker.group == "watch" and worker.is_running for worker in pilot.app.workers)
+            and not any(worker.group in ("watch", "log") and worker.is_running for worker in pilot.app.workers)
+            and all(fact.id in screen._views for fact in screen._listed)
         ):
             if (now := _picture(pilot.app)) == last:
                 return
@@ -312,3 +360,64 @@ def test_curve() -> None:
     assert curve([0, 1, 2, 3], 4) == "▁▃▆█"
     assert curve([5, 5, 5], 2) == "▄▄"
     assert curve(list(range(100)), 8) == "▁▂▃▄▅▆▇█"
+
+
+async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
+    make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    make_training(project, "train-dddd", "grpo lora 16", seed=2)
+    async with open_app(project, size=(160, 48), services=Services(now=lambda: NOON)) as (app, pilot):
+        await pilot.press("5")
+        await _drawn(pilot, "train-cccc", "step 60/100")
+        assert "60/100" in screen_text(app)
+        await pilot.press("c", "down")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+        assert "◆ grpo lora 8" in screen_text(app)
+        await pilot.press("m")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+        shown = screen_text(app)
+        assert "━ grpo lora 16  ━ grpo lora 8" in shown and "reward std" in shown and "grad_norm" not in shown
+        await pilot.press("t", "o")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+        shown = screen_text(app)
+        assert "time to 29m 30s" in shown and "grad_norm" in shown
+        await pilot.press("z")
+        await _drawn(pilot, "train-dddd", "step 60/100")
+        assert "reward std" not in screen_text(app)
+        await pilot.press("m", "tab", "up", "c")
+        await _drawn(pilot, "train-cccc", "step 60/100")
+        assert "◆" not in screen_text(app)
+
+
+async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
+    log = "loading\ntorch.OutOfMemoryError: CUDA out of \x1b[31mmemory\x1b[0m. Tried to allocate 2 GiB\n"
+    rows = [{"step": 1, "reward": 0.5, "loss": 0.1}, {"step": 2, "reward": 0.5, "loss": math.nan}]
+    make_run(project, "bad-eeee", "failed", name="too large", why="the stage play ended with status 1", log=log, rows=rows)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await _drawn(pilot, "bad-eeee", "Tried to allocate")
+        shown = screen_text(app)
+        assert "! play ran out of memory: torch.OutOfMemoryError: CUDA out of memory." in shown
+        assert "Lower batch_size" in shown and "! loss is no number (NaN or infinite) since step 2" in shown
+        assert "■ complete: the log has ended" in shown
+
+
+def test_charts_are_the_same_for_the_same_numbers() -> None:
+    line = tuple((float(x), float(x)) for x in range(100))
+    drawn = chart("up", [Trace(line)], 30, 6).plain.split("\n")
+    assert [len(row) for row in drawn] == [30] * 6 and drawn[0].rstrip() == "up 99"
+    assert drawn[1].startswith("      99 ┤") and drawn[-1].startswith("       0 ┤") and drawn[1].endswith("⣀⠤⠖⠋")
+    assert chart("none", [Trace(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
+    assert [len(row) for row in chart("one", [Trace(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
+    assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
+    assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
+    many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
+    few = thin(many, 200)
+    assert len(few) <= 202 and max(y for _, y in few) > 0.999 and few[0] == many[0] and few[-1] == many[-1]
+    assert [figure(value) for value in (0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
+        "0",
+        "1.235M",
+        "12.35k",
+        "1e-05",
+        "0.4375",
+        "-3e+12",
+    ]

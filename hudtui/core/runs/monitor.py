@@ -8,11 +8,14 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.follow import CHUNK, last_lines
 from hudtui.core.remote.host import Chunk, Host
+from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.alarms import SILENT, RunFacts, Sign, StageFacts, alarms, sign_of, spread_of
 from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.launcher import find_host
@@ -52,7 +55,11 @@ class Monitor:
 
     def _machine(self, run: str) -> Machine:
         if run not in self._machines:
-            record = self.store.record(run)
+            record, summary = self.store.record(run), self.store.summary(run)
+            if summary.results and not summary.active and Path(summary.results).is_dir():
+                # It was brought home, in the same order as on its machine, which may be gone.
+                self._machines[run] = Machine(LocalHost(), replace(record, folder=summary.results))
+                return self._machines[run]
             host = self._hosts(record.host)
             if host is None:
                 raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterable
@@ -10,7 +11,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static, TabbedContent, TabPane
 
@@ -19,12 +19,14 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screens.run_words import CURVE, head, list_cells
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.log_view import LogView
+from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.tables import Grid
-from hudtui.tui.widgets.words import ago, span
+from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.runs.monitor import Monitor, Result, RunView
@@ -33,14 +35,12 @@ if TYPE_CHECKING:
 OPENING_LINES = 2_000
 """A log is opened so many lines before its end; `runs logs --all` prints the rest."""
 
-_STYLES = {
-    "running": "bold $success",
-    "finished": "$success",
-    "failed": "bold $error",
-    "lost": "bold $error",
-    "stopped": "$warning",
-    "stopping": "$warning",
-}
+GLANCE = 2.0
+"""Seconds between two looks at the runs in the list."""
+_AT_ONCE = 4
+_PATIENCE = 15.0
+"""Seconds for a look at one run of the list: its machine may be away."""
+_TABS = ("log", "metrics", "result", "events", "plan")
 
 
 class RunScreen(StationScreen):
@@ -52,12 +52,19 @@ class RunScreen(StationScreen):
     CSS_PATH = "run.tcss"
     HELP = (
         "The runs of this project, the newest first. Enter opens one: its log is followed while it grows, and closing hudtui "
-        "stops nothing. v shows the real tmux session; a starts another run."
+        "stops nothing. m shows its numbers as curves; c puts the run under the cursor beside them. v shows the real tmux "
+        "session; a starts another run."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
         Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
         Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v"),
+        Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
+        Action(
+            "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
+        ),
+        Action("run.next-tab", "Next tab", "Log, metrics, result, events, plan.", "greater_than_sign", show=False, palette=False),
+        Action("run.previous-tab", "Previous tab", "The tab before.", "less_than_sign", show=False, palette=False),
         Action("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
         Action("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
         Action("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
@@ -73,6 +80,9 @@ class RunScreen(StationScreen):
         """The stage whose log is shown; None for the one that runs, or ran last."""
         self._monitor: Monitor | None = None
         self._listed: tuple[RunFact, ...] | None = None
+        self._views: dict[str, RunView] = {}
+        """The newest view of each run in the list."""
+        self._compared: list[str] = []
 
     def content(self) -> Iterable[Widget]:
         """List on the left, the run on the right."""
@@ -84,6 +94,8 @@ class RunScreen(StationScreen):
                 with TabbedContent(id="run-tabs"):
                     with TabPane("Log", id="log"):
                         yield LogView(id="run-log", empty="The log appears here.")
+                    with TabPane("Metrics", id="metrics"):
+                        yield MetricsPane(id="run-metrics")
                     with TabPane("Result", id="result"):
                         yield Grid(id="run-result")
                     with TabPane("Events", id="events"):
@@ -94,7 +106,7 @@ class RunScreen(StationScreen):
     def on_mount(self) -> None:
         """Make the columns."""
         grid = self.query_one("#run-list", Grid)
-        for title, width in (("state", 10), ("run", 24), ("time", 7)):
+        for title, width in (("state", 10), ("run", 18), ("step", 8), ("reward", CURVE), ("last sign", 9)):
             grid.add_column(title, width=width, key=title)
         table = self.query_one("#run-result", Grid)
         for title in ("task", "reward", "±", "episodes", "turns", "errors"):
@@ -131,8 +143,7 @@ class RunScreen(StationScreen):
         with self.prevent(Grid.RowHighlighted):
             grid.clear()
             for run in facts.runs:
-                took = span(run.seconds) if run.seconds is not None else ""
-                grid.add_row(f"{run.glyph} {run.state}", run.title, took, key=run.id)
+                grid.add_row(*self._cells(run), key=run.id)
         known = [run.id for run in facts.runs]
         if self.chosen not in known:
             self.chosen = known[0] if known else None
@@ -143,6 +154,41 @@ class RunScreen(StationScreen):
             if self.view is None or self.view.summary.id != self.chosen:
                 self._choose(self.chosen)
         self.refresh_bindings()
+
+    def _cells(self, run: RunFact) -> tuple[str, ...]:
+        now = self.shell.services.now().timestamp()
+        return list_cells(run, self._views.get(run.id), now, compared=run.id in self._compared)
+
+    async def _glance(self) -> None:
+        """Look at all runs of the list, those that go on again and again."""
+        await asyncio.to_thread(self._open_store)
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def look(run: RunFact) -> None:
+            assert self._monitor is not None
+            async with turn:
+                with contextlib.suppress(HudtuiError, TimeoutError):
+                    async with asyncio.timeout(_PATIENCE):
+                        self._see(await self._monitor.view(run.id))
+
+        while True:
+            runs = [run for run in self._listed or () if run.running or run.id not in self._views]
+            await asyncio.gather(*(look(run) for run in runs if run.id != self.chosen))
+            await asyncio.sleep(GLANCE)
+
+    def _see(self, view: RunView) -> None:
+        """Tell in the list what was seen of a run."""
+        run = view.summary.id
+        self._views[run] = view
+        fact = next((fact for fact in self._listed or () if fact.id == run), None)
+        if fact is not None:
+            grid = self.query_one("#run-list", Grid)
+            cells = self._cells(fact)
+            if [str(cell) for cell in grid.get_row(run)] != list(cells):
+                for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
+                    grid.update_cell(run, column, cell)
+        if run in self._compared:
+            self._show_metrics()
 
     def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
         """Show the run under the cursor."""
@@ -156,8 +202,58 @@ class RunScreen(StationScreen):
             self._focus_log()
 
     def _focus_log(self) -> None:
-        self.query_one(TabbedContent).active = "log"
-        self.call_after_refresh(self.query_one("#run-log").focus)
+        tabs = self.query_one("#run-tabs", TabbedContent)
+        if tabs.active not in ("log", "metrics"):
+            tabs.active = "log"
+        self._focus_tab()
+
+    def _focus_tab(self) -> None:
+        """The pane of the tab that is shown takes the focus."""
+        tabs = self.query_one("#run-tabs", TabbedContent)
+        widget = self.query_one(
+            {"result": "#run-result", "events": "#run-events", "plan": "#run-plan"}.get(tabs.active, f"#run-{tabs.active}")
+        )
+        self.call_after_refresh(widget.focus)
+
+    def _turn_to(self, tab: str) -> None:
+        self.query_one("#run-panes").add_class("-detail")
+        self.query_one("#run-tabs", TabbedContent).active = tab
+        self._focus_tab()
+
+    def action_metrics(self) -> None:
+        """The curves, or the log again."""
+        self._turn_to("log" if self.query_one("#run-tabs", TabbedContent).active == "metrics" else "metrics")
+
+    def action_next_tab(self) -> None:
+        """The next tab."""
+        self._turn_to(_TABS[(_TABS.index(self.query_one("#run-tabs", TabbedContent).active) + 1) % len(_TABS)])
+
+    def action_previous_tab(self) -> None:
+        """The tab before."""
+        self._turn_to(_TABS[_TABS.index(self.query_one("#run-tabs", TabbedContent).active) - 1])
+
+    def action_compare(self) -> None:
+        """Add the chosen run to those that are compared, or take it away."""
+        if self.chosen is None or self.view is None:
+            return
+        if self.chosen in self._compared:
+            self._compared.remove(self.chosen)
+        else:
+            self._compared.append(self.chosen)
+        self._see(self.view)
+        self._show_metrics()
+
+    def _show_metrics(self) -> None:
+        """Draw the chosen run, and those that are compared with it."""
+        runs = [run for run in (self.chosen, *self._compared) if run is not None]
+        views = [view for run in dict.fromkeys(runs) if (view := self.view if run == self.chosen else self._views.get(run))]
+        names = [view.summary.name for view in views]
+        self.query_one("#run-metrics", MetricsPane).show(
+            [
+                Numbers(view.summary.name if names.count(view.summary.name) == 1 else view.summary.id, view.metrics)
+                for view in views
+            ]
+        )
 
     def action_back(self) -> None:
         """Back to the list; from there, home."""
@@ -182,6 +278,7 @@ class RunScreen(StationScreen):
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
         self.query_one("#run-log", LogView).clear()
+        self.query_one("#run-metrics", MetricsPane).show(())
         self.query_one("#run-result", Grid).clear()
         self.query_one("#run-events", JsonView).clear()
         self.query_one("#run-plan", JsonView).clear()
@@ -189,6 +286,8 @@ class RunScreen(StationScreen):
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
+        if not any(worker.group == "glance" and not worker.is_finished for worker in self.workers):
+            self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
             self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
             self.run_worker(self._log(self.chosen), name="forever", group="log", exclusive=True, exit_on_error=False)
@@ -197,6 +296,7 @@ class RunScreen(StationScreen):
         """Nobody looks: nothing is read."""
         self.workers.cancel_group(self, "watch")
         self.workers.cancel_group(self, "log")
+        self.workers.cancel_group(self, "glance")
 
     def on_screen_resume(self) -> None:
         """Go on where it was left."""
@@ -249,6 +349,7 @@ class RunScreen(StationScreen):
                     partial = found.partial
             if partial:
                 pane.append([partial])
+            pane.ended = True
         except HudtuiError as error:
             self.fail(error)
         except Exception as error:
@@ -259,47 +360,15 @@ class RunScreen(StationScreen):
         if before is None or before.summary.state != run.state:
             self.shell.reload()
             self.refresh_bindings()
-        self.query_one("#run-head", Static).update(self._head(view))
+        width = max(self.query_one("#run-head").size.width - 2, 20)
+        shown = self.window or run.stage or (view.windows[0] if view.windows else None)
+        self.query_one("#run-head", Static).update(head(view, width, shown))
+        self._show_metrics()
+        self._see(view)
         if before is None or before.result != view.result:
             self._show_result(view.result)
         if before is None or before.events != view.events:
             self.query_one("#run-events", JsonView).show([event.to_json() for event in view.events])
-
-    def _head(self, view: RunView) -> Content:
-        from hudtui.core.runs.values import GLYPHS
-        from hudtui.tui.widgets.curve import curve
-
-        run, result = view.summary, view.result
-        width = max(self.query_one("#run-head").size.width - 2, 20)
-        parts: list[Any] = [(f"{GLYPHS[run.state]} {run.state}", _STYLES.get(run.state, "$foreground-muted"))]
-        parts.append(f"  {clean_line(run.name, 40)}")
-        if view.elapsed is not None:
-            parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
-        lines = [Content.assemble(*parts)]
-        if result.reward is not None:
-            played = f"{result.episodes} episode{'' if result.episodes == 1 else 's'}"
-            broken = f", {result.errors} broken off" if result.errors else ""
-            line = Content.assemble(
-                ("reward ", "bold $primary"), f"{result.reward:.3f}", (f"  {played}{broken}", "$foreground-muted")
-            )
-            room = width - line.cell_length - 2
-            if room >= 8:
-                line += Content.styled("  " + curve([point.y for point in view.metrics.series("reward")], room), "$accent")
-            lines.append(line)
-        if view.worrying and view.silent is not None:
-            lines.append(Content.styled(f"! no sign of life for {span(view.silent)}", "bold $warning"))
-        elif run.why:
-            lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
-        if run.mode == "processes":
-            lines.append(Content.styled("○ no tmux here: detached processes, closing hudtui stops nothing", "$foreground-muted"))
-        windows = view.windows
-        if len(windows) > 1:
-            shown = self.window or run.stage or windows[0]
-            names = Content("  ").join(
-                Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in windows
-            )
-            lines.append(names)
-        return Content("\n").join(lines)
 
     def _show_result(self, result: Result) -> None:
         table = self.query_one("#run-result", Grid)
@@ -319,7 +388,7 @@ class RunScreen(StationScreen):
     def why_not(self, action_id: str) -> str | None:
         """What needs a run, one that goes on, or its session."""
         name = action_id.partition(".")[2]
-        if name in ("stop", "terminal", "window", "reveal") and (self.chosen is None or self.view is None):
+        if name in ("stop", "terminal", "window", "reveal", "compare", "metrics") and (self.chosen is None or self.view is None):
             return "there is no run yet" if not self._listed else "the run is still being read"
         if name == "stop" and self.view is not None and not self.view.summary.active:
             return f"it has ended already: {self.view.summary.state}"

@@ -142,6 +142,7 @@ class LogView(Acting, Vertical):
         self._pattern: Pattern | None = None
         self._matches: list[int] = []
         self._regex = False
+        self._ended = False
 
     def compose(self) -> ComposeResult:
         """Lines, status, search."""
@@ -173,6 +174,16 @@ class LogView(Acting, Vertical):
         """Lines that came in and are not shown yet."""
         return len(self._pending)
 
+    @property
+    def ended(self) -> bool:
+        """Nothing comes any more: the pane says so instead of "following". `clear` and `replace` take it back."""
+        return self._ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self._ended = ended
+        self._show_status()
+
     def flush(self) -> None:
         """Show what came in at once instead of within a tenth of a second."""
         if self._timer is not None:
@@ -185,6 +196,7 @@ class LogView(Acting, Vertical):
         self.buffer.dropped = 0
         self._pending.clear()
         self._missed = 0
+        self._ended = False
         self._matches.clear()
         self._lines.here = None
         self._lines.rebuild()
@@ -240,6 +252,8 @@ class LogView(Acting, Vertical):
             parts.append((f" +{_count(missed)} new: G jumps to now ", "bold reverse"))
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
+        elif self._ended:
+            parts.append(("■ complete: the log has ended", "$foreground-muted"))
         elif self._lines.follow:
             parts.append(("● following", "$success"))
         else:

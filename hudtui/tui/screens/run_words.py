@@ -1,0 +1,132 @@
+"""What the run screen says of a run: its head, and its line in the list. Plain functions from a view to text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+
+from hudtui.core.text import clean_line
+from hudtui.tui.widgets.curve import curve
+from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.words import ago, span
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.view import RunView
+    from hudtui.tui.facts import RunFact
+
+STYLES = {
+    "running": "bold $success",
+    "finished": "$success",
+    "failed": "bold $error",
+    "lost": "bold $error",
+    "stopped": "$warning",
+    "stopping": "$warning",
+}
+CURVE = 10
+"""Cells of the curve of rewards in the list."""
+_ALARMS = 3
+"""Alarms that the head shows; the others are counted."""
+
+
+def list_cells(fact: RunFact, view: RunView | None, now: float, *, compared: bool = False) -> tuple[str, str, str, str, str]:
+    """State, name, step, rewards, last sign of life.
+
+    Args:
+        fact: What the project knows of the run.
+        view: What was seen of it; None before it was looked at.
+        now: The time, in seconds since the epoch.
+        compared: Its curves are drawn beside those of the run that is open.
+    """
+    step = rewards = ""
+    if view is not None:
+        step = view.step or ""
+        values = [point.y for point in view.metrics.quantity("reward")]
+        rewards = curve(values, CURVE)
+    alarm = "! " if view is not None and view.alarms and view.summary.active else ""
+    if fact.running:
+        sign = "" if view is None or view.silent is None else span(view.silent)
+    else:
+        ended = None if fact.started_at is None or fact.seconds is None else fact.started_at + fact.seconds
+        sign = "" if ended is None else ago(max(now - ended, 0.0))
+    mark = "◆ " if compared else ""
+    return f"{fact.glyph} {fact.state}", f"{alarm}{mark}{fact.title}", step, rewards, sign
+
+
+def head(view: RunView, width: int, shown: str | None) -> Content:
+    """State, reward, how far it is, what is wrong, GPUs, and the names of its logs.
+
+    Args:
+        view: The run.
+        width: Cells of a line.
+        shown: Name of the log that is shown.
+    """
+    from hudtui.core.runs.values import GLYPHS
+
+    run = view.summary
+    parts: list[Any] = [(f"{GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
+    parts.append(f"  {clean_line(run.name, 40)}")
+    if view.elapsed is not None:
+        parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
+    if run.active and view.left is not None:
+        parts.append((f"  about {span(view.left)} left", "$foreground-muted"))
+    if view.cost is not None:
+        hourly = "" if run.hourly is None or not run.unsettled else f" at {run.hourly:.2f}/h"
+        parts.append((f"  {view.cost:.2f} {run.currency}{hourly}", "$foreground-muted"))
+    lines = [Content.assemble(*parts), *_reward(view, width), *_alarms(view, width)]
+    if run.why and not (view.worrying and run.active):
+        lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
+    if run.active and view.gpus:
+        lines.append(Content.styled(cut(_gpus(view), width), "$foreground-muted"))
+    if run.mode == "processes":
+        lines.append(
+            Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
+        )
+    windows = view.windows
+    if len(windows) > 1:
+        names = (Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in windows)
+        lines.append(Content("  ").join(names))
+    return Content("\n").join(lines)
+
+
+def _reward(view: RunView, width: int) -> list[Content]:
+    result, points = view.result, view.metrics.quantity("reward")
+    if result.reward is not None:
+        played = f"{result.episodes} episode{'' if result.episodes == 1 else 's'}"
+        broken = f", {result.errors} broken off" if result.errors else ""
+        value, told = result.reward, f"{played}{broken}"
+    elif points:
+        value, told = points[-1].y, f"step {view.step}"
+    elif view.step:
+        return [Content.styled(f"step {view.step}", "$foreground-muted")]
+    else:
+        return []
+    line = Content.assemble(("reward ", "bold $primary"), f"{value:.3f}", (f"  {told}", "$foreground-muted"))
+    room = width - line.cell_length - 2
+    if room >= 8:
+        line += Content.styled("  " + curve([point.y for point in points], min(room, 60)), "$accent")
+    return [line]
+
+
+def _alarms(view: RunView, width: int) -> list[Content]:
+    lines = []
+    for alarm in view.alarms[:_ALARMS]:
+        style = "bold $error" if alarm.level == "error" else "bold $warning"
+        lines.append(Content.styled(cut(f"! {alarm.text}", width), style))
+        if alarm.fix:
+            lines.append(Content.styled(cut(f"  {alarm.fix}", width), "$foreground-muted"))
+    if len(view.alarms) > _ALARMS:
+        lines.append(Content.styled(f"! and {len(view.alarms) - _ALARMS} more", "$warning"))
+    return lines
+
+
+def _gpus(view: RunView) -> str:
+    parts = []
+    for gpu in view.gpus:
+        busy = "" if gpu.utilization is None else f" {gpu.utilization:.0f} %"
+        memory = ""
+        if gpu.used_mib is not None:
+            of = "" if gpu.total_mib is None else f"/{gpu.total_mib / 1024:.0f}"
+            memory = f" {gpu.used_mib / 1024:.0f}{of} GiB"
+        parts.append(f"GPU {gpu.index}{busy}{memory}")
+    return "  ".join(parts)

@@ -1,0 +1,237 @@
+"""The numbers of runs as charts: one for each quantity, runs compared in colours, smoothed or not, by step or by time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+from textual.widgets import Static
+
+from hudtui.core.text import clean_line
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.charts import COLOURS, Trace, chart, smooth
+from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from hudtui.core.training.metrics import MetricsReader, Point
+
+WEIGHTS = (0.0, 0.6, 0.9)
+"""How strongly curves may be smoothed."""
+_NARROWEST = 36
+"""Cells of a chart."""
+_MOST = 40
+"""Charts that are drawn."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of one run, under the name that the legend shows."""
+
+    label: str
+    metrics: MetricsReader
+
+
+class _Charts(Widget):
+    """The charts, beside and below each other."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "_Charts { height: auto; width: 1fr; padding: 0 1; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: tuple[Numbers, ...] = ()
+        self.weight = 0.0
+        self.by_time = False
+        self.everything = False
+        self.alone: str | None = None
+        self.room = 0
+        """Lines that there are to fill."""
+
+    def titles(self) -> list[tuple[str, str]]:
+        """What there is a chart of: key and title, in the order in which they are shown."""
+        from hudtui.core.training.quantities import QUANTITIES
+
+        told = {quantity.name: quantity for quantity in QUANTITIES}
+        there = {name for run in self.runs for name in run.metrics.told}
+        found = [(name, quantity.title) for name, quantity in told.items() if name in there]
+        if self.everything or not found:
+            used = {series for run in self.runs for series in run.metrics.told.values()}
+            others = dict.fromkeys(name for run in self.runs for name in run.metrics.names if name not in used)
+            found += [(f"={name}", name) for name in others]
+        return found[:_MOST]
+
+    def _shown(self) -> list[tuple[str, str]]:
+        titles = self.titles()
+        return [pair for pair in titles if pair[0] == self.alone] or titles
+
+    def _shape(self, width: int, count: int) -> tuple[int, int, int]:
+        """Columns, cells of a chart, and lines of a chart."""
+        columns = max(min((width + 2) // (_NARROWEST + 2), 3, count), 1)
+        rows = math.ceil(count / columns)
+        return columns, (width - 2 * (columns - 1)) // columns, max(min((self.room or 24) // rows, 24 if count > 1 else 200), 6)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the charts take."""
+        count = len(self._shown())
+        if not count:
+            return 1
+        columns, _, height = self._shape(width, count)
+        return math.ceil(count / columns) * height
+
+    def render(self) -> Content:
+        """All charts."""
+        shown = self._shown()
+        if not shown:
+            return Content.styled("No numbers yet. What the run measures appears here as curves.", "$foreground-muted")
+        columns, width, height = self._shape(self.content_size.width, len(shown))
+        if width < 20:
+            return Content("")
+        lines: list[Content] = []
+        for start in range(0, len(shown), columns):
+            row = [self._chart(key, title, width, height) for key, title in shown[start : start + columns]]
+            lines += [Content("  ").join(parts) for parts in zip(*(one.split("\n") for one in row), strict=True)]
+        return Content("\n").join(lines)
+
+    def _chart(self, key: str, title: str, width: int, height: int) -> Content:
+        from hudtui.core.training.quantities import QUANTITIES
+
+        traces, last = [], None
+        for place, run in enumerate(self.runs):
+            name = key[1:] if key.startswith("=") else run.metrics.named(key)
+            if name is None:
+                continue
+            pairs = self._pairs(run.metrics.series(name))
+            faint = pairs if self.weight and len(self.runs) == 1 else ()
+            traces.append(Trace(smooth(pairs, self.weight), COLOURS[place % len(COLOURS)], faint))
+            if place == 0 and (point := run.metrics.last(name)) is not None:
+                last = point.y
+        unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
+        return chart(title, traces, width, height, unit=unit, last=last)
+
+    def _pairs(self, points: Sequence[Point]) -> tuple[tuple[float, float], ...]:
+        if not self.by_time:
+            return tuple((point.x, point.y) for point in points)
+        timed = [(point.at, point.y) for point in points if point.at is not None]
+        return tuple((at - timed[0][0], y) for at, y in sorted(timed))
+
+
+class _Scroll(Acting, VerticalScroll):
+    """Scrolls with the keys of all lists."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+
+    def action_down(self) -> None:
+        self.scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        self.scroll_up(animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
+
+
+class MetricsPane(Acting, Vertical):
+    """Charts with a line of words below: what the x axis is, how they are smoothed, and which run has which colour."""
+
+    DEFAULT_CSS = """
+    MetricsPane { height: 1fr; }
+    MetricsPane > _Scroll { height: 1fr; }
+    MetricsPane > #plot-words { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
+    """
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "s", palette=False),
+        Action("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "t", palette=False),
+        Action("plots.zoom", "Zoom", "One chart alone, the next one, and so on; then all again.", "z", palette=False),
+        Action("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
+    )
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._charts = _Charts()
+        self._words = Static(id="plot-words")
+        self._key: object = None
+
+    def compose(self) -> ComposeResult:
+        """Charts, words."""
+        with _Scroll():
+            yield self._charts
+        yield self._words
+
+    def show(self, runs: Sequence[Numbers]) -> None:
+        """Draw these runs, the first one above the others. Costs nothing while no number has changed."""
+        key = tuple((run.label, id(run.metrics), run.metrics.count) for run in runs)
+        if key != self._key:
+            self._key = key
+            self._charts.runs = tuple(runs)
+            self._redraw()
+
+    def on_resize(self) -> None:
+        """The charts fill what room there is."""
+        self._redraw()
+
+    def _redraw(self) -> None:
+        self._charts.room = max(self.size.height - 1, 0)
+        self._charts.refresh(layout=True)
+        self._words.update(self._told())
+
+    def _told(self) -> Content:
+        charts = self._charts
+        words = ["by time" if charts.by_time else "by step", f"smoothed {charts.weight:g}" if charts.weight else "not smoothed"]
+        newest = charts.runs[0].metrics.newest if charts.runs else None
+        if newest is not None and not charts.by_time:
+            words[0] = f"steps to {newest[0]:g}"
+        elif charts.by_time and charts.runs:
+            ends = [
+                pairs[-1][0]
+                for name in charts.runs[0].metrics.names
+                if (pairs := charts._pairs(charts.runs[0].metrics.series(name)))
+            ]
+            words[0] = f"time to {span(max(ends))}" if ends else "no line says when it was written"
+        room = max(self.size.width - 2, 10)
+        text = Content(cut(" · ".join(words), room))
+        if len(charts.runs) > 1:
+            for place, run in enumerate(charts.runs):
+                piece = Content.assemble("  ", ("━ ", COLOURS[place % len(COLOURS)]), clean_line(run.label, 24))
+                if text.cell_length + piece.cell_length > room:
+                    break
+                text += piece
+        return text
+
+    def focus(self, scroll_visible: bool = True) -> MetricsPane:
+        """The charts take the focus."""
+        self.query_one(_Scroll).focus(scroll_visible)
+        return self
+
+    def action_smooth(self) -> None:
+        """The next weight."""
+        self._charts.weight = WEIGHTS[(WEIGHTS.index(self._charts.weight) + 1) % len(WEIGHTS)]
+        self._redraw()
+
+    def action_axis(self) -> None:
+        """Step or time."""
+        self._charts.by_time = not self._charts.by_time
+        self._redraw()
+
+    def action_zoom(self) -> None:
+        """The next chart alone, or all."""
+        keys: list[str | None] = [None, *(key for key, _ in self._charts.titles())]
+        place = keys.index(self._charts.alone) if self._charts.alone in keys else 0
+        self._charts.alone = keys[(place + 1) % len(keys)]
+        self._redraw()
+
+    def action_others(self) -> None:
+        """All numbers, or those that have a common name."""
+        self._charts.everything = not self._charts.everything
+        self._redraw()
