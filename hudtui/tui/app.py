@@ -23,6 +23,7 @@ from hudtui.core.places import Places, places
 from hudtui.tui import preferences
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
@@ -109,6 +110,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The terminal went away."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.purse = Purse(self)
+        """What is rented, and what it costs."""
         self._stations: dict[str, StationScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
@@ -161,6 +164,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         for complaint in complaints:
             self.say(complaint, severity="warning")
 
+    async def on_unmount(self) -> None:
+        """Let go of what lives outside."""
+        await self.purse.close()
+
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and go on."""
         self.lost = True
@@ -209,6 +216,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         except Exception as error:
             self.fail(error)
             return
+        if first:
+            self.purse.begin()
         if facts.running:
             self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
 
@@ -220,6 +229,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
                 if screen.is_attached:
                     screen.show_facts()
         return facts
+
+    def show_money(self) -> None:
+        """Tell the screens what is alive and what it costs."""
+        for screen in self._stations.values():
+            if screen.is_attached:
+                screen.show_frame()
+                screen.money_changed()
 
     @property
     def workspace(self) -> Workspace:

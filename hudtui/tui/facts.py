@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,6 +53,24 @@ class Account:
     """Name of the setting, for example `HUD_API_KEY`."""
     origin: str | None
     """Where the value comes from; None when there is none."""
+
+
+@dataclass(frozen=True)
+class Money:
+    """What rented machines cost, as the header shows it. Amounts are texts with their currency."""
+
+    machines: int
+    """How many are alive."""
+    per_hour: str
+    spent: str
+    """By those that are alive, so far; with `~` where no bill says so."""
+    today: str
+    orphans: int = 0
+    """Of the machines, how many no run owns."""
+    warn: bool = False
+    """A limit is near, or reached."""
+    simulated: bool = False
+    """No real money is spent."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +145,8 @@ class Services:
 
     now: Callable[[], datetime] = _now
     """The time, with a zone."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits between two looks at a machine that is being got or ended."""
     load_facts: Callable[[Path], Facts] = _load
     """Reads the project; runs in a thread."""
     sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync

@@ -54,7 +54,11 @@ class Market:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What failed, each with the provider's title."""
-        return tuple(f"{part.title}: {warning}" for part in self.parts.values() for warning in part.warnings)
+        return tuple(
+            warning if warning.startswith(part.title) else f"{part.title}: {warning}"
+            for part in self.parts.values()
+            for warning in part.warnings
+        )
 
     @property
     def oldest(self) -> float | None:

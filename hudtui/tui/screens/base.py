@@ -70,6 +70,9 @@ class StationScreen(Acting, Screen[None]):
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
         return None
 
+    def money_changed(self) -> None:
+        """What is alive and what it costs was looked at again; see `app.purse`."""
+
     # -- what a screen says ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:
@@ -150,7 +153,7 @@ class StationScreen(Acting, Screen[None]):
     def show_frame(self) -> None:
         """Bring header and road up to date."""
         app = self.shell
-        self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "")
+        self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "", app.purse.money)
         self.query_one(RoadBar).show(app.facts.stations if app.facts else {}, self.NAME)
 
     def show_facts(self) -> None:

@@ -1,117 +1,596 @@
-"""Compute: on which machine will it run? For now there is this one."""
+"""Compute: on which machine will it run, and what does that cost?"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 from collections.abc import Iterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static, TabbedContent, TabPane
 
+from hudtui.core.compute.pricebook import kind_of
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Action
-from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.screens import compute_offers as offers_view
+from hudtui.tui.screens import compute_pods as pods_view
+from hudtui.tui.screens.compute_acts import Acts
+from hudtui.tui.screens.compute_machine import machine_lines
+from hudtui.tui.screens.compute_offers import OfferRows, Shelf, arrange, offer_lines, parse_wish
+from hudtui.tui.screens.compute_pods import PodRows, pod_lines
+from hudtui.tui.screens.dataset_rows import Page
+from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.task_table import TaskTable
+from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holding, Holdings
     from hudtui.core.compute.machine import Machine
+    from hudtui.core.compute.market import Market
+    from hudtui.core.compute.pricebook import Point
+    from hudtui.core.compute.values import Offer
+    from hudtui.tui.purse import Office
 
-_NEEDED_FOR = {
-    "tmux": "runs in a session that you can attach to",
-    "docker": "environments that come as images",
-    "podman": "environments that come as images",
-    "uv": "fast set-up of training environments",
-    "nvidia-smi": "GPUs",
-    "git": "environments that come as repositories",
-}
+OFFERS_AGE = 60.0
+"""Seconds after which offers are asked for again while somebody looks at them."""
+PODS_AGE = 10.0
+"""The same for what is alive."""
+_PODS_ONLY = ("terminate", "terminal", "limits")
+_OFFERS_ONLY = ("use", "rent", "filter", "sort", "reverse")
 
 
-class ComputeScreen(StationScreen):
-    """What this machine has for a run."""
+class ComputeScreen(Acts):
+    """Offers of all providers beside what is alive, and whose money it is above both."""
 
     NAME = "compute"
     TITLE = "compute"
+    AUTO_FOCUS = "#cp-offers"
     CSS_PATH = "compute.tcss"
     HELP = (
-        "What this machine has for a run: processors, memory, disk, GPUs, and the programs that runs use. "
-        "Runs start on this machine and go on when hudtui is closed."
+        "Every machine that can be had, with its full price; ★ marks the one that would be chosen, and the right half says why. "
+        "/ filters: 4xh100 <6 >=80 -spot eu means four H100 below 6 an hour, 80 GB each, no spot, in Europe. "
+        "Enter launches a run on the machine under the cursor. p shows the machines that are alive: those that no run owns come "
+        "first, and X ends them. This machine is an offer too: local."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("compute.look", "Look again", "Ask the machine again what it has.", "r"),
-        Action("compute.copy", "Copy", "Copy what is shown, as JSON.", "y"),
+        Action("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
+        Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c"),
+        Action("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
+        Action("compute.sort", "Sort", "Sort by the next column.", "s"),
+        Action("compute.reverse", "Reverse", "Sort the other way round.", "S", show=False),
+        Action("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x"),
+        Action("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t"),
+        Action("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b"),
+        Action("compute.pods", "Alive", "Show the machines that are alive.", "p"),
+        Action("compute.offers", "Offers", "Show the machines that can be had.", "o"),
+        Action("compute.orphans", "End orphans", "End every machine that no run owns.", "X"),
+        Action("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a"),
+        Action("compute.refresh", "Look again", "Ask all providers again.", "r"),
+        Action("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
+        Action("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
+        Action("compute.cancel", "Cancel", "Stop getting a machine; what was created is ended.", "ctrl+x", show=False),
+        Action("compute.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
+        Action("compute.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.machine: Machine | None = None
-        """What was seen last; None before the first look came back."""
+        """This machine as it was seen last; None before the first look came back."""
+        self.shelf = Shelf()
+        self.sort, self.backwards = "price", False
+        self._offer: str | None = None
+        self._moved = False
+        """The cursor is where the user put it; until then it is on the offer that would be chosen."""
+        self._pod: str | None = None
+        self._market: Market | None = None
+        self._histories: dict[str, tuple[Point, ...]] = {}
+        self._problem = ""
+        self._asked_offers: float | None = None
+        self._asked_pods: float | None = None
+
+    # -- what is on it -----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
-        """One scrolling column."""
-        with VerticalScroll(id="compute-scroll"):
-            yield Static(Content.styled("Looking at this machine…", "$foreground-muted"), id="compute-body")
+        """Whose money, then offers or what is alive, then what failed."""
+        yield Static(Content.styled("Looking for machines…", "$foreground-muted"), id="cp-who")
+        with TabbedContent(id="cp-tabs"):
+            with TabPane("Offers", id="cp-tab-offers"), Horizontal(classes="cp-panes", id="cp-panes-offers"):
+                with Vertical(classes="cp-left"):
+                    yield FilterField(placeholder="4xh100 <6 >=80 -spot eu", id="cp-filter")
+                    yield TaskTable(offers_view.COLUMNS, empty="Asking for offers…", id="cp-offers")
+                    yield Static(id="cp-shown", classes="cp-shown")
+                with Page(classes="cp-right", id="cp-offer-page"):
+                    yield Static(Content.styled("No offer is selected.", "$foreground-muted"), id="cp-offer")
+            with TabPane("Alive", id="cp-tab-pods"), Horizontal(classes="cp-panes", id="cp-panes-pods"):
+                with Vertical(classes="cp-left"):
+                    yield TaskTable(pods_view.COLUMNS, empty="Looking for what is alive…", id="cp-pods")
+                    yield Static(id="cp-pods-shown", classes="cp-shown")
+                with Page(classes="cp-right", id="cp-pod-page"):
+                    yield Static(Content.styled("No machine is selected.", "$foreground-muted"), id="cp-pod")
+        yield Static(id="cp-warn")
+
+    def on_mount(self) -> None:
+        """Begin empty."""
+        self.query_one("#cp-filter").display = False
+        self.query_one("#cp-warn").display = False
+        super().on_mount()
+        self.set_interval(PODS_AGE / 2, self._tick, name="compute")
 
     def opened(self, **given: Any) -> None:
-        """Look at the machine, unless that was done."""
-        if self.machine is None:
-            self.action_look()
+        """Look, unless that was done a moment ago. `tab="pods"` shows what is alive."""
+        if given.get("tab") == "pods":
+            self.show_tab("pods")
+        if self._asked_offers is None:
+            self.action_refresh()
+
+    def on_screen_resume(self) -> None:
+        """Settings may have changed meanwhile."""
+        super().on_screen_resume()
+        if self._asked_offers is not None:
+            self.start(self._refresh(only_new=True), group="offers")
 
     def on_resize(self) -> None:
         """Lines are cut to the width."""
-        if self.machine is not None:
-            self._show(self.machine)
+        self.call_after_refresh(self._show_all)
+
+    @property
+    def table(self) -> TaskTable:
+        """The table of offers."""
+        return self.query_one("#cp-offers", TaskTable)
+
+    @property
+    def pods_table(self) -> TaskTable:
+        """The table of what is alive."""
+        return self.query_one("#cp-pods", TaskTable)
+
+    @property
+    def tab(self) -> str:
+        """`offers` or `pods`."""
+        return str(self.query_one(TabbedContent).active).removeprefix("cp-tab-") or "offers"
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer under the cursor."""
+        return next((offer for offer in self.shelf.offers if _key(offer) == self._offer), None)
+
+    @property
+    def holding(self) -> Holding | None:
+        """The machine under the cursor."""
+        pods = self.holdings.pods if self.holdings is not None else ()
+        return next((one for one in pods if one.pod.id == self._pod), None)
+
+    # -- what can be done --------------------------------------------------------------------------------------------
+
+    def offers(self, action_id: str) -> bool:
+        """What belongs to the other tab is not offered."""
+        name = action_id.partition(".")[2]
+        if not self.is_attached or not self.query(TabbedContent):
+            return True
+        if name == "orphans":
+            return self.holdings is not None and bool(self.holdings.orphans)
+        return name not in (_PODS_ONLY if self.tab == "offers" else _OFFERS_ONLY) and name != self.tab
 
     def why_not(self, action_id: str) -> str | None:
-        """There is nothing to copy before the first look came back."""
-        return "the machine was not looked at yet" if action_id == "compute.copy" and self.machine is None else None
+        """What needs an offer, a machine, an answer."""
+        name = action_id.partition(".")[2]
+        if name in ("use", "rent", "copy") and self.tab == "offers":
+            return self._why_not_offer(name)
+        if name == "rent" and self.getting:
+            return "a machine is being got; Ctrl-X cancels"
+        if name in (*_PODS_ONLY, "copy"):
+            return self._why_not_pod(name)
+        if name == "warnings" and not self._warnings():
+            return "everybody was asked, and answered"
+        if name == "cancel" and not self.getting:
+            return "no machine is being got"
+        return None
 
-    def action_look(self) -> None:
-        """Look at the machine."""
-        self.start(self._look(), group="look", busy="Looking at this machine")
+    def _why_not_offer(self, name: str) -> str | None:
+        offer = self.offer
+        if offer is None:
+            return "no offer is selected"
+        if name == "copy":
+            return None
+        part = self._market.part_of(offer) if self._market is not None else None
+        if part is not None and part.remembered:
+            return f"this is what {part.title} offered {ago(self._age(part.at))}; wait for its answer, or press r"
+        if name == "rent":
+            if self.getting:
+                return "a machine is being got; Ctrl-X cancels"
+            provider = self.provider_of(offer.provider)
+            if provider is None or not provider.paid:
+                return "it is your own: there is nothing to rent"
+        return None
 
-    def action_copy(self) -> None:
-        """Copy what is known."""
-        import json
+    def _why_not_pod(self, name: str) -> str | None:
+        one = self.holding
+        if one is None:
+            return "no machine is selected"
+        if name == "limits" and not one.ours:
+            return "it was not rented by hudtui, which does not watch over it"
+        if name == "terminal" and not one.pod.addresses:
+            return "nobody has said its address yet"
+        return None
 
-        if self.machine is not None:
-            self.shell.copy(json.dumps(self.machine.to_json(), indent=2))
+    # -- asking ------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        from hudtui.core.compute.machine import inspect
-        from hudtui.core.remote.local import LocalHost
+    def action_refresh(self) -> None:
+        """Ask again."""
+        self.start(self._refresh(), group="offers")
+        self.start(self.look(), group="look")
 
-        self.machine = await inspect(LocalHost(), python=sys.executable)
-        self._show(self.machine)
+    def _tick(self) -> None:
+        if not self.is_current or self.office is None:
+            return
+        if self.tab == "pods" and self._age(self._asked_pods) >= PODS_AGE:
+            self.start(self.look(), group="look")
+        if self.tab == "offers" and self._age(self._asked_offers) >= OFFERS_AGE and not self._going("offers"):
+            self.start(self._refresh(), group="offers")
+
+    def _age(self, at: float | None) -> float:
+        return float("inf") if at is None else max(self.shell.services.now().timestamp() - at, 0.0)
+
+    async def look(self) -> None:
+        """See what is alive."""
+        self._asked_pods = self.shell.services.now().timestamp()
+        await self.shell.purse.look()
+
+    async def _refresh(self, *, only_new: bool = False) -> None:
+        """Show what is remembered, then each answer as it comes. With `only_new` only when the settings have changed."""
+        before = self.office
+        try:
+            office = await self.shell.purse.open()
+        except Exception as error:
+            self._problem = str(error)
+            self._show_who()
+            raise
+        if only_new and office is before:
+            return
+        self._problem = ""
+        self._asked_offers = self.shell.services.now().timestamp()
+        self._take(office.desk.market)
+        async with aclosing(office.desk.refresh()) as markets:
+            async for market in markets:
+                self._take(market)
+        self._histories = await asyncio.to_thread(self._note_prices, office)
+        self._show_offer()
+        if only_new:
+            await self.look()
+
+    def _note_prices(self, office: Office) -> dict[str, tuple[Point, ...]]:
+        """Note what was answered, and give what is known. Runs in a thread."""
+        from hudtui.core.compute.pricebook import Pricebook
+        from hudtui.core.errors import InputError
+
+        book = Pricebook(self.shell.workspace.state_dir)
+        try:
+            whole = [p for p in office.desk.market.parts.values() if p.at is not None and not p.remembered and not p.warnings]
+            offers = [offer for part in whole for offer in part.offers if part.provider != "local"]
+            book.note(offers, self.shell.services.now().timestamp())
+        except InputError:
+            pass  # a read-only project still shows its offers
+        return book.histories()
+
+    def _take(self, market: Market) -> None:
+        """Show the market as it is known now."""
+        self._market = market
+        self._show_who()
+        self._arrange()
+
+    def money_changed(self) -> None:
+        """What is alive was looked at."""
+        self._asked_pods = self.shell.services.now().timestamp()
+        self._show_pods()
+        self._show_who()
+
+    # -- offers ------------------------------------------------------------------------------------------------------
+
+    def _arrange(self) -> None:
+        """Filter, sort and show; the cursor stays on its offer."""
+        market = self._market
+        if market is None:
+            return
+        wish = parse_wish(self.query_one("#cp-filter", FilterField).value)
+        self.shelf = arrange(market.offers, wish, self.sort, reverse=self.backwards)
+        table, keys = self.table, [_key(offer) for offer in self.shelf.offers]
+        if self._offer not in keys:
+            self._offer = keys[min(table.cursor, len(keys) - 1)] if keys and self._offer is not None else None
+        if keys and (self._offer is None or not self._moved):
+            choice = self.shelf.choice
+            self._offer = _key(choice.offer) if choice is not None and _key(choice.offer) in keys else keys[0]
+        table.sorted_by = (self.sort, self.backwards)
+        table.empty = "No offer fits: Esc in the filter shows all." if market.offers else self._nobody(market)
+        old = frozenset(name for name, part in market.parts.items() if part.remembered)
+        table.show(OfferRows(self.shelf, old), cursor=keys.index(self._offer) if self._offer in keys else None)
+        self._show_offer()
+        self._show_shown()
         self.refresh_bindings()
 
-    def _show(self, machine: Machine) -> None:
-        from hudtui.core.compute.machine import size
+    def _nobody(self, market: Market) -> str:
+        return "Asking for offers…" if market.asking else "Nobody offers a machine: w says what failed, a sets up a key."
 
-        width = max(self.size.width - 4, 20)
-        rows: list[tuple[str, str, str, str]] = [
-            ("✓", "system", f"{machine.system}, {machine.architecture}, Python {machine.python}", "$success"),
-            ("✓", "processors", str(machine.cpus or "–"), "$success"),
-            ("✓", "memory", f"{size(machine.memory_free_bytes)} free of {size(machine.memory_bytes)}", "$success"),
-            ("✓", "disk", f"{size(machine.disk_free_bytes)} free of {size(machine.disk_bytes)}", "$success"),
-        ]
-        for gpu in machine.gpus:
-            memory = "" if gpu.memory_mib is None else f", {gpu.used_mib or 0} of {gpu.memory_mib} MiB used"
-            busy = "" if gpu.utilization is None else f", {gpu.utilization} % busy"
-            rows.append(("✓", f"GPU {gpu.index}", f"{gpu.name}{memory}{busy}", "$success"))
-        if not machine.gpus:
-            rows.append(("○", "GPUs", "none: scripted policies and model endpoints run, training does not", "$foreground-muted"))
-        body = [Content.styled("This machine", "bold $primary"), *(self._row(*row, width) for row in rows)]
-        body += [Content(""), Content.styled("Programs that runs use", "bold $primary")]
-        for name, place in machine.programs:
-            detail = place or f"missing: {_NEEDED_FOR.get(name, '')}"
-            body.append(self._row("✓" if place else "○", name, detail, "$success" if place else "$foreground-muted", width))
-        if machine.warnings:
-            body.append(Content(""))
-        body += [Content.styled(f" ! {clean_line(warning)}", "$warning") for warning in machine.warnings]
-        self.query_one("#compute-body", Static).update(Content("\n").join(body))
+    def on_task_table_highlighted(self, event: TaskTable.Highlighted) -> None:
+        """Another offer, or another machine."""
+        event.stop()
+        rows = event.table.rows
+        if isinstance(rows, OfferRows) and event.row < len(rows):
+            key = _key(rows.shelf.offers[event.row])
+            if key != self._offer:
+                self._offer, self._moved = key, True
+                self._show_offer()
+                self.refresh_bindings()
+        elif isinstance(rows, PodRows) and event.row < len(rows):
+            pod = rows.holdings.pods[event.row].pod.id
+            if pod != self._pod:
+                self._pod = pod
+                self._show_pod()
+                self.refresh_bindings()
 
-    def _row(self, glyph: str, name: str, detail: str, style: str, width: int) -> Content:
-        return Content.assemble((f" {glyph} {pad(name, 12)}", style), cut(clean_line(detail), max(width - 15, 10)))
+    async def on_task_table_selected(self, event: TaskTable.Selected) -> None:
+        """Enter: launch on this offer, or the machine in full."""
+        event.stop()
+        if event.table is self.table:
+            await self.action_act("compute.use")
+        else:
+            self.action_pane()
+
+    def on_task_table_heading_clicked(self, event: TaskTable.HeadingClicked) -> None:
+        """Sort by it; again: the other way round."""
+        event.stop()
+        if event.table is self.table and event.key in offers_view.SORTS:
+            self.backwards = not self.backwards if event.key == self.sort else False
+            self.sort = event.key
+            self._arrange()
+
+    def action_sort(self) -> None:
+        """By the next column that is shown."""
+        shown = [column.key for _, column, _ in self.table.widths() if column.key in offers_view.SORTS]
+        self.sort = shown[(shown.index(self.sort) + 1) % len(shown)] if self.sort in shown else shown[0]
+        self.backwards = False
+        self._arrange()
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self.backwards = not self.backwards
+        self._arrange()
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        field = self.query_one("#cp-filter", FilterField)
+        field.display = True
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """The filter changes."""
+        event.stop()
+        self._moved = False
+        self._arrange()
+
+    def on_filter_field_left(self, event: FilterField.Left) -> None:
+        """Back to the table."""
+        event.stop()
+        field = self.query_one("#cp-filter", FilterField)
+        field.display = bool(field.value)
+        self.table.focus()
+
+    def _show_offer(self) -> None:
+        offer, market, shown = self.offer, self._market, self.query_one("#cp-offer", Static)
+        if offer is None or market is None:
+            words = self.shelf.nothing or ("No offer is selected.",)
+            shown.update(Content.styled("\n".join(clean_line(line) for line in words), "$foreground-muted"))
+            return
+        width = max(self.query_one("#cp-offer-page").size.width - 3, 24)
+        if offer.provider == "local":
+            if self.machine is None:
+                self.start(self._look_here(), group="machine")
+            body = (
+                machine_lines(self.machine, width)
+                if self.machine
+                else Content.styled("Looking at this machine…", "$foreground-muted")
+            )
+            shown.update(Content("\n\n").join([body, *offers_view.why_lines(offer, self.shelf)]))
+            return
+        provider = self.provider_of(offer.provider)
+        shown.update(
+            offer_lines(
+                offer,
+                self.shelf,
+                market.part_of(offer),
+                self._histories.get(kind_of(offer), ()),
+                self.shell.services.now().timestamp(),
+                simulated=provider is not None and provider.simulated,
+                width=width,
+            )
+        )
+
+    async def _look_here(self) -> None:
+        from hudtui.core.compute import machine
+        from hudtui.core.remote.local import LocalHost
+
+        self.machine = await machine.inspect(LocalHost(), python=sys.executable)
+        self._show_offer()
+
+    def _show_shown(self) -> None:
+        market, shelf = self._market, self.shelf
+        if market is None:
+            return
+        count = f"{len(shelf.offers)} of {shelf.total}" if len(shelf.offers) != shelf.total else str(shelf.total)
+        parts: list[Any] = [f"{count} offer{'' if shelf.total == 1 else 's'}"]
+        parts.append(f", by {self.sort}{' down' if self.backwards else ''}")
+        if market.asking:
+            parts.append((f"  ● asking {', '.join(market.asking)}", "bold $accent"))
+        if market.oldest is not None and (market.remembered or self._age(market.oldest) >= 60):
+            parts.append((f"  as of {ago(self._age(market.oldest))}", "$warning" if market.remembered else ""))
+        self.query_one("#cp-shown", Static).update(Content.assemble(*parts))
+
+    # -- what is alive -----------------------------------------------------------------------------------------------
+
+    def _show_pods(self) -> None:
+        """Show what is alive; the cursor stays on its machine."""
+        holdings = self.holdings
+        if holdings is None:
+            return
+        table, ids = self.pods_table, [one.pod.id for one in holdings.pods]
+        if self._pod not in ids:
+            self._pod = ids[min(table.cursor, len(ids) - 1)] if ids else None
+        table.empty = "Nothing is alive, so nothing is paid for."
+        table.show(PodRows(holdings), cursor=ids.index(self._pod) if self._pod in ids else None)
+        words = f"{len(ids)} alive" if ids else "none alive"
+        if holdings.orphans:
+            words += f", {len(holdings.orphans)} owned by no run: X ends them"
+        if holdings.unclear:
+            words += f"; may exist: {', '.join(holdings.unclear)}"
+        self.query_one("#cp-pods-shown", Static).update(Content(clean_line(words)))
+        label = Content(f"Alive {len(ids)}" if ids else "Alive")
+        tab = self.query_one("#cp-tabs", TabbedContent).get_tab("cp-tab-pods")
+        if holdings.orphans:
+            label = Content.assemble(label, (f" ! {len(holdings.orphans)}", "bold $warning"))
+        if label != tab.label:
+            tab.label = label
+        self._show_pod()
+        self.refresh_bindings()
+
+    def _show_pod(self) -> None:
+        one, holdings, shown = self.holding, self.holdings, self.query_one("#cp-pod", Static)
+        if one is None or holdings is None:
+            shown.update(Content.styled("No machine is selected.", "$foreground-muted"))
+            return
+        provider = self.provider_of(one.pod.provider)
+        shown.update(
+            pod_lines(
+                one,
+                holdings,
+                title=provider.title if provider else one.pod.provider,
+                simulated=provider is not None and provider.simulated,
+                terminal="t opens a terminal on it" if one.pod.addresses else None,
+            )
+        )
+
+    # -- whose money, what failed ------------------------------------------------------------------------------------
+
+    def _show_all(self) -> None:
+        self._show_who()
+        self._show_offer()
+        self._show_pod()
+
+    def _warnings(self) -> tuple[str, ...]:
+        found = [self._problem] if self._problem else []
+        found += self._market.warnings if self._market is not None else ()
+        found += self.holdings.warnings if self.holdings is not None else ()
+        return tuple(dict.fromkeys(found))
+
+    def _show_who(self) -> None:
+        width = max(self.size.width - 2, 20)
+        self.query_one("#cp-who", Static).update(self._who(width))
+        warnings, bar = self._warnings(), self.query_one("#cp-warn", Static)
+        bar.display = bool(warnings)
+        if warnings:
+            more = f" (and {len(warnings) - 1} more: w)" if len(warnings) > 1 else ""
+            bar.update(Content.styled(cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"))
+
+    def _who(self, width: int) -> Content:
+        from hudtui.core.compute.guard import money
+
+        office, holdings = self.office, self.holdings
+        if office is None:
+            return Content.styled(self._problem or "Looking for machines…", "$foreground-muted")
+        parts: list[Any] = []
+        for provider in office.desk.paid:
+            account = holdings.accounts.get(provider.name) if holdings is not None else None
+            parts.append((provider.title, "bold $warning" if provider.simulated else "bold $primary"))
+            if account is None:
+                asked = holdings is not None
+                parts.append(("  account not known" if asked else "  asking for the account…", "$foreground-muted"))
+                continue
+            team = f", team {account.team}" if account.team else ""
+            parts.append("  " + cut(clean_line(f"{account.name}{team}"), max(width // 3, 16)))
+            if account.balance is not None:
+                low = account.balance < 5
+                parts.append((f"  wallet {money(account.balance, account.currency)}", "bold $warning" if low else "$success"))
+        if not office.desk.paid:
+            parts.append(("○ no key for renting machines: a sets one up", "$foreground-muted"))
+        if holdings is not None and holdings.spending.pods:
+            spending = holdings.spending
+            plus = "+" if spending.mixed else ""
+            parts.append((f"  {money(spending.per_hour, spending.currency)}{plus}/h", "bold"))
+            parts.append(f", {money(spending.today, spending.currency)}{plus} today")
+        return Content.assemble(*parts)
+
+    def action_warnings(self) -> None:
+        """All of them, in full."""
+        self.shell.read("What could not be asked", "\n\n".join(self._warnings()))
+
+    # -- moving about ------------------------------------------------------------------------------------------------
+
+    def show_tab(self, name: str) -> None:
+        """Show the offers or what is alive."""
+        self.query_one(TabbedContent).active = f"cp-tab-{name}"
+        self.call_after_refresh((self.table if name == "offers" else self.pods_table).focus)
+
+    def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
+        """The other tab has other keys."""
+        event.stop()
+        self._show_all()
+        self.refresh_bindings()
+
+    def action_pods(self) -> None:
+        """What is alive."""
+        self.show_tab("pods")
+        if self._age(self._asked_pods) >= PODS_AGE:
+            self.start(self.look(), group="look")
+
+    def action_offers(self) -> None:
+        """What can be had."""
+        self.show_tab("offers")
+
+    def action_pane(self) -> None:
+        """From the table to the detail and back."""
+        panes = self.query_one(f"#cp-panes-{self.tab}")
+        page = self.query_one("#cp-offer-page" if self.tab == "offers" else "#cp-pod-page")
+        there = self.focused is page
+        panes.set_class(not there, "-detail")
+        target = (self.table if self.tab == "offers" else self.pods_table) if there else page
+        self.call_after_refresh(target.focus)
+        self.call_after_refresh(self._show_all)
+
+    def action_back(self) -> None:
+        """Back to the table; from there, home."""
+        if self.focused in (self.table, self.pods_table, None):
+            self.shell.open_station("home")
+            return
+        self.query_one(f"#cp-panes-{self.tab}").remove_class("-detail")
+        (self.table if self.tab == "offers" else self.pods_table).focus()
+
+    def action_copy(self) -> None:
+        """Copy what is under the cursor."""
+        if self.tab == "pods":
+            data: Any = self.holding.pod.to_json() if self.holding is not None else None
+        elif self.offer is not None and self.offer.provider == "local" and self.machine is not None:
+            data = self.machine.to_json()
+        else:
+            data = self.offer.to_json() if self.offer is not None else None
+        self.shell.copy(json.dumps(data, indent=2, ensure_ascii=False))
+
+    def _going(self, group: str) -> bool:
+        return any(worker.group == group and worker.node is self and not worker.is_finished for worker in self.workers)
+
+    @property
+    def office(self) -> Office | None:
+        """The desk, once it is open."""
+        return self.shell.purse.office
+
+    @property
+    def holdings(self) -> Holdings | None:
+        """What was seen alive last."""
+        return self.shell.purse.holdings
+
+
+def _key(offer: Offer) -> str:
+    return f"{offer.provider} {offer.id}"

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from hudtui.core.text import clean_line
-from hudtui.tui.facts import Facts
+from hudtui.tui.facts import Facts, Money
 from hudtui.tui.widgets.fit import cut, cut_left, home_short
 
 
@@ -25,11 +25,12 @@ class HeaderBar(Widget):
         self._facts: Facts | None = None
         self._title = ""
         self._folder: Path | None = None
+        self._money: Money | None = None
 
-    def show(self, facts: Facts | None, folder: Path, title: str) -> None:
-        """Show a project. `facts` is None while nothing is known but the folder."""
-        if (facts, folder, title) != (self._facts, self._folder, self._title):
-            self._facts, self._folder, self._title = facts, folder, title
+    def show(self, facts: Facts | None, folder: Path, title: str, money: Money | None = None) -> None:
+        """Show a project. `facts` is None while nothing is known but the folder, `money` while nothing is paid for."""
+        if (facts, folder, title, money) != (self._facts, self._folder, self._title, self._money):
+            self._facts, self._folder, self._title, self._money = facts, folder, title, money
             self.refresh()
 
     def render(self) -> Content:
@@ -55,6 +56,8 @@ class HeaderBar(Widget):
             right.append(
                 (f"● {count} run{'s' if count > 1 else ''} running" if width >= 80 else f"● {count} running", "$success")
             )
+        if self._money is not None and self._money.machines:
+            right.append(_money(self._money, width))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
         head = Content.assemble(*left)
         room = width - head.cell_length - tail.cell_length - 4
@@ -62,3 +65,13 @@ class HeaderBar(Widget):
             head += Content.styled(f"  {cut_left(home_short(self._folder), room)}", "$foreground-muted")
         gap = max(width - head.cell_length - tail.cell_length, 1)
         return head + Content(" " * gap) + tail
+
+
+def _money(money: Money, width: int) -> tuple[str, str]:
+    """What is being paid for, and its style; short where there is little room."""
+    words = f"{money.per_hour}/h" if width < 80 else f"{money.per_hour}/h, {money.spent} so far"
+    if money.orphans:
+        words += f" ! {money.orphans}" if width < 100 else f" ! {money.orphans} owned by no run"
+    if money.simulated:
+        words += " (sim)" if width < 100 else " (simulated)"
+    return f"◆ {words}", "bold $warning" if money.orphans or money.warn else "bold $accent"

@@ -1,0 +1,267 @@
+"""The app's money: one desk for all screens, looked at from the start on and for as long as something is paid for.
+
+Imported before the first paint: the desk and everything behind it comes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hudtui.tui.facts import Money
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Desk, Holding, Holdings
+    from hudtui.core.compute.ledger import Owned
+    from hudtui.core.compute.providers import PrimeAccess
+    from hudtui.core.settings import Settings
+    from hudtui.tui.app import HudtuiApp
+
+WHILE_PAID = 30.0
+"""Seconds between two looks while something is paid for. While nothing is, one look at the start is enough."""
+
+
+@dataclass(frozen=True)
+class Office:
+    """The desk with the settings that it was opened with."""
+
+    desk: Desk
+    settings: Settings
+    access: PrimeAccess
+
+    @property
+    def mark(self) -> tuple[Any, ...]:
+        """What the providers depend on: another one means another desk."""
+        return _mark(self.settings, self.access)
+
+
+class Purse:
+    """What is rented, and what it costs.
+
+    Args:
+        app: Whose screens are told.
+    """
+
+    def __init__(self, app: HudtuiApp) -> None:
+        self._app = app
+        self.office: Office | None = None
+        """None until somebody has asked for it."""
+        self.money: Money | None = None
+        """For the header; None until something was found to be alive."""
+        self._opening = asyncio.Lock()
+        self._told: set[tuple[str, ...]] = set()
+        self._ending: set[str] = set()
+        self._timer: Any = None
+
+    @property
+    def holdings(self) -> Holdings | None:
+        """What was seen last."""
+        return self.office.desk.holdings if self.office is not None else None
+
+    async def open(self) -> Office:
+        """The desk with the settings as they are now.
+
+        Raises:
+            HudtuiError: The settings or the list of machines cannot be used.
+        """
+        async with self._opening:
+            found = await asyncio.to_thread(_open, self._app.folder, self._app.services.now, self.office)
+            if self.office is not None and found is not self.office:
+                await self.office.desk.close()
+            self.office = found
+            return found
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        if self.office is not None:
+            from hudtui.core.remote.connect import close_hosts
+
+            office, self.office = self.office, None
+            await office.desk.close()
+            await close_hosts()
+
+    def begin(self) -> None:
+        """The app has started: see what is alive, where that can be at all. Says so when something is that no run owns."""
+        self._app.run_worker(self._begin(), group="purse", exclusive=True, exit_on_error=False)
+
+    async def _begin(self) -> None:
+        from hudtui.core.errors import HudtuiError
+
+        try:
+            if not await asyncio.to_thread(_possible, self._app.folder):
+                return
+            holdings = await self.look()
+        except HudtuiError as error:
+            self._app.say(f"Rented machines could not be looked at: {error.lines()[0]}", severity="warning")
+            return
+        self._report(holdings)
+
+    def _report(self, holdings: Holdings) -> None:
+        from hudtui.core.compute.guard import money
+        from hudtui.tui.widgets.words import span
+
+        orphans = holdings.orphans
+        if orphans:
+            first = orphans[0]
+            words = [first.pod.name]
+            if first.age_seconds is not None:
+                words.append(f"for {span(first.age_seconds)}")
+            if first.cost is not None:
+                words.append(f"{money(first.cost, first.pod.currency)} so far")
+            more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
+            self._app.say(
+                f"A machine is alive that no run owns: {', '.join(words)}{more}. 4, then p, shows it; x ends it.",
+                severity="warning",
+            )
+        elif holdings.unclear or any("may be alive" in warning for warning in holdings.warnings):
+            told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: nobody can say yet"
+            self._app.say(told, severity="warning")
+
+    async def look(self) -> Holdings:
+        """See what is alive and what it costs, and tell the screens.
+
+        Raises:
+            HudtuiError: The settings or the ledger cannot be used.
+        """
+        office = await self.open()
+        holdings = await office.desk.look()
+        self.money = _money(office.desk, holdings)
+        self._app.show_money()
+        for holding in holdings.pods:
+            self._guard(office, holding)
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if any(one.ours for one in holdings.pods) or holdings.unclear:
+            self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+        return holdings
+
+    def _look_again(self) -> None:
+        self._app.run_worker(self._look_quietly(), name="forever", group="purse", exclusive=True, exit_on_error=False)
+
+    async def _look_quietly(self) -> None:
+        from hudtui.core.errors import HudtuiError
+        from hudtui.tui import applog
+
+        try:
+            await self.look()
+        except HudtuiError as error:
+            applog.log.warning("rented machines could not be looked at: %s", error)
+            self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+
+    # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
+
+    def _guard(self, office: Office, holding: Holding) -> None:
+        verdict, name = holding.verdict, holding.pod.name
+        if verdict is None or verdict.level == "fine" or holding.run is not None or name in self._ending:
+            return
+        if verdict.level == "warn":
+            if (name, *verdict.reasons) not in self._told:
+                self._told.add((name, *verdict.reasons))
+                self._app.say(f"{name}: {'; '.join(verdict.reasons)}", severity="warning")
+            return
+        self._ending.add(name)
+        self._app.run_worker(self._end(office, holding), group=f"guard {name}", exit_on_error=False)
+
+    async def _end(self, office: Office, holding: Holding) -> None:
+        """A limit is reached: end it, see that it is gone, and say so."""
+        from hudtui.core.compute.acquire import release
+
+        name, why = holding.pod.name, "; ".join(holding.verdict.reasons if holding.verdict else ())
+        self._app.say(f"{name} is being ended: {why}", severity="warning")
+        try:
+            provider = office.desk.provider_of(holding.pod.provider)
+            await release(holding.pod, provider, office.desk.ledger, why=f"guard: {why}", sleep=self._app.services.sleep)
+            self._app.say(f"{name} was ended: {why}. It is gone.", severity="warning")
+        except Exception as error:
+            self._ending.discard(name)  # the next look tries again
+            self._app.fail(error)
+        await self.look()
+
+
+def _possible(folder: Path) -> bool:
+    """Whether anything can be rented at all, or was. Runs in a thread, and imports nothing of the desk."""
+    from hudtui.core.places import places
+
+    if (places().data / "pods.db").is_file():
+        return True
+    from hudtui.core.settings import load_settings
+    from hudtui.core.workspace import open_workspace
+
+    settings = load_settings(folder, open_workspace(folder).platform)
+    return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") is not None
+
+
+def _open(folder: Path, now: Any, before: Office | None) -> Office:
+    """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
+    from hudtui.core.compute.desk import Desk
+    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.limitbook import LimitBook
+    from hudtui.core.compute.providers import find_providers, prime_access
+    from hudtui.core.places import places
+    from hudtui.core.settings import load_settings
+    from hudtui.core.workspace import open_workspace
+
+    settings = load_settings(folder, open_workspace(folder).platform)
+    access = prime_access(settings.get)
+    if before is not None and before.mark == _mark(settings, access):
+        return before
+    desk = Desk(
+        find_providers(settings.get, folder),
+        Ledger(),
+        limits=LimitBook(),
+        cache=places().cache / "offers.json",
+        active=_is_active,
+        now=lambda: now().timestamp(),
+    )
+    return Office(desk, settings, access)
+
+
+def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
+    from hudtui.core.compute.own_machines import machines_file
+
+    try:
+        listed = machines_file().stat().st_mtime_ns
+    except OSError:
+        listed = 0
+    return access, settings.get("PRIME_SSH_KEY_PATH"), listed
+
+
+def _is_active(owned: Owned) -> bool:
+    """Whether the run that a machine is for is still at work, as the run's own workspace says."""
+    if owned.run is None or owned.state == "ending":
+        return False
+    if owned.workspace is None:
+        return True
+    from hudtui.core.errors import HudtuiError
+    from hudtui.core.runs.store import RunStore
+    from hudtui.core.workspace import STATE
+
+    state = Path(owned.workspace) / STATE
+    if not (state / "runs.db").is_file():
+        return False
+    try:
+        return any(run.id == owned.run and run.active for run in RunStore(state).runs())
+    except HudtuiError:
+        return True  # nobody can say; a machine is not offered for ending on a guess
+
+
+def _money(desk: Desk, holdings: Holdings) -> Money | None:
+    from hudtui.core.compute.guard import money
+
+    mine = [one for one in holdings.pods if one.ours]
+    if not mine:
+        return None
+    spending = holdings.spending
+    simulated = [desk.providers[one.pod.provider].simulated for one in mine if one.pod.provider in desk.providers]
+    return Money(
+        machines=len(mine),
+        per_hour=money(spending.per_hour, spending.currency) + ("+" if spending.mixed else ""),
+        spent=("" if spending.billed else "~") + money(spending.alive, spending.currency),
+        today=money(spending.today, spending.currency),
+        orphans=len(holdings.orphans),
+        warn=any(one.verdict is not None and one.verdict.level != "fine" for one in mine),
+        simulated=bool(simulated) and all(simulated),
+    )

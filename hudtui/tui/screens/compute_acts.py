@@ -1,0 +1,289 @@
+"""What the compute screen does that costs money or ends what does: renting, ending, limits, logging in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.errors import HudtuiError
+from hudtui.core.text import clean_line
+from hudtui.tui.screens.base import StationScreen
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.guard import Limits
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Offer
+    from hudtui.tui.purse import Office
+
+_LIMITS = (
+    ("run_budget", "budget for this machine"),
+    ("day_budget", "budget for all machines in a day"),
+    ("max_hours", "hours that it may live"),
+    ("idle_minutes", "minutes that it may idle"),
+)
+
+
+class Acts(StationScreen):
+    """The half of the compute screen that changes something."""
+
+    @property
+    def office(self) -> Office | None:
+        """The desk, once it is open."""
+        raise NotImplementedError
+
+    @property
+    def holdings(self) -> Holdings | None:
+        """What was seen alive last."""
+        raise NotImplementedError
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer under the cursor."""
+        raise NotImplementedError
+
+    @property
+    def holding(self) -> Holding | None:
+        """The machine under the cursor."""
+        raise NotImplementedError
+
+    async def look(self) -> None:
+        """See what is alive."""
+        raise NotImplementedError
+
+    def show_tab(self, name: str) -> None:
+        """Show the offers or what is alive."""
+        raise NotImplementedError
+
+    def provider_of(self, name: str) -> Provider | None:
+        """The provider of that name, where it is at hand."""
+        return self.office.desk.providers.get(name) if self.office is not None else None
+
+    @property
+    def getting(self) -> bool:
+        """A machine is being got."""
+        return any(worker.group == "rent" and worker.node is self and not worker.is_finished for worker in self.workers)
+
+    # -- getting one -------------------------------------------------------------------------------------------------
+
+    def action_use(self) -> None:
+        """On to the launch screen."""
+        if self.offer is not None:
+            self.shell.open_station("launch", offer=self.offer)
+
+    def action_rent(self) -> None:
+        """Rent it."""
+        if self.offer is not None:
+            self.start(self._rent(self.offer), group="rent", exclusive=False)
+
+    async def _rent(self, offer: Offer) -> None:
+        from hudtui.core.compute.acquire import acquire, unique_name
+        from hudtui.core.compute.guard import estimate, limits_from_settings
+        from hudtui.core.compute.providers import login_with
+        from hudtui.core.compute.values import Order
+        from hudtui.tui.screens.compute_access import ready_to_log_in
+
+        office = await self.shell.purse.open()
+        provider = office.desk.provider_of(offer.provider)
+        key = await ready_to_log_in(self, office, provider)
+        if key is None:
+            return
+        limits = await asyncio.to_thread(limits_from_settings, office.settings)
+        hours = limits.max_hours or 4.0
+        gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
+        lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip()]
+        lines += ["", *estimate(offer, hours).text.split("; "), "", *_told(limits), "", f"SSH key: {key.fingerprint}"]
+        if provider.simulated:
+            lines.append("Simulated: no real money is spent.")
+        if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
+            return
+        order = Order(unique_name("pod"), offer, ssh_key=key.id)
+        await asyncio.to_thread(office.desk.limits.set, order.name, limits)
+        self.shell.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
+        steps = acquire(
+            order,
+            provider,
+            office.desk.ledger,
+            login=login_with(office.settings.get),
+            workspace=self.shell.folder,
+            sleep=self.shell.services.sleep,
+            say=lambda words: self.shell.say(words, severity="warning"),
+        )
+        try:
+            async with aclosing(steps):
+                async for step in steps:
+                    self.busy(f"{clean_line(step.text)} (Ctrl-X cancels)")
+                    if step.kind in ("created", "adopted"):
+                        self.show_tab("pods")
+                    if step.pod is not None:
+                        await self._look_quietly()
+            self.say(f"{order.name} is ready: t opens a terminal on it. It costs money until x ends it.", "success")
+        finally:
+            self.shell.workers.cancel_group(self.shell, "rent watch")
+            self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
+
+    async def _watch(self) -> None:
+        """While a machine is being got, what is alive is looked at more often."""
+        while True:
+            await asyncio.sleep(5)
+            await self._look_quietly()
+
+    async def _look_quietly(self) -> None:
+        try:
+            await self.look()
+        except HudtuiError as error:
+            self.log.warning(str(error))
+
+    def action_cancel(self) -> None:
+        """Stop getting it."""
+        for worker in self.workers:
+            if worker.group == "rent" and worker.node is self and not worker.is_finished:
+                worker.cancel()
+                self.busy("Cancelling: what was created is being ended")
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def action_terminate(self) -> None:
+        """End the one under the cursor."""
+        if self.holding is not None:
+            self.start(self._end((self.holding,)), group="end", exclusive=False)
+
+    def action_orphans(self) -> None:
+        """End all that no run owns."""
+        if self.holdings is not None:
+            orphans = tuple(one for one in self.holdings.pods if one.orphan is not None)
+            self.start(self._end(orphans), group="end", exclusive=False)
+
+    async def _end(self, holdings: tuple[Holding, ...]) -> None:
+        from hudtui.core.compute.acquire import release
+
+        office = await self.shell.purse.open()
+        lines = [line for one in holdings for line in _ending(one)]
+        what = holdings[0].pod.name if len(holdings) == 1 else f"{len(holdings)} machines"
+        lines += ["", "Everything on it is lost." if len(holdings) == 1 else "Everything on them is lost."]
+        if not await self.shell.confirm(f"End {what}?", tuple(lines), yes="End", danger=True):
+            return
+        ended, failed = [], []
+        for one in holdings:
+            self.busy(f"Ending {one.pod.name}, and making sure")
+            provider = office.desk.provider_of(one.pod.provider)
+            try:
+                gone = await release(one.pod, provider, office.desk.ledger, why="ended by hand", sleep=self.shell.services.sleep)
+                bill = "" if gone.billed is None else f", {_amount(gone.billed, gone.currency)} in all"
+                ended.append(f"{one.pod.name} is gone{bill}")
+            except HudtuiError as error:
+                failed.append(error)
+        await self._look_quietly()
+        if failed:
+            self.fail(failed[0])
+        elif ended:
+            self.say(". ".join(ended) + ".", "success")
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+
+    def action_limits(self) -> None:
+        """Change the limits of the one under the cursor."""
+        if self.holding is not None:
+            self.start(self._change(self.holding), group="limits")
+
+    async def _change(self, holding: Holding) -> None:
+        from hudtui.core.compute.guard import amount, limits_from_settings
+        from hudtui.tui.widgets.pick import Pick
+
+        office = await self.shell.purse.open()
+        limits = holding.limits
+        if limits is None:
+            limits = await asyncio.to_thread(limits_from_settings, office.settings)
+        values = [getattr(limits, name) for name, _ in _LIMITS]
+        options = [
+            f"{title:<34}{'none' if value is None else amount(value)}" for (_, title), value in zip(_LIMITS, values, strict=True)
+        ]
+        chosen: int | None = await self.app.push_screen_wait(Pick(f"Limits of {holding.pod.name}", options))
+        if chosen is None:
+            return
+        name, title = _LIMITS[chosen]
+        value = getattr(limits, name)
+        text = await self.shell.ask(
+            title.capitalize(),
+            lines=(f"of {holding.pod.name}. A number, or none for no limit.",),
+            value="none" if value is None else amount(value),
+        )
+        if text is None:
+            return
+        changed = limits.with_value(name, text)
+        await asyncio.to_thread(office.desk.limits.set, holding.pod.name, changed)
+        await self._look_quietly()
+        self.say(f"{holding.pod.name}: {title} is {text.strip()} now.", "success")
+
+    # -- logging in --------------------------------------------------------------------------------------------------
+
+    def action_terminal(self) -> None:
+        """A terminal on it."""
+        if self.holding is not None:
+            self.start(self._terminal(self.holding), group="terminal", busy=f"Logging in to {self.holding.pod.name}")
+
+    async def _terminal(self, holding: Holding) -> None:
+        from hudtui.core.compute.providers import login_with, target_of
+        from hudtui.core.remote.hostkeys import Pins
+        from hudtui.core.remote.ssh_terminal import terminal_argv
+
+        office = await self.shell.purse.open()
+        target = target_of(holding.pod, office.settings.get)
+        if target is None:
+            return
+        await login_with(office.settings.get)(holding.pod)  # so that its host key is known, and that it answers
+        argv = await asyncio.to_thread(terminal_argv, target, Pins())
+        self.clear_message()
+        self.step_aside(list(argv))
+        self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
+
+    def step_aside(self, argv: list[str]) -> None:
+        """Leave the terminal to a program until it ends."""
+        environment = {key: value for key, value in os.environ.items() if key != "TMUX"}
+        with self.app.suspend():
+            subprocess.run(argv, env=environment, check=False)
+
+    # -- setting up --------------------------------------------------------------------------------------------------
+
+    def action_access(self) -> None:
+        """API key and SSH key."""
+        self.start(self._access(), group="access")
+
+    async def _access(self) -> None:
+        from hudtui.tui.screens.compute_access import set_up
+
+        if await set_up(self):
+            self.say("Everything is set up for renting machines.", "success")
+
+
+def _told(limits: Limits) -> list[str]:
+    from hudtui.core.compute.guard import amount
+
+    values: list[tuple[str, Any]] = [(title, getattr(limits, name)) for name, title in _LIMITS]
+    told = [f"{title}: {'none' if value is None else amount(value)}" for title, value in values]
+    return ["It is ended at the first of these, while hudtui is open:", *told]
+
+
+def _ending(one: Holding) -> list[str]:
+    from hudtui.core.compute.guard import money
+
+    pod = one.pod
+    words = [f"{pod.name} ({pod.id}): {pod.gpu_count} × {pod.gpu_type}" if pod.gpu_count else f"{pod.name} ({pod.id})"]
+    if pod.hourly is not None:
+        words[0] += f", {money(pod.hourly, pod.currency)}/h"
+    if one.spend is not None:
+        words[0] += f", {one.spend.text}"
+    if one.run is not None:
+        words.append(f"! The run {one.run} is at work on it.")
+    elif not one.ours:
+        words.append("! It was not rented by hudtui: somebody else may be using it.")
+    return words
+
+
+def _amount(value: float, currency: str) -> str:
+    from hudtui.core.compute.guard import money
+
+    return money(value, currency)

@@ -1,0 +1,179 @@
+"""The machines that are alive as the compute screen shows them: those that nobody owns first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from hudtui.core.compute.guard import Limits, Usage, amount, hours_left, money
+from hudtui.core.text import clean_line
+from hudtui.tui.widgets.task_table import Cell, Column
+from hudtui.tui.widgets.words import span
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holding, Holdings
+
+COLUMNS = (
+    Column("state", "state", 13),
+    Column("name", "name", 14, flexible=3),
+    Column("gpu", "GPU", 12, flexible=2, from_width=66),
+    Column("price", "price/h", 8),
+    Column("age", "age", 7),
+    Column("cost", "cost", 9),
+    Column("left", "left", 7, from_width=76),
+    Column("owner", "owner", 10, flexible=2, from_width=58),
+)
+GLYPHS = {
+    "booting": "◔",
+    "installing": "◑",
+    "ready": "●",
+    "failed": "✗",
+    "stopped": "■",
+    "gone": "✓",
+    "unknown": "?",
+}
+
+
+def state_of(holding: Holding) -> tuple[str, str]:
+    """Glyph and word, and the style of the cell."""
+    pod = holding.pod
+    word = pod.stage + (f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else "")
+    style = {"ready": "table--ok", "failed": "table--error"}.get(pod.stage, "table--muted" if not holding.ours else "")
+    if holding.orphan is not None:
+        return f"! {word}", "table--warning"
+    return f"{GLYPHS.get(pod.stage, '?')} {word}", style
+
+
+def owner_of(holding: Holding) -> str:
+    """Whose it is: a run, nobody, or somebody outside this program."""
+    if holding.orphan is not None:
+        return "no run"
+    return f"run {holding.run}" if holding.run else "this hudtui" if holding.ours else "not hudtui's"
+
+
+def age_of(holding: Holding, now: float) -> float | None:
+    """Seconds since it was created."""
+    if holding.orphan is not None and holding.orphan.age_seconds is not None:
+        return holding.orphan.age_seconds
+    if holding.pod.created is not None:
+        return max(now - holding.pod.created, 0.0)
+    return holding.spend.hours * 3600 if holding.spend is not None else None
+
+
+class PodRows:
+    """The rows of the table."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self.holdings = holdings
+
+    def __len__(self) -> int:
+        return len(self.holdings.pods)
+
+    def cells(self, row: int) -> Sequence[Cell]:
+        """As the table shows it."""
+        one = self.holdings.pods[row]
+        pod, age, left = one.pod, age_of(one, self.holdings.at), hours_of(one, self.holdings)
+        style = "" if one.ours else "table--muted"
+        near = one.verdict is not None and one.verdict.level != "fine"
+        gpus = f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
+        return (
+            state_of(one),
+            (pod.name, style),
+            (gpus, style),
+            (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
+            (_short(age) if age is not None else "–", style),
+            (one.spend.text.replace("about ", "~").replace(" billed", "") if one.spend else "–", style),
+            (_short(left * 3600) if left is not None else "–", "table--warning" if near else style),
+            (owner_of(one), "table--warning" if one.orphan else style),
+        )
+
+
+def hours_of(holding: Holding, holdings: Holdings) -> float | None:
+    """Hours until the guard would end it."""
+    if holding.limits is None or holding.spend is None:
+        return None
+    usage = Usage(holding.spend.hours, holding.spend.spent, holdings.spending.today)
+    return hours_left(holding.limits, usage, holding.spend.per_hour)
+
+
+def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bool, terminal: str | None) -> Content:
+    """One machine in full.
+
+    Args:
+        holding: The machine.
+        holdings: All of them, for the day's money.
+        title: Its provider's.
+        simulated: No real money is spent.
+        terminal: How to log in to it by hand.
+    """
+    pod, cost = holding.pod, holding.spend
+    lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
+    if holding.orphan is not None:
+        lines.append(Content.styled(f"! Owned by no run: {clean_line(holding.orphan.why)}. x ends it.", "bold $warning"))
+    if pod.failure:
+        lines.append(Content.styled(f"✗ {clean_line(pod.failure)}", "bold $error"))
+    lines.append(Content(""))
+
+    def fact(name: str, value: str, style: str = "") -> None:
+        if value:
+            lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), (clean_line(value), style)))
+
+    fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None else ""))
+    fact("", f"{title} says {pod.status}" if pod.status else "")
+    fact("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else ""))
+    fact("where", ", ".join(filter(None, (pod.cloud, pod.region))))
+    fact("id", pod.id)
+    fact("owner", owner_of(holding) + (f", team {pod.team}" if pod.team else ""))
+    for address in pod.addresses:
+        fact("login", str(address))
+    fact("", terminal or "")
+    lines.append(Content(""))
+    age = age_of(holding, holdings.at)
+    fact("age", span(age) if age is not None else "")
+    fact("price", f"{money(pod.hourly, pod.currency)} an hour" if pod.hourly is not None else "the provider does not say")
+    if cost is not None:
+        source = "" if cost.billed else ": price times time, the provider has no bill yet"
+        fact("cost", f"{cost.text} so far{source}", "bold")
+        lines += [Content(""), *limit_lines(holding.limits, Usage(cost.hours, cost.spent, holdings.spending.today))]
+    if holding.verdict is not None and holding.verdict.reasons:
+        style = "bold $error" if holding.verdict.level == "end" else "$warning"
+        lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
+    return Content("\n").join(lines)
+
+
+def limit_lines(limits: Limits | None, usage: Usage) -> list[Content]:
+    """The limits, each with what is used of it."""
+    if limits is None:
+        return [
+            Content.styled("Limits", "bold $primary"),
+            Content.styled("None: nothing ends this machine by itself. b sets some.", "$warning"),
+        ]
+    rows = (
+        ("budget", limits.run_budget, usage.spent_run, ""),
+        ("a day", limits.day_budget, usage.spent_day, ""),
+        ("hours", limits.max_hours, usage.hours, " h"),
+        ("idle", limits.idle_minutes, usage.idle_minutes, " min"),
+    )
+    lines = [Content.styled("Limits (b changes them)", "bold $primary")]
+    for name, limit, used, unit in rows:
+        if limit is None:
+            words = "none"
+        elif used is None:
+            words = f"{amount(limit)}{unit}; nobody knows how long it has idled"
+        else:
+            share = min(used / limit, 9.99)
+            bar = "█" * min(round(share * 10), 10)
+            words = f"{bar:░<10} {share * 100:.0f} % of {amount(limit)}{unit}"
+        lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), words))
+    return lines
+
+
+def _short(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 60 * 24:
+        return f"{minutes // 60}h {minutes % 60:02}m"
+    return f"{minutes // 1440}d {minutes % 1440 // 60}h"

@@ -1,0 +1,258 @@
+"""What can be had: the table, the filter, one offer in full, this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute import local_provider
+from hudtui.core.compute import machine as machines
+from hudtui.core.compute.pricebook import Pricebook
+from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.errors import MachineError
+from hudtui.core.workspace import make_state_dir
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.screens.compute_offers import SORTS, arrange, parse_wish
+
+REAL = (machines.inspect, local_provider._look)
+SIZES = [(160, 48), (80, 24), (60, 20)]
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
+    assert snap(HudtuiApp(project), size=size, press=["4"])
+
+
+def test_picture_of_gpus_here(snap: Any, project: Path, looks_like: Any, gpu_machine: Any) -> None:
+    looks_like(gpu_machine)
+    assert snap(HudtuiApp(project), size=(160, 48), press=["4"])
+
+
+def test_picture_of_this_machine(snap: Any, project: Path) -> None:
+    assert snap(HudtuiApp(project), size=(80, 24), press=["4", "tab"])
+
+
+def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
+    looks_like(MachineError("local did not say what it has", why="no such library", fix="Install Python again."))
+    assert snap(HudtuiApp(project), size=(80, 24), press=["4"])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
+    book = Pricebook(make_state_dir(project))
+    for number, price in enumerate((2.4, 2.4, 2.2, 1.9, 2.6, 2.1)):
+        book.note([Offer("prime", "a", "H100_80GB", 1, Price(price))], world.services.now().timestamp() - 86400 * (6 - number))
+    app = HudtuiApp(project, services=world.services)
+
+    async def choose(pilot: Any) -> None:
+        await pilot.press("slash")
+        app.screen.query_one("#cp-filter").value = "1xh100 -spot"
+        await pilot.press("enter")
+
+    assert snap(app, size=size, press=["4"], run_before=choose)
+
+
+def test_picture_of_an_offer(snap: Any, project: Path, world: Any) -> None:
+    assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "tab"])
+
+
+@pytest.mark.parametrize("size", [(160, 48), (60, 20)])
+def test_picture_while_asking(snap: Any, project: Path, world: Any, remembered: Any, until: Any, size: tuple[int, int]) -> None:
+    asyncio.run(remembered(world, (world.services.now() - timedelta(hours=3)).timestamp()))
+    app = HudtuiApp(project, services=world.services)
+
+    async def ask(pilot: Any) -> None:
+        await pilot.pause()
+        world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
+        await pilot.press("4")
+        parts = lambda: app.screen._market.parts if getattr(app.screen, "_market", None) else {}  # noqa: E731
+        await until(pilot, lambda: len(parts()) == 2 and not parts()["local"].asking and app.screen.holdings is not None)
+
+    assert snap(app, size=size, run_before=ask, wait=False)
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+def test_picture_of_a_provider_that_fails(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
+    world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="this key may not look", times=50)
+    world.sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, detail="this key may not look", times=50)
+    assert snap(HudtuiApp(project, services=world.services), size=size, press=["4"])
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def shown(app: Any) -> list[str]:
+    return [f"{offer.gpu_count}x{offer.gpu_type}" for offer in app.screen.shelf.offers]
+
+
+async def test_all_offers_with_their_full_price_and_why(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        text = screen_text(app)
+        assert "Prime (simulated)" in text and "wallet $100.00" in text
+        assert "Why this one is chosen" in text and "20 offers" in text
+        prices = [offer.price.hourly for offer in app.screen.shelf.offers if offer.gpu_count and offer.price.currency == "USD"]
+        assert prices == sorted(prices) and len(prices) > 10
+        assert "this machine" in text and app.screen.shelf.offers[-1].gpu_count == 0
+
+
+async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("j", "j", "j")
+        before = app.screen.offer
+        assert before is not None and before.gpu_type
+        await pilot.press("s")  # the rows move
+        await pilot.press("r")
+        await settle(pilot)
+        assert app.screen.offer == before
+        assert app.screen.shelf.offers[app.screen.table.cursor] == before
+
+
+async def test_the_filter_is_kept_and_can_be_cleared(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("slash", *"4xh100 <9 >=80", "enter")
+        assert shown(app) == ["4xH100_80GB"] and app.screen.focused is app.screen.table
+        await pilot.press("r")
+        await settle(pilot)
+        assert shown(app) == ["4xH100_80GB"]
+        await pilot.press("slash", *"4xh100 <1", "enter")
+        await pilot.pause()
+        assert shown(app) == [] and "No offer fits" in screen_text(app)
+        await pilot.press("slash", "escape")
+        assert len(shown(app)) == 20
+
+
+async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        seen = [app.screen.sort]
+        for _ in range(8):
+            await pilot.press("s")
+            seen.append(app.screen.sort)
+        assert seen[0] == "price" and "vram" in seen and "provider" in seen and set(seen) <= set(SORTS)
+        await pilot.press("S")
+        assert app.screen.backwards
+
+
+async def test_enter_hands_the_offer_to_the_launch_screen(
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app(project, services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        opened: list[tuple[str, Any]] = []
+        monkeypatch.setattr(app, "open_station", lambda name, **given: opened.append((name, given)))
+        offer = app.screen.offer
+        await pilot.press("enter")
+        assert opened == [("launch", {"offer": offer})]
+
+
+async def test_what_is_only_remembered_cannot_be_ordered(
+    open_app: Any, settle: Any, until: Any, project: Path, world: Any, remembered: Any
+) -> None:
+    await remembered(world, world.services.now().timestamp() - 3600)
+    world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: app.screen.shelf.offers and app.screen.offer is not None)
+        assert len(app.screen.shelf.offers) > 10
+        for action in ("compute.use", "compute.rent"):
+            assert "1 h ago" in (app.screen.why_not(action) or "")
+
+
+async def test_a_provider_that_fails_blanks_nothing(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    async with open_app(project, size=(120, 36), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        world.sim.fail_next("GET", "/api/v1/availability/*", kind="status", status=403, detail="not for you", times=50)
+        await pilot.press("r")
+        await settle(pilot)
+        assert len(shown(app)) == 20 and "! Prime (simulated)" in screen_text(app)
+        await pilot.press("w")
+        await pilot.pause()
+        assert "What could not be asked" in screen_text(app)
+
+
+async def test_the_real_machine_is_shown(
+    open_app: Any, settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, "inspect", REAL[0])
+    monkeypatch.setattr(local_provider, "_look", REAL[1])
+    async with open_app(project) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        text = screen_text(app)
+        assert "processors" in text and "tmux" in text and "Looking" not in text and "a sets one up" in text
+
+
+async def test_copy_gives_json(
+    open_app: Any, settle: Any, project: Path, looks_like: Any, gpu_machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks_like(gpu_machine)
+    copied: list[str] = []
+    async with open_app(project) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("y")
+        await pilot.pause()
+    assert json.loads(copied[0])["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "words", "without"),
+    [
+        ("", Query(), (), ()),
+        ("4xH100 <6", Query(gpu_count=4, max_price=6), ("h100",), ()),
+        ("x2 a100 >=80gb", Query(gpu_count=2, min_vram=80), ("a100",), ()),
+        ("8x <=$20.5 -spot eu", Query(gpu_count=8, max_price=20.5, spot=False), ("eu",), ()),
+        ("spot -canada !low", Query(spot=True), (), ("canada", "low")),
+        ("a100_80gb <x - >", Query(), ("a100_80gb",), ()),
+    ],
+)
+def test_what_people_type(text: str, query: Query, words: tuple[str, ...], without: tuple[str, ...]) -> None:
+    wish = parse_wish(text)
+    assert (wish.query, wish.words, wish.without) == (query, words, without)
+
+
+def test_why_nothing_fits() -> None:
+    offers = [Offer("prime", "a", "H100_80GB", 1, Price(2.5), gpu_memory=80)]
+    shelf = arrange(offers, parse_wish("<1"), "price")
+    assert shelf.offers == () and shelf.choice is None and shelf.total == 1
+    assert any("price" in line for line in shelf.nothing)
+    assert arrange(offers, parse_wish("gpuzilla"), "price").nothing == ("No offer has these words.",)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_every_sort_keeps_every_offer(sort: str) -> None:
+    offers = [
+        Offer("prime", "a", "H100_80GB", 2, Price(5), gpu_memory=80, region="eu", stock="Low", spot=True),
+        Offer("prime", "b", "A100_80GB", 1, Price(1), gpu_memory=80, region="us", stock="High", images=("x",), setup_minutes=3),
+        Offer("ssh", "box", "H100_80GB", 1, Price(0, stated=False)),
+        Offer("local", "local", "", 0, Price(0)),
+    ]
+    there, back = arrange(offers, parse_wish(""), sort), arrange(offers, parse_wish(""), sort, reverse=True)
+    assert set(there.offers) == set(offers) and there.offers == back.offers[::-1]
