@@ -20,9 +20,9 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(build(), ["rl", *arguments])
 
 
-def test_without_a_command_it_prints_its_help() -> None:
-    result = run()
-    assert result.exit_code == 0 and "init" in result.stdout and result.stderr == ""
+def test_the_group_tells_of_its_commands() -> None:
+    result = run("--help")
+    assert result.exit_code == 0 and "init" in result.stdout and "run" in result.stdout and result.stderr == ""
 
 
 def test_the_bundled_environment(own_world: Path) -> None:

@@ -1,0 +1,196 @@
+"""`hudtui rl` as a user types it, against the simulated Prime: processes, exit codes, streams, machines that are gone after."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.sim import Simulator
+
+_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
+assert _spec is not None and _spec.loader is not None
+_world = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_world)
+own_tmux = _world.own_tmux
+
+MOVE = "  {0}: {{_parser: {{positional: []}}, _tool: move, direction: {{static: {0}}}}}\n"
+CONFIG = "parser: {use_thinking: false}\naction_mappings:\n" + "".join(map(MOVE.format, ("left", "right", "up", "down")))
+SECRET = "hud-secret-0123456789"
+
+
+def hudtui(*words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "hudtui", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, **more)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+@pytest.fixture
+def workspace(own_world: Path) -> Path:
+    server = {"command": "python", "args": ["-m", "hudtui.envs.text_2048"], "env": {"KEY": "$HUD_API_KEY"}}
+    tasks = [
+        {
+            "id": f"seed-{seed}",
+            "prompt": "Reach 64.",
+            "mcp_config": {"text-2048": server},
+            "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": seed}}},
+            "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+        }
+        for seed in (1, 2)
+    ]
+    (own_world / "tasks.json").write_text(json.dumps(tasks))
+    (own_world / "play.yaml").write_text(CONFIG)
+    (own_world / ".env").write_text(f"HUD_API_KEY={SECRET}\n")
+    return own_world
+
+
+@pytest.fixture
+def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+    key = Path.home() / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+    with Simulator(step=5) as running:
+        running.behave(boot=0, install=0)
+        running.add_ssh_key(key.with_suffix(".pub").read_text())
+        monkeypatch.setenv("HUDTUI_SIM", running.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
+        yield running
+
+
+RENT = ("rl", "--engine", "rollouts", "--provider", "prime", "--gpus", "H100", "--max-turns", "5", "--python", sys.executable)
+
+
+def ordered(sim: Simulator) -> int:
+    return len([one for one in sim.requests if one.method == "POST" and one.path.rstrip("/").endswith("/pods")])
+
+
+def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Simulator) -> None:
+    done = hudtui(*RENT, "--yes", "--json", "--output-dir", "results")
+    view = json.loads(done.stdout)
+    assert (view["state"], view["machine"], view["result"]["episodes"]) == ("finished", "released", 2)
+    assert view["billed"] is not None and view["results"] == str(workspace / "results" / view["id"])
+    assert not sim.alive and ordered(sim) == 1
+    said = done.stderr
+    for word in (
+        "rented from prime (simulated",
+        "2.10",
+        "limits",
+        "RUN/files/tasks/tasks.json",
+        "the secrets HUD_API_KEY",
+        "guard ",
+    ):
+        assert word in said, word
+    steps = [line.split()[0] for line in said.splitlines() if line.startswith("  ") and line.endswith(" s")]
+    assert steps == ["ready", "guard", "folder", "files", "plan", "supervisor", "terminate"]
+    assert "task=seed-1" in said and "and that was verified" in said
+    assert (workspace / "results" / view["id"] / "out" / "traces.jsonl").read_text().count("\n") == 2
+    (listed,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (listed["cost"], listed["step"]) == (view["billed"], 2.0)
+    assert "✓ finished" in hudtui("runs", "show").stdout and "task=seed-2" in hudtui("runs", "logs", "--all").stdout
+    kept = [path for place in (workspace, Path.home()) for path in place.rglob("*") if path.is_file() and path.name != ".env"]
+    assert kept and not [path for path in kept if SECRET.encode() in path.read_bytes()]
+    assert SECRET not in said + done.stdout
+    hudtui("runs", "rm", view["id"], "--yes")
+    assert json.loads(hudtui("runs", "--json").stdout) == []
+
+
+def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Simulator) -> None:
+    found = json.loads(hudtui(*RENT, "--dry-run", "--budget", "9", "--max-hours", "2").stdout)
+    assert found["ready"] and {check["state"] for check in found["checks"]} == {"fine"}
+    machine = found["machine"]
+    assert (machine["provider"], machine["simulated"], machine["hourly"]) == ("prime", True, 2.1)
+    assert machine["limits"]["run_budget"] == 9.0 and machine["estimate"]["likely"] > 4
+    assert "lowest price" in " ".join(machine["choice"]["reasons"])
+    assert [stage["name"] for stage in found["plan"]["stages"]] == ["play"] and found["secrets"] == ["HUD_API_KEY"]
+    assert SECRET not in json.dumps(found)
+    assert ordered(sim) == 0 and not (workspace / ".hudtui").exists()
+
+
+def test_nothing_is_bought_without_a_yes(workspace: Path, sim: Simulator) -> None:
+    assert "--yes" in hudtui(*RENT, code=2).stderr
+    assert ordered(sim) == 0 and not (workspace / ".hudtui" / "runs.db").exists()
+
+
+def test_all_that_is_missing_is_told_at_once(own_world: Path) -> None:
+    said = hudtui("rl", "--yes", code=2).stderr
+    for word in (
+        "tasks: there is no task file",
+        "hudtui hf",
+        "config: there is no config",
+        "hudtui rl init",
+        "machine: ",
+        "PRIME_API_KEY",
+    ):
+        assert word in said, said
+    found = json.loads(hudtui("rl", "--dry-run", code=2).stdout)
+    assert not found["ready"] and {check["name"] for check in found["checks"]} >= {"tasks", "config", "machine"}
+
+
+def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace: Path, sim: Simulator) -> None:
+    sim.scenario("key-late")
+    said = hudtui("rl", "--provider", "prime", "--yes", code=2).stderr
+    assert "2 of the 2 tasks of tasks.json can be used; this run needs 4 at least" in said
+    (Path.home() / ".ssh" / "id_ed25519").unlink()
+    assert "there is no SSH key to log in with" in hudtui("rl", "--provider", "prime", "--yes", code=2).stderr
+    assert ordered(sim) == 0
+
+
+def test_the_plan_as_a_script(workspace: Path, sim: Simulator) -> None:
+    script = hudtui(*RENT[:-2], "--emit-script").stdout
+    assert script.startswith("#!/usr/bin/env bash") and "# --- bootstrap" in script and "# --- play" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    assert ordered(sim) == 0
+
+
+def test_on_this_machine(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    done = hudtui(
+        "rl", "tasks.json", "--engine", "rollouts", "--host", "local", "--max-turns", "3", "--yes", "--no-tmux", "-o", "home"
+    )
+    assert "✓ finished" in done.stdout and "this machine, for nothing" in done.stderr
+    (run,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (workspace / "home" / run["id"] / "out" / "metrics.jsonl").exists()
+    assert "on a machine of your own" in hudtui("runs", "limits", "--budget", "3", code=2).stderr
+
+
+def test_ctrl_c_while_the_machine_is_got_gives_it_up(workspace: Path, sim: Simulator) -> None:
+    sim.behave(boot=3600)
+    argv = [sys.executable, "-m", "hudtui", *RENT, "--yes"]
+    command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert command.stderr is not None
+    for line in command.stderr:
+        if "is created as" in line:
+            break
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=90)
+    assert command.returncode == 130 and "was ended, and that was verified" in said
+    assert not sim.alive
+    (run,) = json.loads(hudtui("runs", "--json").stdout)
+    assert (run["state"], run["machine"]) == ("stopped", "released")
+
+
+def test_killed_while_it_runs_and_taken_up_again(workspace: Path, sim: Simulator) -> None:
+    argv = [sys.executable, "-m", "hudtui", *RENT, "--yes"]
+    command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert command.stderr is not None
+    for line in command.stderr:
+        if line.startswith("  supervisor "):
+            break
+    os.kill(command.pid, signal.SIGKILL)
+    command.communicate()
+    listed = hudtui("runs")
+    assert "hudtui runs resume" in listed.stderr and len(sim.alive) == 1
+    done = hudtui("runs", "resume", "--json")
+    found = json.loads(done.stdout)
+    assert (found["state"], found["machine"]) == ("finished", "released")
+    assert not sim.alive and ordered(sim) == 1
+    assert (Path(found["results"]) / "out" / "metrics.jsonl").exists()
