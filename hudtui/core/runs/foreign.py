@@ -1,0 +1,424 @@
+"""Watching what hudtui did not start: any tmux session, any log, on any machine. It only looks, and leaves no trace there.
+
+A session of a run of somebody else's hudtui is recognised, and its files are read instead of its windows: they hold everything.
+Of other sessions the lines above the cursor are read as they scroll by (`tmux capture-pane`); programs and pipes in them are left
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from rich.cells import cell_len
+
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.follow import last_lines
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.lines import LineFeed
+from hudtui.core.remote.tmux import PREFIX
+from hudtui.core.runs.alarms import Sign, sign_of
+from hudtui.core.text import clean, clean_line
+from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.recognise import LogReader
+
+BACKLOG = 8 * 1024 * 1024
+"""Bytes before the end of a file that are read for their numbers."""
+POLL = 0.5
+"""Seconds between two looks at a window."""
+HISTORY = 3000
+"""Lines of a window that one look reads."""
+_ANCHOR = 50
+_ENV = {"TMUX": ""}
+_PATIENCE = 15.0
+
+
+@dataclass(frozen=True)
+class Pane:
+    """A pane of a tmux window."""
+
+    id: str
+    """As tmux numbers it, such as `%3`."""
+    window: str
+    folder: str | None = None
+    """The folder of the run whose stage it shows; None for what no hudtui has started."""
+
+
+@dataclass(frozen=True)
+class TmuxSession:
+    """A tmux session on a machine."""
+
+    name: str
+    created: float
+    """Seconds since the epoch, by the clock there."""
+    attached: int
+    """Terminals that show it."""
+    panes: tuple[Pane, ...] = ()
+
+    @property
+    def run(self) -> str | None:
+        """Id of the run that it belongs to; None for a session of another kind."""
+        return self.name.removeprefix(PREFIX) if self.name.startswith(PREFIX) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        windows = list(dict.fromkeys(pane.window for pane in self.panes))
+        return {"name": self.name, "run": self.run, "windows": windows, "attached": self.attached, "created": self.created}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One stream of lines: a file, or a pane."""
+
+    name: str
+    """What it is called beside others."""
+    path: str | None = None
+    pane: str | None = None
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something to watch."""
+
+    title: str
+    sources: tuple[Source, ...]
+    folder: str | None = None
+    """Of the run, where it is one of hudtui's."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came in from one source."""
+
+    source: str
+    at: float
+    """When it was seen, in seconds since the epoch."""
+    lines: tuple[str, ...] = ()
+    """Cleaned."""
+    rows: tuple[dict[str, float], ...] = ()
+    """The numbers that were recognised in them."""
+    signs: tuple[Sign, ...] = ()
+    """Lines that tell of a trouble."""
+    note: str | None = None
+    """What happened to the source, in words."""
+
+
+async def tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
+    """The tmux sessions of this account there, the newest first; none where there is no tmux."""
+    about = "#{pane_id} #{session_attached} #{session_created} #{session_name}:#{window_name}"
+    first = await _tmux(host, "list-panes", "-a", "-F", about)
+    if first is None:
+        return ()
+    commands = await _tmux(host, "list-panes", "-a", "-F", "#{pane_id} #{pane_start_command}") or ""
+    started = dict(line.split(" ", 1) for line in commands.splitlines() if " " in line)
+    found: dict[str, TmuxSession] = {}
+    for line in first.splitlines():
+        pane, attached, created, names = [*line.split(" ", 3), "", "", "", ""][:4]
+        session, _, window = names.partition(":")
+        if not session or not created.isdigit():
+            continue
+        known = found.get(session) or TmuxSession(session, float(created), int(attached or 0))
+        panes = (*known.panes, Pane(pane, window, _folder(started.get(pane, ""))))
+        found[session] = TmuxSession(session, known.created, known.attached, panes)
+    return tuple(sorted(found.values(), key=lambda session: session.created, reverse=True))
+
+
+def _folder(command: str) -> str | None:
+    """The folder of the run that a pane's command names: `... supervisor.py stage FOLDER NAME ...`."""
+    try:
+        words = shlex.split(command)
+        while len(words) == 1 and " " in words[0]:
+            words = shlex.split(words[0])
+    except ValueError:
+        return None
+    for place, word in enumerate(words[:-2]):
+        if word.endswith("/supervisor.py") and words[place + 1] == "stage" and words[place + 2].startswith("/"):
+            return words[place + 2]
+    return None
+
+
+async def find_foreign(host: Host, *, session: str | None = None, file: str | None = None) -> Foreign:
+    """What the user means.
+
+    Args:
+        host: The machine.
+        session: Name of a tmux session, or its beginning, with or without `hudtui-`.
+        file: Path of a log or of a file of metrics there.
+
+    Raises:
+        InputError: Nothing fits, or it is not clear which; the error lists what there is.
+        MachineError: The machine does not answer.
+    """
+    if file is not None:
+        return Foreign(clean_line(file), (Source(PurePosixPath(file).name, path=file),))
+    there = await tmux_sessions(host)
+    if session is None:
+        fit = [one for one in there if one.run] if len(there) != 1 else list(there)
+    else:
+        exact = [one for one in there if one.name in (session, PREFIX + session)]
+        fit = exact or [one for one in there if one.name.startswith((session, PREFIX + session))]
+    names = ", ".join(clean_line(one.name, 40) for one in there[:20])
+    if not there:
+        raise InputError(f"{host.name} has no tmux session", fix="Name a log instead: --file PATH.")
+    if not fit:
+        what = f"no tmux session {clean_line(session, 40)!r}" if session else "several tmux sessions, and none of a run"
+        raise InputError(f"{host.name} has {what}", why=f"there are: {names}", fix="Name one: --session NAME.")
+    if len(fit) > 1:
+        names = ", ".join(clean_line(one.name, 40) for one in fit[:20])
+        raise InputError(f"several tmux sessions of {host.name} fit", why=names, fix="Name one: --session NAME.")
+    chosen = fit[0]
+    folder = next((pane.folder for pane in chosen.panes if pane.folder), None)
+    if folder is not None and chosen.run and (sources := await _files_of(host, folder)):
+        return Foreign(chosen.name, sources, folder)
+    several = len({pane.window for pane in chosen.panes}) < len(chosen.panes)
+    panes = tuple(Source(f"{clean_line(pane.window, 32)}{pane.id if several else ''}", pane=pane.id) for pane in chosen.panes)
+    return Foreign(clean_line(chosen.name, 64), panes)
+
+
+async def _files_of(host: Host, folder: str) -> tuple[Source, ...]:
+    """The logs and the metrics of a run's folder."""
+    try:
+        status = json.loads(await host.get(f"{folder}/status.json"))
+    except (MachineError, ValueError):
+        return ()
+    stages = status.get("stages") if isinstance(status, dict) else None
+    names = [name for name in stages if isinstance(name, str) and "/" not in name] if isinstance(stages, dict) else []
+    sources = [Source(name, path=f"{folder}/logs/{name}.log") for name in names]
+    if await host.facts(f"{folder}/out/metrics.jsonl") is not None:
+        sources.append(Source("metrics", path=f"{folder}/out/metrics.jsonl"))
+    return tuple(sources)
+
+
+class Watch:
+    """Follows the sources of something foreign, and keeps the numbers that it recognises.
+
+    Args:
+        host: The machine.
+        foreign: What to watch.
+        lines: Lines before the end that are told at the beginning.
+        now: The time, in seconds since the epoch.
+    """
+
+    def __init__(self, host: Host, foreign: Foreign, *, lines: int = 200, now: Callable[[], float] = time.time) -> None:
+        self.host, self.foreign = host, foreign
+        self._lines, self._now = lines, now
+        self.readers: dict[str, LogReader] = {source.name: LogReader() for source in foreign.sources}
+
+    @property
+    def numbers(self) -> MetricsReader:
+        """The numbers of the source that tells most quantities; of those that tell as many, the one with most lines."""
+        return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
+
+    async def follow(self, *, once: bool = False) -> AsyncGenerator[Seen, None]:
+        """What comes in, from all sources.
+
+        Args:
+            once: Only what is there already.
+
+        Raises:
+            MachineError: A source cannot be read, or the machine let nobody in.
+        """
+        queue: asyncio.Queue[Seen | BaseException | None] = asyncio.Queue(maxsize=100)
+
+        async def tend(source: Source) -> None:
+            stream = self._file(source, once) if source.path is not None else self._pane(source, once)
+            try:
+                async with aclosing(stream) as seen:
+                    async for one in seen:
+                        await queue.put(one)
+            except Exception as error:
+                await queue.put(error)
+            await queue.put(None)
+
+        tasks = [asyncio.create_task(tend(source)) for source in self.foreign.sources]
+        open_ones = len(tasks)
+        try:
+            while open_ones:
+                one = await queue.get()
+                if one is None:
+                    open_ones -= 1
+                elif isinstance(one, BaseException):
+                    raise one
+                else:
+                    yield one
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _seen(self, source: Source, lines: list[str], note: str | None = None) -> Seen:
+        at, reader = self._now(), self.readers[source.name]
+        rows = [row for line in lines if (row := reader.see(line, at=at)) is not None]
+        signs = [sign for line in lines if (sign := sign_of(source.name, line[:2000])) is not None]
+        return Seen(source.name, at, tuple(lines), tuple(rows), tuple(signs), note)
+
+    async def _file(self, source: Source, once: bool) -> AsyncGenerator[Seen, None]:
+        assert source.path is not None
+        host, path = self.host, source.path
+        facts = await host.facts(path)
+        if facts is None:
+            if once:
+                raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
+            yield Seen(source.name, self._now(), note=f"{clean_line(path)} is not there yet; it is waited for")
+        start = await last_lines(host, path, self._lines)
+        if facts is not None and start:
+            first = max(start - BACKLOG, 0)
+            reader = self.readers[source.name]
+            while first < start:
+                data = await host.get(path, offset=first, limit=min(1024 * 1024, start - first))
+                if not data:
+                    break
+                reader.feed(data)
+                first += len(data)
+        feed = LineFeed(offset=start)
+        end = facts.size if facts else 0
+        if once and end <= start:
+            return
+        async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                found = feed.feed(chunk)
+                note = "the log was begun anew" if found.restarted else None
+                if found.done or note:
+                    yield self._seen(source, found.done, note)
+                if once and feed.offset >= end:
+                    if found.partial:
+                        yield self._seen(source, [found.partial])
+                    return
+
+    async def _pane(self, source: Source, once: bool) -> AsyncGenerator[Seen, None]:
+        assert source.pane is not None
+        view = _Window(self.host, source.pane)
+        first, full = True, False
+        while True:
+            look = await view.look(self._lines if first else None)
+            if look is None:
+                if first:
+                    raise MachineError(f"the window {source.name} of {self.host.name} is gone")
+                yield Seen(source.name, self._now(), note="the window was closed")
+                return
+            note = "some lines may be missing here" if look.gap else None
+            if look.full_screen and not full:
+                note = "a full-screen program is shown there: it has no lines to follow"
+            full = look.full_screen
+            if look.lines or note:
+                yield self._seen(source, list(look.lines), note)
+            if look.dead:
+                yield Seen(source.name, self._now(), note="the program in it has ended")
+                return
+            if once:
+                return
+            first = False
+            await asyncio.sleep(POLL)
+
+
+@dataclass(frozen=True)
+class _Look:
+    lines: tuple[str, ...]
+    gap: bool = False
+    full_screen: bool = False
+    dead: bool = False
+
+
+class _Window:
+    """The lines of a pane as they scroll by."""
+
+    def __init__(self, host: Host, pane: str) -> None:
+        self._host, self._pane = host, pane
+        self._before: list[str] = []
+        self._end = 0
+        self._state = ""
+
+    async def look(self, backlog: int | None) -> _Look | None:
+        """The complete lines that are new; None when the pane is gone.
+
+        Args:
+            backlog: At the first look: how many of the lines that are there are new.
+        """
+        state = await self._facts()
+        if state is None:
+            return None
+        _, row, _, full, dead, _ = state
+        key = " ".join(map(str, state))
+        if full or (key == self._state and backlog is None):
+            return _Look((), full_screen=bool(full), dead=bool(dead))
+        self._state = key
+        if dead:
+            row += 1  # nothing will be added to its last line
+        told = await _tmux(
+            self._host,
+            *("display-message", "-p", "-t", self._pane, "#{history_size} #{pane_width}", ";"),
+            *("capture-pane", "-p", "-J", "-t", self._pane, "-S", str(-HISTORY), "-E", str(row - 1)),
+        )
+        if told is None:
+            return None
+        head, _, text = told.partition("\n")
+        history, width = (int(part) for part in head.split())
+        lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
+        if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
+            lines.pop()  # it may go on in the row of the cursor
+        end, gap = history + row, False
+        if backlog is not None:
+            fresh = lines[max(len(lines) - backlog, 0) :] if backlog else []
+        else:
+            place = _place(self._before, lines, end - self._end)
+            gap = place is None
+            fresh = lines[place or 0 :]
+        self._before, self._end = lines[-_ANCHOR:], end
+        return _Look(tuple(fresh), gap=gap, dead=bool(dead))
+
+    async def _facts(self) -> tuple[int, int, int, int, int, int] | None:
+        names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")
+        told = await _tmux(self._host, "display-message", "-p", "-t", self._pane, " ".join(f"#{{{name}}}" for name in names))
+        parts = (told or "").split()
+        if len(parts) != len(names) or not all(part.isdigit() for part in parts):
+            return None
+        numbers = [int(part) for part in parts]
+        return (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5])
+
+
+def _place(before: list[str], lines: list[str], grown: int) -> int | None:
+    """Where in `lines` the new ones begin.
+
+    Args:
+        before: The last lines of the look before.
+        lines: The lines now.
+        grown: By how many rows the window has grown; less than 0 when it was cleared, or dropped old rows.
+
+    Returns:
+        The place; None when nothing of before is found, and lines may be missing.
+    """
+    if not before:
+        return 0
+    for length in dict.fromkeys((len(before), min(len(before), 8))):
+        anchor = before[-length:]
+        places = [
+            end
+            for end in range(len(lines), length - 1, -1)
+            if lines[end - 1] == anchor[-1] and lines[end - length : end] == anchor
+        ]
+        if places:
+            # Lines that repeat may fit at several places: the rows tell which one it is.
+            return places[0] if grown < 0 else min(places, key=lambda end: abs(len(lines) - end - grown))
+    return None
+
+
+async def _tmux(host: Host, *arguments: str) -> str | None:
+    """What tmux says there; None when it has no server, no such pane, or is missing.
+
+    Raises:
+        MachineError: The machine does not answer.
+    """
+    try:
+        done = await host.run(["tmux", *arguments], env=_ENV, timeout=_PATIENCE)
+    except MachineError as error:
+        if "tmux" in error.what:
+            return None
+        raise
+    return done.stdout if done.ok else None

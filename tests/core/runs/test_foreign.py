@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.runs.foreign import Foreign, Seen, Source, Watch, _folder, _place, find_foreign, tmux_sessions
+from hudtui.core.runs.launcher import launch, stop
+from hudtui.core.runs.store import RunRecord, RunStore
+
+HOST = LocalHost()
+
+
+def tmux(*arguments: str) -> str:
+    done = subprocess.run(["tmux", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def session(name: str, script: str, *, size: tuple[int, int] = (80, 24)) -> None:
+    """A tmux session that waits for a line before it runs its script, and stays."""
+    wide, tall = map(str, size)
+    tmux("new-session", "-d", "-x", wide, "-y", tall, "-s", name, "bash", "--norc", "-c", f"read go; {script}\nread end")
+
+
+async def until(watch: Watch, done: Callable[[list[Seen]], bool]) -> list[Seen]:
+    """What is seen until `done`; the test's own time limit ends a watch that never gets there."""
+    seen: list[Seen] = []
+    async with aclosing(watch.follow()) as events:
+        async for one in events:
+            seen.append(one)
+            if done(seen):
+                return seen
+    return seen
+
+
+def lines_of(seen: list[Seen], source: str | None = None) -> list[str]:
+    return [line for one in seen if source in (None, one.source) for line in one.lines]
+
+
+async def test_a_session_is_followed_line_by_line() -> None:
+    wide = "x" * 200
+    script = (
+        "for i in $(seq 300); do echo line $i; [ $((i % 50)) = 0 ] && sleep 0.3; done; "
+        f"for i in $(seq 40); do echo same; done; echo {wide}; echo 'step 5/9 reward=0.5 loss=0.25'; echo the end; echo"
+    )
+    session("theirs", script)
+    before = tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}")
+    watch = Watch(HOST, await find_foreign(HOST, session="theirs"), lines=1000)
+    assert watch.foreign.title == "theirs" and len(watch.foreign.sources) == 1
+
+    tmux("send-keys", "-t", "=theirs:", "go", "Enter")
+    seen = await until(watch, lambda seen: "the end" in lines_of(seen))
+    lines = lines_of(seen)
+    assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(1, 301)]
+    assert lines.count("same") == 40 and lines.count(wide) == 1
+    assert watch.numbers.series("reward")[0].y == 0.5 and watch.numbers.max_step == 9
+    assert not any(one.note for one in seen)
+    assert tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}") == before
+
+
+async def test_more_than_the_window_remembers_is_said_to_be_missing() -> None:
+    tmux("start-server", ";", "set-option", "-g", "history-limit", "200", ";", "new-session", "-d", "-s", "first", "cat")
+    session("flood", "seq 1 20; sleep 1; seq 21 5000; echo the end; echo")
+    tmux("send-keys", "-t", "=flood:", "go", "Enter")
+    seen = await until(Watch(HOST, await find_foreign(HOST, session="flood")), lambda seen: "the end" in lines_of(seen))
+    numbers = [int(line) for line in lines_of(seen) if line.isdigit()]
+    assert numbers == sorted(set(numbers)) and numbers[-1] == 5000
+    if len(numbers) < 5000:
+        assert any(one.note and "missing" in one.note for one in seen)
+
+
+async def test_windows_that_are_closed_or_full_of_a_program() -> None:
+    session("short", "echo hello; echo")
+    tmux("send-keys", "-t", "=short:", "go", "Enter")
+    watch, seen = Watch(HOST, await find_foreign(HOST, session="short")), list[Seen]()
+    async with aclosing(watch.follow()) as events:
+        async for one in events:
+            seen.append(one)
+            if "hello" in one.lines:
+                tmux("kill-session", "-t", "=short")
+    assert seen[-1].note == "the window was closed"
+    session("full", "printf '\\033[?1049h'; echo inside")
+    tmux("send-keys", "-t", "=full:", "go", "Enter")
+    seen = await until(Watch(HOST, await find_foreign(HOST, session="full")), lambda seen: any(one.note for one in seen))
+    assert "full-screen program" in (seen[-1].note or "")
+
+
+async def test_sessions_are_found_by_name() -> None:
+    with pytest.raises(InputError, match="has no tmux session"):
+        await find_foreign(HOST)
+    session("alpha", "true")
+    assert (await find_foreign(HOST)).title == "alpha"
+    session("beta", "true")
+    with pytest.raises(InputError) as caught:
+        await find_foreign(HOST)
+    assert "alpha" in str(caught.value.why) and "beta" in str(caught.value.why)
+    session("hudtui-x-1", "true")
+    assert (await find_foreign(HOST)).title == "hudtui-x-1"
+    assert (await find_foreign(HOST, session="x-1")).title == "hudtui-x-1"
+    assert (await find_foreign(HOST, session="al")).title == "alpha"
+    with pytest.raises(InputError, match="no tmux session 'gamma'"):
+        await find_foreign(HOST, session="gamma")
+    session("hudtui-x-2", "true")
+    with pytest.raises(InputError, match="several tmux sessions"):
+        await find_foreign(HOST, session="hudtui-x")
+    assert {one.run for one in await tmux_sessions(HOST)} == {None, "x-1", "x-2"}
+
+
+async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make: Callable[..., RunRecord]) -> None:
+    row = json.dumps({"step": 1, "max_steps": 2, "reward": 0.75})
+    record = make(f"echo begun; echo '{row}' >> out/metrics.jsonl; sleep 60", run="theirs-1")
+    async for _ in launch(record, HOST, store):
+        pass
+    async with aclosing(HOST.follow(f"{record.folder}/out/metrics.jsonl")) as chunks:  # type: ignore[type-var]
+        await anext(chunks)
+    # Nothing but the name of the session is known: neither the store nor the folder.
+    foreign = await find_foreign(HOST)
+    assert foreign.folder == record.folder and [source.name for source in foreign.sources] == ["s0", "metrics"]
+    watch = Watch(HOST, foreign)
+    seen = await until(watch, lambda seen: "begun" in lines_of(seen, "s0") and any(one.rows for one in seen))
+    assert watch.numbers.series("reward")[0].y == 0.75
+    assert [row["reward"] for one in seen for row in one.rows] == [0.75]
+    await stop(record.id, HOST, store)
+
+
+async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    text = "".join(f"{{'loss': '{1 / n:.4f}', 'reward': '{n}', 'epoch': '0.1'}}\n" for n in range(1, 2001))
+    path.write_text(text + "RuntimeError: CUDA out of memory. \x1b]52;c;AAAA\x07\x1b[31mred\n")
+    watch = Watch(HOST, Foreign("x", (Source("train.log", path=str(path)),)), lines=3, now=lambda: 7.0)
+    seen = [one async for one in watch.follow(once=True)]
+    assert [line[:9] for line in lines_of(seen)] == ["{'loss': ", "{'loss': ", "RuntimeEr"]
+    assert watch.numbers.series("reward")[-1].y == 2000 and watch.numbers.count == 2000
+    assert [sign.kind for one in seen for sign in one.signs] == ["memory"]
+    assert "\x1b" not in "".join(lines_of(seen)) and "\x07" not in "".join(lines_of(seen))
+    nothing = Watch(HOST, Foreign("x", (Source("none", path=str(tmp_path / "none")),)))
+    with pytest.raises(MachineError, match="there is no file"):
+        [one async for one in nothing.follow(once=True)]
+
+
+async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("one\n")
+    watch, seen = Watch(HOST, Foreign("x", (Source("log", path=str(path)),))), list[Seen]()
+    async with aclosing(watch.follow()) as events:
+        async for one in events:
+            seen.append(one)
+            if lines_of(seen)[-1:] == ["one"]:
+                path.write_text("")
+                await asyncio.sleep(0.6)
+                path.write_text("two\n")
+            elif "two" in lines_of(seen):
+                break
+    assert any(one.note == "the log was begun anew" for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "grown", "place"),
+    [
+        (["a", "b"], ["a", "b", "c"], 1, 2),
+        (["x", "x"], ["x", "x", "x", "x", "x"], 2, 3),
+        (["x", "x"], ["x", "x"], 0, 2),
+        (["a"], ["b", "c"], -5, None),
+        ([], ["b"], 1, 0),
+        (["a", "b"], ["b", "a", "b", "c", "a", "b"], -1, 6),
+    ],
+)
+def test_where_new_lines_begin(before: list[str], lines: list[str], grown: int, place: int | None) -> None:
+    assert _place(before, lines, grown) == place
+
+
+def test_the_folder_of_a_run_is_read_from_its_command() -> None:
+    command = f"{sys.executable} -I -S /runs/a b/supervisor.py stage '/runs/a b' play 1 /tmp/pipe"
+    assert _folder(f"{sys.executable} -I '/runs/a b/supervisor.py' stage '/runs/a b' play 1 /p") == "/runs/a b"
+    assert _folder('"python3 -I /r/supervisor.py stage /r play 1 /p"') == "/r"
+    unlike: list[Any] = ["", "bash", "supervisor.py stage", "python3 /r/supervisor.py stop /r x", "a 'b", command]
+    assert [_folder(one) for one in unlike[:-1]] == [None] * 5
