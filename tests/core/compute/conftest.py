@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -13,12 +14,14 @@ import pytest
 
 from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.prime import Prime
-from hudtui.core.compute.values import Offer, Order, Pod, Query
-from hudtui.core.remote.connect import HostPool
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hostkeys import Pins
-from hudtui.core.remote.ssh_target import SshTarget
 from hudtui.sim import Simulator
+
+_spec = importlib.util.spec_from_file_location(
+    "support_compute_world", Path(__file__).parents[2] / "support" / "compute_world.py"
+)
+assert _spec is not None and _spec.loader is not None
+_user = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_user)
 
 
 @pytest.fixture(scope="session")
@@ -35,45 +38,16 @@ def sim(prime_key: Path) -> Iterator[Simulator]:
         yield running
 
 
-class World:
-    """A user of the simulator: time passes for both by `sleep` alone."""
+class World(_user.User):  # type: ignore[name-defined,misc]
+    """A user of a simulator in the same process."""
 
     def __init__(self, sim: Simulator, ledger: Ledger, key: Path, folder: Path) -> None:
-        self.sim, self.ledger, self.key = sim, ledger, key
-        self.now = 0.0
-        self.slept: list[float] = []
-        self.prime = Prime(sim.api_key, base_url=sim.url, simulated=True, timeout=10, sleep=self.sleep)
-        self.pool = HostPool(Pins(folder / "pins"), timeout=10)
-        self.logins: list[str] = []
-
-    def clock(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-        self.sim.clock.advance(seconds)
-        await asyncio.sleep(0)
-
-    async def login(self, pod: Pod) -> Host:
-        address = pod.addresses[0]
-        self.logins.append(address.user)
-        target = SshTarget(address.user, address.host, address.port, keys=(self.key,), pin=pod.id, agent="")
-        return await self.pool.open(target)
-
-    async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
-        return next(offer for offer in (await self.prime.offers(Query())).found if offer.cloud_id == cloud_id)
-
-    async def order(self, name: str = "hudtui-test-1", cloud_id: str = "1H100.80S", **more: Any) -> Order:
-        return Order(name, await self.offer(cloud_id), **more)
+        super().__init__(sim.url, sim.api_key, ledger, key, folder / "pins", advance=sim.clock.advance)
+        self.sim = sim
 
     def asked(self, method: str, path: str = "/api/v1/pods/") -> int:
         """How many requests of a kind came."""
         return sum(request.method == method and request.path == path for request in self.sim.requests)
-
-    async def close(self) -> None:
-        await self.pool.close()
-        await self.prime.close()
 
 
 @pytest.fixture

@@ -1,0 +1,46 @@
+"""A few of the injections of `tests/faults/compute.py`, among them some that kill this program, as a real process."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def _load() -> ModuleType:
+    path = Path(__file__).parents[2] / "faults" / "compute.py"
+    spec = importlib.util.spec_from_file_location("faults_of_compute", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+faults = _load()
+_STOPS = (
+    ("kill", "after ledger.intend", "release"),
+    ("kill", "provider.create, waiting", "release"),
+    ("kill", "after provider.create", "resume"),
+    ("kill", "step trying, waiting", "resume"),
+    ("cancel", "provider.create, waiting", "release"),
+    ("cancel", "step trying, waiting", "release"),
+)
+
+
+def _chosen() -> list[object]:
+    """Twenty: those that stop the program, and others by a seed. Left out is what waits in real time."""
+    quick = [one for one in faults.injections(7) if one.fault != "timeout" and "always" not in one.point]
+    stops = [faults.Injection(stop, label, stop=stop, label=label, after=after) for stop, label, after in _STOPS]
+    return [*stops, *random.Random(7).sample(quick, 14)]
+
+
+@pytest.mark.parametrize("injection", _chosen(), ids=lambda one: f"{one.fault}, {one.point}".replace(" ", "-"))
+def test_no_machine_is_lost(injection: object, tmp_path: Path, prime_key: Path) -> None:
+    outcome = faults.carry_out(injection, tmp_path, prime_key)
+    assert outcome.reached, "the moment to stop at never came"
+    assert outcome.broken == [], outcome.told
