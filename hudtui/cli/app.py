@@ -22,6 +22,7 @@ MODULES: tuple[str, ...] = (
     "hf",
     "eval",
     "runs",
+    "watch",
     "rehearse",
     "export",
     "machine",

@@ -1,0 +1,234 @@
+"""`hudtui runs metrics` and `hudtui runs watch`: the numbers of runs, and what others have started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hudtui.cli import console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hudtui.core.remote.host import Host
+    from hudtui.core.runs.foreign import Foreign, Seen
+    from hudtui.core.training.metrics import MetricsReader
+
+_CURVE = 40
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group `runs`."""
+    group = next(group.typer_instance for group in app.registered_groups if group.name == "runs")
+    assert group is not None
+    group.command("metrics")(metrics)
+    group.command("watch")(watch)
+
+
+def metrics(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids or names; by default the newest run.")] = None,
+    others: Annotated[bool, typer.Option("--all", help="Also the numbers that have no common name.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every point.")] = False,
+) -> None:
+    """Show the numbers of runs beside each other: reward, loss, KL and the others, with their curves."""
+
+    async def work() -> None:
+        from pathlib import Path
+
+        from hudtui.core.runs.monitor import Monitor
+        from hudtui.core.runs.store import RunStore
+        from hudtui.core.workspace import STATE
+
+        store = RunStore(Path.cwd() / STATE)
+        monitor = Monitor(store)
+        views = [await monitor.view(store.find(run)) for run in runs] if runs else [await monitor.view(store.find(None))]
+        if as_json:
+            told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
+            console.out_json({"runs": told})
+            return
+        for place, view in enumerate(views):
+            if place:
+                console.out()
+            head = f"{view.summary.id}  {view.summary.state}"
+            console.out(f"{head}  step {view.step}" if view.step else head)
+            _table(view.metrics, others)
+            for alarm in view.alarms:
+                console.say(f"{view.summary.id}: {alarm.text}")
+
+    console.run(work(), as_json=as_json)
+
+
+def watch(
+    target: Annotated[str, typer.Argument(help="`local`, a name of ~/.ssh/config, or user@host[:port].")],
+    session: Annotated[
+        str | None,
+        typer.Option("--session", "-s", help="A tmux session there, or the beginning of its name.", show_default=False),
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help="A log or a file of metrics there.", show_default=False)
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Begin so many lines before the end.")] = 200,
+    log: Annotated[bool, typer.Option("--log", help="Print every line, not only what is recognised.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Only what is there already.")] = False,
+    sessions: Annotated[bool, typer.Option("--list", help="List the tmux sessions there, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Follow a run that hudtui did not start, or one of a colleague's: a tmux session or a log on any machine.
+
+    What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, and lines that
+    tell of a trouble. It only looks: nothing is sent to the session, and nothing is written on the machine.
+    """
+    console.run(_watch(target, session, file, lines, log, once, sessions, as_json), as_json=as_json)
+
+
+async def _watch(
+    target: str, session: str | None, file: str | None, lines: int, log: bool, once: bool, listing: bool, as_json: bool
+) -> None:
+    from contextlib import aclosing
+
+    from hudtui.core.errors import InputError
+    from hudtui.core.remote.connect import HostPool
+    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.runs.foreign import Watch, find_foreign
+
+    if session is not None and file is not None:
+        raise InputError("a session and a file cannot be watched at once", fix="Give --session or --file.")
+    async with HostPool(Pins(), ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message)) as pool:
+        host = await pool.open(target)
+        if listing:
+            await _list(host, as_json)
+            return
+        foreign = await find_foreign(host, session=session, file=file)
+        console.say(_about(foreign, host.name))
+        watching = Watch(host, foreign, lines=lines)
+        sink = _Sink(foreign, log=log, as_json=as_json)
+        try:
+            async with aclosing(watching.follow(once=once)) as events:
+                async for seen in events:
+                    sink.put(seen)
+        finally:
+            if not as_json and watching.numbers.told:
+                console.out()
+                _table(watching.numbers, others=False)
+        if once and not as_json and not watching.numbers.told:
+            console.say("No numbers were recognised.")
+
+
+async def _list(host: Host, as_json: bool) -> None:
+    from hudtui.core.runs.foreign import tmux_sessions
+
+    found = await tmux_sessions(host)
+    if as_json:
+        console.out_json([one.to_json() for one in found])
+        return
+    for one in found:
+        windows = ", ".join(dict.fromkeys(pane.window for pane in one.panes))
+        console.out(f"{one.name}  {windows}{'  (a run of hudtui)' if one.run else ''}")
+    if not found:
+        console.say(f"{host.name} has no tmux session")
+
+
+def _about(foreign: Foreign, host: str) -> str:
+    parts = ", ".join(source.name for source in foreign.sources)
+    return f"watching {foreign.title} on {host}: {parts}" + (f" (run folder {foreign.folder})" if foreign.folder else "")
+
+
+class _Sink:
+    """Where that what is seen goes."""
+
+    def __init__(self, foreign: Foreign, *, log: bool, as_json: bool) -> None:
+        self._several = len(foreign.sources) > 1
+        self._log, self._json = log, as_json
+
+    def put(self, seen: Seen) -> None:
+        if self._json:
+            self._put_json(seen)
+            return
+        prefix = f"{seen.source} | " if self._several else ""
+        if self._log:
+            for line in seen.lines:
+                console.out(prefix + line)
+        else:
+            for row in seen.rows:
+                console.out(prefix + _sentence(row))
+        for sign in seen.signs:
+            console.say(f"{prefix}! {sign.line}" + (f"\n  {sign.fix}" if sign.fix else ""))
+        if seen.note:
+            console.say(f"{prefix}{seen.note}")
+
+    def _put_json(self, seen: Seen) -> None:
+        base = {"source": seen.source, "at": round(seen.at, 3)}
+        if self._log:
+            for line in seen.lines:
+                console.out_json({**base, "line": line}, compact=True)
+        for row in seen.rows:
+            console.out_json({**base, "metrics": _finite(row)}, compact=True)
+        for sign in seen.signs:
+            console.out_json({**base, "alarm": {"kind": sign.kind, "text": sign.line, "fix": sign.fix}}, compact=True)
+        if seen.note:
+            console.out_json({**base, "note": seen.note}, compact=True)
+
+
+def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON knows no NaN."""
+    import math
+
+    return {name: value if math.isfinite(value) else None for name, value in row.items()}
+
+
+def _sentence(row: Mapping[str, float]) -> str:
+    """The known quantities of a line, in the order in which they are always told."""
+    from hudtui.core.training.metrics import STEPS
+    from hudtui.core.training.quantities import QUANTITIES, find_quantity
+
+    step = next((row[name] for name in STEPS if name in row), None)
+    parts = [] if step is None else [f"step {step:g}" + (f"/{row['max_steps']:g}" if "max_steps" in row else "")]
+    for quantity in QUANTITIES:
+        if (name := find_quantity(quantity.name, row)) is not None:
+            parts.append(f"{quantity.title} {row[name]:.4g}")
+    return "  ".join(parts)
+
+
+def _table(reader: MetricsReader, others: bool) -> None:
+    """One line a quantity: newest, smallest, largest, curve."""
+    from hudtui.core.training.quantities import QUANTITIES
+    from hudtui.tui.widgets.curve import curve
+
+    titles = {quantity.name: quantity.title for quantity in QUANTITIES}
+    shown = [(titles[quantity], name) for quantity, name in reader.told.items()]
+    if others:
+        used = set(reader.told.values())
+        shown += [(name, name) for name in reader.names if name not in used]
+    if not shown:
+        console.say("No numbers yet.")
+        return
+    width = min(max(len(title) for title, _ in shown), 40)
+    console.out(f"{'':<{width}}  {'NEWEST':>10}  {'LEAST':>10}  {'MOST':>10}")
+    for title, name in shown:
+        values = [point.y for point in reader.series(name)]
+        last = reader.last(name)
+        newest = values[-1] if last is None else last.y
+        cells = "  ".join(f"{value:>10.4g}" for value in (newest, min(values), max(values)))
+        console.out(f"{title[:width]:<{width}}  {cells}  {curve(values, _CURVE)}")
+
+
+def _data(reader: MetricsReader) -> dict[str, Any]:
+    newest = reader.newest
+    return {
+        "step": newest[0] if newest else None,
+        "max_step": reader.max_step,
+        "quantities": reader.told,
+        "series": {name: [[point.x, point.y, point.at] for point in reader.series(name)] for name in reader.names},
+        "not_finite": [{"name": wrong.name, "step": wrong.x, "count": wrong.count} for wrong in reader.wrong],
+    }
+
+
+async def _ask(prompt: str) -> str | None:
+    import asyncio
+    import getpass
+
+    try:
+        return await asyncio.to_thread(getpass.getpass, prompt) or None
+    except EOFError:
+        return None

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hudtui.cli.app import build
+from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"cli_support_{name}", Path(__file__).parents[1] / "support" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+sshd = _load("sshd")
+own_tmux = _load("tmux_world").own_tmux
+
+TRL = "{'loss': '-0.08', 'reward': '0.25', 'reward_std': '0.1', 'epoch': '0.5'}\n"
+
+
+def hudtui(*arguments: str) -> Result:
+    return CliRunner().invoke(build(), list(arguments))
+
+
+def make_run(run: str, rewards: list[float]) -> None:
+    store = RunStore(Path.cwd() / ".hudtui")
+    folder = store.folder / run
+    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(Output("out/metrics.jsonl", "metrics"),))
+    spec = RunSpec("rollouts", run, str(Path.cwd()))
+    store.add(RunRecord(run, time.time(), run, "rollouts", "local", this_machine(), str(folder), spec, plan))
+    (folder / "out").mkdir(parents=True)
+    rows = [{"step": step, "reward": reward, "custom": step} for step, reward in enumerate(rewards, 1)]
+    (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9, "loss": NaN}\n')
+
+
+def test_metrics_of_runs() -> None:
+    make_run("first", [0.1, 0.5])
+    make_run("second", [0.2, 0.9, 0.3])
+    done = hudtui("runs", "metrics", "first", "second")
+    assert done.exit_code == 0, done.output
+    assert "first  planned  step 2" in done.stdout and "second  planned  step 3" in done.stdout
+    assert [line.split()[:4] for line in done.stdout.splitlines() if line.startswith("reward")] == [
+        ["reward", "0.5", "0.1", "0.5"],
+        ["reward", "0.3", "0.2", "0.9"],
+    ]
+    assert "custom" not in done.stdout and "loss is no number" in done.stderr
+    assert "custom" in hudtui("runs", "metrics", "--all").stdout
+    told = json.loads(hudtui("runs", "metrics", "first", "--json").stdout)["runs"][0]
+    assert told["series"]["reward"] == [[1.0, 0.1, None], [2.0, 0.5, None]]
+    assert told["quantities"] == {"reward": "reward"} and told["not_finite"] == [{"name": "loss", "step": 9.0, "count": 1}]
+    assert hudtui("runs", "metrics", "third").exit_code != 0
+
+
+def test_a_log_here_is_watched(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(f"begun \x1b]0;owned\x07\n{TRL}torch.OutOfMemoryError: CUDA out of memory\n")
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
+    assert done.exit_code == 0, done.output
+    assert "reward 0.25  reward std 0.1  loss -0.08" in done.stdout and "begun" not in done.stdout
+    assert "! torch.OutOfMemoryError" in done.stderr and "batch_size" in done.stderr
+    everything = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--log")
+    assert "begun" in everything.stdout and "\x1b" not in everything.stdout and "\x07" not in everything.stdout
+    rows = [
+        json.loads(line) for line in hudtui("runs", "watch", "local", "-f", str(path), "--once", "--json").stdout.splitlines()
+    ]
+    assert [sorted(set(row) - {"source", "at"}) for row in rows] == [["metrics"], ["alarm"]]
+    assert rows[0]["metrics"]["reward"] == 0.25 and rows[1]["alarm"]["kind"] == "memory"
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    done = hudtui("runs", "watch", "local", "--file", str(tmp_path / "none"), "--once")
+    assert done.exit_code != 0 and "there is no file" in done.stderr
+    done = hudtui("runs", "watch", "local", "--once")
+    assert done.exit_code != 0 and "has no tmux session" in done.stderr and "--file PATH" in done.stderr
+    assert hudtui("runs", "watch", "local", "--file", "a", "--session", "b").exit_code != 0
+
+
+@pytest.fixture
+def box(own_tmux: str, tmp_path: Path) -> Iterator[Any]:
+    with sshd.running_server() as server:
+        found = sshd.Box(server, Path.home(), tmp_path / "pins")
+        found.world()
+        ssh = Path.home() / ".ssh"
+        ssh.mkdir()
+        (ssh / "config").write_text(
+            f"Host box\n  HostName 127.0.0.1\n  Port {server.port}\n  IdentityFile {server.key}\n  IdentityAgent none\n"
+        )
+        yield found
+
+
+def test_a_session_on_another_machine_is_watched(box: Any) -> None:
+    script = f'echo "{TRL.strip()}"; echo; read end'
+    subprocess.run(["tmux", "new-session", "-d", "-s", "theirs", "-x", "200", "bash", "-c", script], check=True)
+    rows: list[dict[str, Any]] = []
+    while not rows:  # its shell may not have come so far
+        done = hudtui("runs", "watch", "box", "--session", "the", "--once", "--json")
+        assert done.exit_code == 0, done.output
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["metrics"]["reward"] == 0.25
+    listed = json.loads(hudtui("runs", "watch", "box", "--list", "--json").stdout)
+    assert [(one["name"], one["run"]) for one in listed] == [("theirs", None)]
