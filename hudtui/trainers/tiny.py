@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hudtui.core.errors import InputError
@@ -90,7 +90,14 @@ def openings(scribe: Scribe, config: GymConfig, tasks: Sequence[Task], *, seed: 
 
 
 def imitate(
-    model: Any, tokenizer: Any, before: Sequence[Sequence[int]], replies: Sequence[str], *, steps: int, seed: int = 0
+    model: Any,
+    tokenizer: Any,
+    before: Sequence[Sequence[int]],
+    replies: Sequence[str],
+    *,
+    steps: int,
+    seed: int = 0,
+    enough: Callable[[], bool] | None = None,
 ) -> float:
     """Teach the model to answer with one of `replies`, so that a rehearsal comes to real calls. Returns the last loss.
 
@@ -99,8 +106,9 @@ def imitate(
         tokenizer: Its tokenizer.
         before: Conversations, as tokens, that a reply follows.
         replies: What to answer.
-        steps: Batches of eight.
+        steps: Batches of eight, at most.
         seed: For the choice.
+        enough: Asked after every batch whether to stop there.
     """
     import torch
 
@@ -109,7 +117,9 @@ def imitate(
     endings = [[*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for reply in replies]
     last = float("inf")
     model.train()
-    for _ in range(steps):
+    for step in range(steps):
+        if enough is not None and step and enough():
+            break
         rows = [(list(choice.choice(before))[-192:], choice.choice(endings)) for _ in range(8)]
         length = max(len(opening) + len(ending) for opening, ending in rows)
         ids, labels = [], []

@@ -54,7 +54,8 @@ class Trl:
             *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
             *("--config", site.path(config.path), "--out", site.path("out")),
         ]
-        base = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}  # a folder called hudtui must not stand in for the program
+        # PYTHONSAFEPATH: a folder called hudtui must not stand in for the program.
+        base = {**spec.variables, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
         if spec.platform:
             base["HUDTUI_PLATFORM"] = spec.platform
         secrets = tuple(name for name in spec.secrets if name not in base)
