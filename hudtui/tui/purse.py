@@ -50,6 +50,7 @@ class Purse:
         """None until somebody has asked for it."""
         self.money: Money | None = None
         """For the header; None until something was found to be alive."""
+        self._before: list[Office] = []
         self._opening = asyncio.Lock()
         self._told: set[tuple[str, ...]] = set()
         self._ending: set[str] = set()
@@ -69,17 +70,18 @@ class Purse:
         async with self._opening:
             found = await asyncio.to_thread(_open, self._app.folder, self._app.services.now, self.office)
             if self.office is not None and found is not self.office:
-                await self.office.desk.close()
+                self._before.append(self.office)  # somebody may be waiting for its answer
             self.office = found
             return found
 
     async def close(self) -> None:
         """Let all connections go."""
-        if self.office is not None:
+        offices = [*self._before, *([self.office] if self.office is not None else [])]
+        self._before, self.office = [], None
+        if offices:
             from hudtui.core.remote.connect import close_hosts
 
-            office, self.office = self.office, None
-            await office.desk.close()
+            await asyncio.gather(*(office.desk.close() for office in offices))
             await close_hosts()
 
     def begin(self) -> None:

@@ -237,7 +237,7 @@ class _Getting:
         """Take note of a machine that exists, and compare it with what was chosen."""
         self.pod = pod
         self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
-        if (pod.gpu_type and pod.gpu_type != offer.gpu_type) or (pod.gpu_count and pod.gpu_count != offer.gpu_count):
+        if _another(pod.gpu_type, offer.gpu_type) or (pod.gpu_count and offer.gpu_count and pod.gpu_count != offer.gpu_count):
             raise Unusable(
                 f"{self.name} is not the machine that was chosen",
                 why=f"chosen: {_words(offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
@@ -352,7 +352,9 @@ class _Getting:
                 f"{self.name} is gone: it was taken back, or ended elsewhere",
                 why=f"{self.provider.title} "
                 + ("does not know it any more" if found is None else f"calls it {clean_line(found.status)}"),
-                fix="Choose another offer." + (" Spot machines can be taken away at any moment." if pod.spot else ""),
+                fix="Spot machines can be taken away at any moment: choose another offer."
+                if pod.spot
+                else "Is there money left? `hudtui wallet` says so. Otherwise choose another offer.",
             )
         return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
 
@@ -363,7 +365,7 @@ class _Getting:
         work = asyncio.ensure_future(self._abandon(error))
         self.cleanup = work  # a second cancellation ends the waiting for it, not the work
         outcome, problem = await asyncio.shield(work)
-        if self.say is not None and not isinstance(error, HudtuiError):
+        if self.say is not None and outcome and not isinstance(error, HudtuiError):
             self.say(outcome)
         if isinstance(problem, StillThere) and isinstance(error, HudtuiError):
             raise StillThere(problem.what, why=f"{error.what}; {problem.why}", fix=problem.fix) from error
@@ -460,6 +462,14 @@ class _Doors:
     def _say(self, text: str) -> None:
         self.news = text if text != self._told else ""
         self._told = text
+
+
+def _another(given: str, chosen: str) -> bool:
+    """It is another GPU, and not the same one in other words: `H100_80GB`, `H100 80GB`, `NVIDIA H100`."""
+    one, other = (
+        re.sub(r"[^a-z0-9]", "", re.sub(r"_?\d+ ?GB$", "", text, flags=re.IGNORECASE).lower()) for text in (given, chosen)
+    )
+    return bool(one and other) and one not in other and other not in one
 
 
 def _told(pod: Pod) -> tuple[Kind, str]:

@@ -131,7 +131,7 @@ class Prime:
         pairs: list[tuple[str, str | int]] = []
         if len(query.gpu_types) == 1:
             pairs.append(("gpu_type", query.gpu_types[0]))
-        if query.gpu_count is not None:
+        if query.gpu_count:
             pairs.append(("gpu_count", query.gpu_count))
         parts = await asyncio.gather(*(self._offer_pages(path, pairs) for path in kinds.values()), return_exceptions=True)
         found: dict[str, Offer] = {}

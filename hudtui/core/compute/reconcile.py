@@ -216,7 +216,9 @@ def _orphan(pod: Pod, entry: Owned | None, closed: bool, spent: float | None, no
     hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
     cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly
     if entry is None:
-        why = "it has a name of hudtui's, and was not ordered from here"
+        why = (
+            "it has a name of hudtui's and was not ordered from here: you on another machine, or somebody of the team, may use it"
+        )
     elif entry.state == "ending":
         why = "its end was asked for, and has not come"
     elif closed:

@@ -132,7 +132,8 @@ async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) 
     for pause in _PAUSES:
         await sleep(pause)
         try:
-            seen = await provider.get(pod_id) or seen if seen is None else seen  # to know that it is one of this account's
+            if seen is None:  # to know that it is one of this account's
+                seen = await provider.get(pod_id)
             if not going:
                 await provider.terminate(pod_id)
             now = await provider.get(pod_id)

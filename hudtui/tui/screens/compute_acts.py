@@ -6,7 +6,8 @@ import asyncio
 import os
 import subprocess
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
@@ -91,13 +92,19 @@ class Acts(StationScreen):
         key = await ready_to_log_in(self, office, provider)
         if key is None:
             return
-        limits = await asyncio.to_thread(limits_from_settings, office.settings)
-        hours = limits.max_hours or 4.0
+        # Nobody measures whether a machine without a run is idle.
+        limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
-        lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip()]
-        lines += ["", *estimate(offer, hours).text.split("; "), "", *_told(limits), "", f"SSH key: {key.fingerprint}"]
+        lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
         if provider.simulated:
-            lines.append("Simulated: no real money is spent.")
+            lines[0] += " No real money is spent."
+        lines += [
+            "",
+            *estimate(offer, limits.max_hours or 24.0).text.split("; "),
+            "",
+            _told(limits),
+            f"SSH key {key.fingerprint}",
+        ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
             return
         order = Order(unique_name("pod"), offer, ssh_key=key.id)
@@ -259,12 +266,19 @@ class Acts(StationScreen):
             self.say("Everything is set up for renting machines.", "success")
 
 
-def _told(limits: Limits) -> list[str]:
+def _told(limits: Limits) -> str:
     from hudtui.core.compute.guard import amount
 
-    values: list[tuple[str, Any]] = [(title, getattr(limits, name)) for name, title in _LIMITS]
-    told = [f"{title}: {'none' if value is None else amount(value)}" for title, value in values]
-    return ["It is ended at the first of these, while hudtui is open:", *told]
+    bounds = [
+        f"{amount(value)} {words}"
+        for value, words in (
+            (limits.run_budget, "spent on it"),
+            (limits.max_hours, "hours"),
+            (limits.day_budget, "spent today on all"),
+        )
+        if value is not None
+    ]
+    return f"Ended at {' or '.join(bounds)}, while hudtui is open." if bounds else "No limit: only x ends it."
 
 
 def _ending(one: Holding) -> list[str]:

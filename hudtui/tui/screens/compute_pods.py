@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("state", "state", 13),
     Column("name", "name", 14, flexible=3),
-    Column("gpu", "GPU", 12, flexible=2, from_width=66),
+    Column("gpu", "GPU", 12, flexible=2, from_width=68),
     Column("price", "price/h", 8),
     Column("age", "age", 7),
     Column("cost", "cost", 9),
     Column("left", "left", 7, from_width=76),
-    Column("owner", "owner", 10, flexible=2, from_width=58),
+    Column("owner", "owner", 10, flexible=2, from_width=87),
 )
 GLYPHS = {
     "booting": "◔",
@@ -120,7 +120,7 @@ def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bo
         if value:
             lines.append(Content.assemble((f"{name:<9}", "$foreground-muted"), (clean_line(value), style)))
 
-    fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None else ""))
+    fact("state", pod.stage + (f", {pod.progress} % installed" if pod.progress is not None and pod.stage == "installing" else ""))
     fact("", f"{title} says {pod.status}" if pod.status else "")
     fact("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else ""))
     fact("where", ", ".join(filter(None, (pod.cloud, pod.region))))

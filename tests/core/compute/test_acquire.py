@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import Acquired, Gone, StillThere, Unusable, acquire, release, resume, unique_name
+from hudtui.core.compute.acquire import Acquired, Gone, StillThere, Unusable, _another, acquire, release, resume, unique_name
 from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.provider import LoginNeeded, NoMoney, OfferGone, ProviderError, Unclear
 from hudtui.core.compute.values import Order, Pod
@@ -198,6 +198,21 @@ async def test_another_machine_than_the_one_that_was_chosen(world: Any) -> None:
     with pytest.raises(Unusable, match="not the machine that was chosen"):
         await _steps(_acquire(world, order))
     _nothing_is_left(world)
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen", "another"),
+    [
+        ("H100_80GB", "H100_80GB", False),
+        ("NVIDIA H100 80GB", "H100_80GB", False),
+        ("H100 SXM", "H100_80GB", False),
+        ("", "H100_80GB", False),
+        ("A100_40GB", "H100_80GB", True),
+        ("RTX4090_24GB", "RTX3090_24GB", True),
+    ],
+)
+def test_the_same_gpu_in_other_words(given: str, chosen: str, another: bool) -> None:
+    assert _another(given, chosen) == another
 
 
 @pytest.mark.parametrize("kind", ["intended", "created", "waiting", "installing", "trying"])

@@ -12,6 +12,8 @@ from typing import Any
 
 import asyncssh
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hudtui.core.compute import local_provider
 from hudtui.core.compute import machine as machines
@@ -107,8 +109,9 @@ class World:
         """The user's SSH key, which the account knows or not."""
         path = Path.home() / ".ssh" / "prime_key.pem"
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        key = asyncssh.generate_private_key("ssh-ed25519")
-        path.write_bytes(key.export_private_key())
+        made = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))  # always the same: its fingerprint is shown
+        path.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+        key = asyncssh.read_private_key(path)
         path.chmod(0o400)
         if known:
             self.sim.add_ssh_key(key.export_public_key("openssh").decode().strip())

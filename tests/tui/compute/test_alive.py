@@ -1,0 +1,248 @@
+"""What is alive: renting, watching, ending; and the machines that nobody remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.remote.connect import close_hosts
+from hudtui.tui.app import HudtuiApp
+
+SIZES = [(160, 48), (80, 24), (60, 20)]
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def two_alive(world: Any) -> Any:
+    """One that a run owns and whose budget is nearly used up, one that no run owns."""
+    await world.rent("hudtui-train-bcdfgh", "2H100.80S", run="grpo-x7k2")
+    world.advance(1800)
+    await world.rent("hudtui-lost-zyxwvt", "1A100.22V", written=False)
+    world.advance(7200)
+    for pod in world.sim.pods:
+        world.sim.set_pod(pod, sshConnection="root@10.0.0.7 -p 22")  # the real port is another one each time
+    LimitBook().set("hudtui-train-bcdfgh", Limits(run_budget=12))
+    return world
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_full(snap: Any, project: Path, two_alive: Any, size: tuple[int, int]) -> None:
+    assert snap(HudtuiApp(project, services=two_alive.services), size=size, press=["4", "p"])
+
+
+def test_picture_of_one_machine(snap: Any, project: Path, two_alive: Any) -> None:
+    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "j", "tab"])
+
+
+def test_picture_of_the_question_before_the_end(snap: Any, project: Path, two_alive: Any) -> None:
+    assert snap(HudtuiApp(project, services=two_alive.services), size=(80, 24), press=["4", "p", "x"])
+
+
+def test_picture_of_the_start(snap: Any, project: Path, two_alive: Any) -> None:
+    assert snap(HudtuiApp(project, services=two_alive.services), size=(120, 36))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_picture_of_the_question_before_renting(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
+    world.key()
+    assert snap(HudtuiApp(project, services=world.services), size=size, press=["4", "c"])
+
+
+def test_picture_of_nothing(snap: Any, project: Path, world: Any) -> None:
+    assert snap(HudtuiApp(project, services=world.services), size=(80, 24), press=["4", "p"])
+
+
+# -- renting -----------------------------------------------------------------------------------------------------------
+
+
+async def test_rent_log_in_and_end(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.key()
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        offer = app.screen.offer
+        await pilot.press("c")
+        await until(pilot, lambda: "Rent 1 × RTX4090_24GB?" in screen_text(app))
+        text = screen_text(app)
+        assert "$0.44" in text and "No real money" in text and "Ended at 25" in text
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and app.screen.message.endswith("until x ends it."))
+        await settle(pilot)
+
+        entry = Ledger().owned()[0]
+        assert entry.state == "ready" and entry.order["offer"]["id"] == offer.id
+        assert LimitBook().get(entry.name) == Limits(idle_minutes=None)
+        text = screen_text(app)
+        assert entry.name in text and "$0.44/h" in text and "(simulated)" in text
+        assert app.screen.tab == "pods" and len(world.sim.alive) == 1
+
+        commands: list[list[str]] = []
+        monkeypatch.setattr(app.screen, "step_aside", commands.append)
+        await pilot.press("t")
+        await until(pilot, lambda: commands)
+        plain = [word for word in commands[0] if word != "-t"]
+        said = await asyncio.to_thread(subprocess.run, [*plain, "echo hello"], capture_output=True, text=True, timeout=60)
+        assert said.stdout == "hello\n", said.stderr
+        await settle(pilot)
+
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        await settle(pilot)
+        assert not world.sim.alive and Ledger().owned() == ()
+        ended = Ledger().get(entry.name)
+        assert ended is not None and ended.state == "ended" and ended.why == "ended by hand"
+        assert app.purse.money is None and "/h" not in screen_text(app).splitlines()[0]
+
+
+async def test_cancelling_ends_what_was_created(
+    open_app: Any, settle: Any, until: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.key()
+    world.sim.behave(boot=10**6)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        screen = app.screen
+        await pilot.press("c")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: world.sim.alive and screen.getting)
+        await pilot.press("ctrl+x")
+        await until(pilot, lambda: not screen.getting)
+        await settle(pilot)
+        assert not world.sim.alive and Ledger().owned() == ()
+        assert len(world.sim.pods) == 1
+
+
+async def test_a_key_that_the_provider_does_not_know_is_registered_first(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    world.key(known=False)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: "Register this SSH key?" in screen_text(app))
+        await pilot.press("n")
+        await settle(pilot)
+        assert not world.sim.pods and not app.screen.getting
+        await pilot.press("c")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: "Rent" in screen_text(app) and app.screen.is_modal and "Register" not in screen_text(app))
+        await pilot.press("escape")
+        await settle(pilot)
+        assert not world.sim.pods
+        keys = [
+            request for request in world.sim.requests if request.path.startswith("/api/v1/ssh_keys") and request.method == "POST"
+        ]
+        assert len(keys) == 1
+
+
+# -- those that nobody remembers -----------------------------------------------------------------------------------------
+
+
+async def test_orphans_are_told_at_the_start_and_end_with_one_key(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    first = await world.rent("hudtui-a", "1A100.22V")
+    second = await world.rent("hudtui-b", "1H100.80S", written=False)
+    await world.rent("hudtui-c", "1H100.80S", run="r1")
+    world.advance(3600)
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await settle(pilot)
+        assert "A machine is alive that no run owns: hudtui-b" in app.screen.message and "and " in app.screen.message
+        assert "owned by no run" in screen_text(app).splitlines()[0]
+        await pilot.press("4", "p")
+        await settle(pilot)
+        assert {one.pod.id for one in app.screen.holdings.pods if one.orphan} >= {first, second}
+        assert app.screen.holdings.pods[0].orphan is not None
+        orphans = len(app.screen.holdings.orphans)
+        await pilot.press("X")
+        await until(pilot, lambda: f"End {orphans} machines?" in screen_text(app))
+        await pilot.press("enter")  # the careless key does no harm
+        await settle(pilot)
+        assert len(world.sim.alive) == 3
+        await pilot.press("X")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        await settle(pilot)
+        assert len(world.sim.alive) == 3 - orphans
+        assert not app.screen.offers("compute.orphans")
+
+
+async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any, settle: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        await settle(pilot)
+        assert app.purse.office is None and app.purse.money is None
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+async def test_limits_can_be_changed_while_it_runs(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    await world.rent("hudtui-a", "1H100.80S")
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await pilot.press("4", "p")
+        await settle(pilot)
+        assert "nothing ends this machine by itself" in screen_text(app)
+        await pilot.press("b")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.query("#answer"))
+        app.screen.query_one("#answer").value = "7.5"
+        await pilot.press("enter")
+        await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
+        assert LimitBook().get("hudtui-a") == Limits(run_budget=7.5)
+        assert "% of 7.5" in screen_text(app)
+
+
+async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any, until: Any, project: Path, world: Any) -> None:
+    await world.rent("hudtui-a", "1H100.80S")
+    await world.rent("hudtui-b", "1H100.80S", run="r1")
+    for name in ("hudtui-a", "hudtui-b"):
+        LimitBook().set(name, Limits(run_budget=1))
+    world.advance(3600)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await until(pilot, lambda: "It is gone." in app.screen.message)
+        await settle(pilot)
+        entry = Ledger().get("hudtui-a")
+        assert entry is not None and entry.state == "ended" and "guard" in (entry.why or "")
+        assert [pod.name for pod in world.sim.alive] == ["hudtui-b"], "a run's machine is the launcher's to end"
+
+
+async def test_a_limit_that_is_near_is_told_once(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+    await world.rent("hudtui-a", "1H100.80S")
+    LimitBook().set("hudtui-a", Limits(run_budget=2.2))
+    world.advance(3600)
+    async with open_app(project, services=world.services) as (app, pilot):
+        told: list[str] = []
+        app.say = lambda message, **_: told.append(message)
+        await app.purse.look()
+        await app.purse.look()
+        await settle(pilot)
+        assert len([one for one in told if "budget of 2.2" in one]) <= 1
+        assert app.purse.money is not None and app.purse.money.warn and len(world.sim.alive) == 1
+
+
+@pytest.fixture(autouse=True)
+async def hosts_closed() -> Any:
+    """Connections to machines end with the test's loop."""
+    yield
+    await close_hosts()
