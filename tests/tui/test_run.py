@@ -5,7 +5,6 @@ import importlib.util
 import json
 import math
 import random
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -320,18 +319,6 @@ async def test_a_run_survives_the_app_and_can_be_stopped_by_the_next(open_app: A
                 break
             await pilot.pause(0.05)
         assert "is stopped; nothing of it is left running." in app.screen.message
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_picture_of_the_launch(snap: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
-    monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-greedy-zzzz")
-    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
-
-    async def wait(pilot: Any) -> None:
-        pilot.app.open_station("launch")
-        await pilot.pause(0.6)
-
-    assert snap(_app(workspace), size=size, run_before=wait)
 
 
 async def test_what_is_wrong_is_said_before_anything_starts(

@@ -136,7 +136,8 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
         return None
     gpus = f"{len(found.gpus)} x {found.gpus[0].name}" if found.gpus else "no GPU"
     name = "this machine" if host == LOCAL else host
-    seen.add("machine", "fine", f"{name}: {gpus}, {found.cpus} processors, {size(found.disk_free_bytes)} of disk free")
+    room = "" if host == LOCAL else f", {found.cpus} processors, {size(found.disk_free_bytes)} of disk free"
+    seen.add("machine", "fine", f"{name}: {gpus}{room}")
     if host != LOCAL and not found.python:
         seen.add("machine", "missing", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
     if not found.program("tmux"):

@@ -1,13 +1,14 @@
-"""Launch: choose what to run, see the whole plan, start it."""
+"""Launch: choose what to run and where, see the whole plan with its price, start it."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -21,25 +22,40 @@ from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.fit import home_short
 
 if TYPE_CHECKING:
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Offer, Offers, Query, SshKey
+    from hudtui.core.runs.preflight import Check, Wish
     from hudtui.core.runs.store import RunRecord
+    from hudtui.core.runs.values import RunEvent
+    from hudtui.core.runs.wish import Preparation
+    from hudtui.core.settings import Settings
 
-_FIELDS: tuple[tuple[str, str, str], ...] = (
-    ("tasks", "tasks", "task file, e.g. tasks.json"),
-    ("config", "config", "gym configuration, e.g. configs/2048.yaml"),
-    ("policy", "policy", "greedy, random, replay:FILE, openai:MODEL"),
-    ("base_url", "endpoint", "for openai:MODEL; its usual one when empty"),
-    ("group", "per task", "episodes a task"),
-    ("limit", "limit", "only the first tasks; all when empty"),
-    ("max_turns", "max turns", "replies an episode may have; the config's when empty"),
-    ("max_hours", "max hours", "the run is stopped after this time; no limit when empty"),
-    ("name", "name", "what to call it; made from config and policy when empty"),
+_ALWAYS, _PLAYS, _TRAINS, _RENTS = "always", "plays", "trains", "rents"
+_FIELDS: tuple[tuple[str, str, str, str], ...] = (
+    ("machine", "machine", "local, user@host, a name of ~/.ssh/config, or prime to rent one", _ALWAYS),
+    ("gpus", "GPUs", "to rent, such as 4xH100; 2xA100 for a training when empty", _RENTS),
+    ("engine", "engine", "rollouts plays the tasks, trl trains a model", _ALWAYS),
+    ("tasks", "tasks", "task file, or a dataset on the Hub", _ALWAYS),
+    ("config", "config", "gym configuration, e.g. configs/2048.yaml", _ALWAYS),
+    ("model", "model", "what is trained, an id on the Hub; the engine's usual one when empty", _TRAINS),
+    ("policy", "policy", "greedy, random, replay:FILE, openai:MODEL", _PLAYS),
+    ("base_url", "endpoint", "for openai:MODEL; its usual one when empty", _PLAYS),
+    ("group", "per task", "episodes a task", _PLAYS),
+    ("limit", "limit", "only the first tasks; all when empty", _PLAYS),
+    ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
+    ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
+    ("budget", "budget", "what the machine may cost; the settings' when empty", _RENTS),
+    ("name", "name", "what to call it; made from config and policy when empty", _ALWAYS),
 )
+_USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
 _POLICIES = ("greedy", "random", "replay:", "openai:")
+_PAID = "prime"
 _DELAY = 0.25
 """Seconds without a key after which the plan is made anew."""
+_QUOTED = 60.0
+"""Seconds for which prices are not asked for again while the plan changes."""
 
 
 class LaunchScreen(StationScreen):
@@ -50,11 +66,14 @@ class LaunchScreen(StationScreen):
     CSS_PATH = "launch.tcss"
     AUTO_FOCUS = "#launch-policy"
     HELP = (
-        "What will run: tasks, configuration, policy. Below stands all that will happen: files, commands, where results go. "
-        "Nothing starts before ^g (or the palette's Start) is pressed."
+        "What will run, and where: this machine, one of yours behind SSH, or one that is rented for it. Below stands all that "
+        "will happen: machine and price, files, commands, where results go. Nothing starts before ^g (or the palette's Start) is "
+        "pressed; what costs money is asked for once more. f7 rehearses a training for nothing."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True),
+        Action("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
+        Action("launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7"),
         Action("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
         Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
         Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
@@ -63,15 +82,30 @@ class LaunchScreen(StationScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.record: RunRecord | None = None
-        """The plan as it stands; None while something is missing."""
+        self.prepared: Preparation | None = None
+        """What is known of the wish as it stands."""
+        self.offer: Offer | None = None
+        """The machine that was chosen on the Compute station."""
         self._timer: Any = None
+        self._quoted: dict[str, _Quoted] = {}
+        self._getting: str | None = None
+        self._typed_machine = ""
+
+    @property
+    def record(self) -> RunRecord | None:
+        """The plan as it stands; None while something is missing."""
+        return self.prepared.record if self.prepared is not None else None
+
+    @property
+    def unsaved(self) -> str | None:
+        """A machine that is being got is given up when hudtui ends."""
+        return f"the machine of {self._getting}, which is being got" if self._getting else None
 
     def content(self) -> Iterable[Widget]:
         """Fields, then checks and plan."""
         with Vertical(id="launch-form"):
-            for name, label, hint in _FIELDS:
-                with Horizontal(classes="row"):
+            for name, label, hint, _ in _FIELDS:
+                with Horizontal(classes="row", id=f"launch-row-{name}"):
                     yield Static(Content.styled(f"{label:<10}", "bold $primary"), classes="label")
                     yield Field(placeholder=hint, id=f"launch-{name}")
         with VerticalScroll(id="launch-plan-scroll"):
@@ -80,15 +114,32 @@ class LaunchScreen(StationScreen):
     def on_mount(self) -> None:
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
-        if not self._value("policy"):
-            self._field("policy").value = "greedy"
+        self._field("machine").suggester = SuggestFromList(("local", _PAID))
+        self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
+        for name, value in _USUAL.items():
+            if not self._value(name):
+                self._field(name).value = value
+        self._typed_machine = self._value("machine")
+        self._show_fields()
 
     def opened(self, **given: Any) -> None:
         """Take over what the opener chose; look at the files again."""
-        for name, _, _ in _FIELDS:
+        if "offer" in given:
+            self._take_offer(given["offer"])
+        for name, *_ in _FIELDS:
             if name in given:
                 self._field(name).value = str(given[name])
         self._plan_soon()
+
+    def _take_offer(self, offer: Offer) -> None:
+        if offer.provider in ("local", "ssh"):
+            self.offer = None
+            self._field("machine").value = "local" if offer.provider == "local" else offer.id
+        else:
+            self.offer = offer
+            self._field("machine").value = offer.provider
+            self._field("gpus").value = f"{offer.gpu_count}x{offer.gpu_type}" if offer.gpu_count else ""
+        self._typed_machine = self._value("machine")
 
     def facts_changed(self, facts: Facts) -> None:
         """Offer the files of the project."""
@@ -103,6 +154,8 @@ class LaunchScreen(StationScreen):
         """There has to be a plan."""
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the lower half says what"
+        if action_id == "launch.mend" and self._to_mend is None:
+            return "nothing is missing that could be mended from here"
         return None
 
     def action_back(self) -> None:
@@ -122,7 +175,26 @@ class LaunchScreen(StationScreen):
     def on_input_changed(self, event: Field.Changed) -> None:
         """Make the plan anew when the typing pauses."""
         event.stop()
+        if event.input.id == "launch-gpus" and self.offer is not None and event.value != self._offered():
+            self.offer = None
+        self._show_fields()
         self._plan_soon()
+
+    def on_descendant_blur(self) -> None:
+        """A machine is looked at once its name is complete."""
+        if self._value("machine") != self._typed_machine:
+            self._typed_machine = self._value("machine")
+            self._plan_soon()
+
+    def _offered(self) -> str:
+        return f"{self.offer.gpu_count}x{self.offer.gpu_type}" if self.offer is not None and self.offer.gpu_count else ""
+
+    def _show_fields(self) -> None:
+        """Only what matters for this engine and machine."""
+        plays, rents = self._value("engine") in ("", "rollouts"), self._value("machine") == _PAID
+        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: rents}
+        for name, _, _, when in _FIELDS:
+            self.query_one(f"#launch-row-{name}").display = shown[when]
 
     def _plan_soon(self) -> None:
         if self._timer is not None:
@@ -133,128 +205,205 @@ class LaunchScreen(StationScreen):
         self.start(self._plan(), group="plan")
 
     async def _plan(self) -> None:
-        self.record = None
-        checks: list[tuple[bool | None, str]] = []
+        self.prepared = None
         problem: HudtuiError | None = None
-        try:
-            checks = await asyncio.to_thread(self._check)
-            if not any(passed is False for passed, _ in checks):
-                self.record = await asyncio.to_thread(self._draft)
-        except HudtuiError as error:
-            problem = error
-        self._show(checks, problem)
+        lines: list[Content] = []
+        machine = self._value("machine") or "local"
+        if machine not in ("local", _PAID) and machine != self._typed_machine:
+            lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
+        else:
+            try:
+                self.prepared, lines = await self._prepare()
+            except HudtuiError as error:
+                problem = error
+        self._show(lines, problem)
         self.refresh_bindings()
 
-    def _check(self) -> list[tuple[bool | None, str]]:
-        """Whether what was chosen can be used; runs in a thread."""
-        from hudtui.core.files import read_text
-        from hudtui.core.gym.config import parse_config
-        from hudtui.core.settings import load_settings
-        from hudtui.core.tasks.load import read_tasks
-
-        checks: list[tuple[bool | None, str]] = []
-        workspace = self.shell.workspace
-        if tasks := self._value("tasks"):
-            settings = load_settings(workspace.folder, workspace.platform)
-            image = None
-            if workspace.lock is not None:
-                from hudtui.core.lockfile import read_lock
-
-                image = read_lock(workspace.lock).image
-            found = read_tasks(
-                tasks, folder=workspace.folder, lookup=settings.lookup, lock_image=image, platform=workspace.platform
-            )
-            good = len(found.tasks)
-            checks.append((good > 0, f"tasks: {good} of {found.total} can be used"))
-            checks += [(None, str(problem)) for problem in found.problems[:5]]
-        else:
-            checks.append((False, "tasks: name a task file"))
-        if config := self._value("config"):
-            read, findings = parse_config(read_text(workspace.folder / config), name=config)
-            errors = [finding for finding in findings if finding.severity == "error"]
-            actions = len(read.mappings) if read else 0
-            checks.append((read is not None and not errors, f"config: {actions} actions, {len(errors)} errors"))
-            checks += [(None, f"line {finding.line}: {finding.message}") for finding in findings[:5]]
-            policy = self._value("policy") or "greedy"
-            if read is not None and not policy.startswith("openai:"):
-                from hudtui.core.rollouts.policy import policy_source
-
-                policy_source(policy, read)
-        else:
-            checks.append((False, "config: name one; w on the environment screen writes it"))
-        return checks
-
-    def _draft(self) -> RunRecord:
-        from hudtui.core.remote.local import LocalHost
-        from hudtui.core.runs.launcher import draft, make_spec
+    async def _prepare(self) -> tuple[Preparation, list[Content]]:
+        from hudtui.core.runs.shown import plan_lines
         from hudtui.core.runs.store import RunStore
+        from hudtui.core.runs.wish import prepare
 
         workspace = self.shell.workspace
-        hours = self._number("max_hours", float)
-        spec = make_spec(
-            workspace,
-            tasks=workspace.folder / self._value("tasks"),
-            config=workspace.folder / self._value("config"),
+        store = RunStore(workspace.state_dir)
+        if self._value("machine") == _PAID:
+            office = await self.shell.purse.open()
+            settings, providers = office.settings, self._quote(office.desk.providers)
+        else:
+            settings, providers = await asyncio.to_thread(self._settings), None
+        prepared = await prepare(self._wish(settings), workspace, settings, store, providers=providers)
+        if prepared.record is None:
+            return prepared, []
+        shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
+        return prepared, [Content(f"{clean_line(line.label, 10):<10} {clean_line(line.text)}") for line in shown]
+
+    def _settings(self) -> Settings:
+        from hudtui.core.settings import load_settings
+
+        workspace = self.shell.workspace
+        return load_settings(workspace.folder, workspace.platform)
+
+    def _quote(self, providers: Mapping[str, Provider]) -> Mapping[str, Provider]:
+        """The providers, asked for prices at most once a minute."""
+        for name, provider in providers.items():
+            if name not in self._quoted or self._quoted[name].provider is not provider:
+                self._quoted[name] = _Quoted(provider)
+        return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
+
+    def _wish(self, settings: Settings) -> Wish:
+        from hudtui.core.compute.guard import limits_from_settings
+        from hudtui.core.runs.preflight import Wish
+
+        machine = self._value("machine") or "local"
+        rents = machine == _PAID
+        limits = None
+        if self._value("max_hours") or (rents and self._value("budget")):
+            self._number("max_hours", float)
+            limits = limits_from_settings(settings)
+            for field, name in (("max_hours", "max_hours"), ("budget", "run_budget")):
+                if self._value(field):
+                    limits = limits.with_value(name, self._value(field))
+        config = self._value("config")
+        return Wish(
+            engine=self._value("engine") or "rollouts",
+            tasks=self._value("tasks") or None,
+            config=Path(config) if config else None,
+            model=self._value("model") or None,
             policy=self._value("policy") or "greedy",
             base_url=self._value("base_url") or None,
             group=self._number("group", int) or 1,
             limit=self._number("limit", int),
             max_turns=self._number("max_turns", int),
-            max_seconds=None if hours is None else hours * 3600,
             name=self._value("name") or None,
+            host=None if rents else machine,
+            provider=_PAID if rents else None,
+            gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
+            offer=self.offer if rents else None,
+            limits=limits,
         )
-        return draft(spec, LocalHost(), RunStore(workspace.state_dir))
 
-    def _show(self, checks: Sequence[tuple[bool | None, str]], problem: HudtuiError | None) -> None:
+    def _show(self, plan: list[Content], problem: HudtuiError | None) -> None:
         lines: list[Content] = []
-        glyphs = {True: ("✓ ", "$success"), False: ("✗ ", "bold $error"), None: ("  ! ", "$warning")}
-        for passed, words in checks:
-            glyph, style = glyphs[passed]
-            lines.append(Content.assemble((glyph, style), clean_line(words, 300)))
+        glyphs = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
+        for check in self.prepared.checks if self.prepared is not None else ():
+            glyph, style = glyphs[check.state]
+            lines.append(Content.assemble((glyph, style), f"{check.name}: {clean_line(check.text, 300)}"))
+            if check.fix and check.state != "fine":
+                lines.append(Content.styled(f"  {clean_line(check.fix, 300)}", "$foreground-muted"))
         if problem is not None:
             first, *rest = problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
             lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
         if self.record is not None:
-            plan = self.record.plan
-            lines += [Content(""), Content.styled("Plan", "bold $primary"), Content("on         this machine, for nothing")]
-            lines += [Content(f"file       RUN/{file.path}  {file.size:,} bytes") for file in plan.files]
-            for stage in plan.stages:
-                command = shlex.join(stage.argv).replace(self.record.folder, "RUN").replace(f"{Path.home()}/", "~/")
-                lines.append(Content(f"{clean_line(stage.name, 10):<10} {clean_line(command)}"))
-            lines += [Content(f"result     RUN/{output.path}  {output.what}") for output in plan.outputs]
-            lines.append(Content(f"RUN        {clean_line(home_short(Path(self.record.folder)))}"))
+            lines += [Content(""), Content.styled("Plan", "bold $primary"), *plan]
             lines += [Content(""), Content.styled("^g starts it. Closing hudtui does not stop it.", "bold $accent")]
+        else:
+            lines += plan
+            if self._to_mend is not None:
+                lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
 
     def action_copy(self) -> None:
         """Copy the command."""
-        words = ["hudtui", "runs", "start", "--follow"]
-        for name, _, _ in _FIELDS:
-            if value := self._value(name):
+        words = ["hudtui", "rl"]
+        if self._value("tasks"):
+            words.append(self._value("tasks"))
+        machine = self._value("machine") or "local"
+        words += ["--provider", _PAID] if machine == _PAID else ["--host", machine]
+        for name, *_ in _FIELDS:
+            value = self._value(name)
+            if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
                 words += [f"--{name.replace('_', '-')}", value]
         self.shell.copy(shlex.join(words))
+
+    # -- what is missing ---------------------------------------------------------------------------------------------
+
+    @property
+    def _to_mend(self) -> Check | None:
+        """The first thing that is missing and about which something can be done here."""
+        return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
+
+    def action_mend(self) -> None:
+        """Do something about the first thing that is missing."""
+        check = self._to_mend
+        if check is not None:
+            self.start(self._mend(check), group="mend")
+
+    async def _mend(self, check: Check) -> None:
+        if check.remedy in ("choose-config", "choose-tasks"):
+            from hudtui.tui.widgets.pick import Pick
+
+            chosen = await self.app.push_screen_wait(Pick("Which one?", check.options))
+            if chosen is not None:
+                self._field("config" if check.remedy == "choose-config" else "tasks").value = check.options[chosen]
+        elif check.remedy == "generate-config":
+            self.shell.open_station("environment")
+        elif check.remedy == "set-key":
+            self.shell.open_station("settings")
+        elif check.remedy == "choose-machine":
+            self.shell.open_station("compute")
+        elif check.remedy == "register-key":
+            await self._register(Path(check.options[0]))
+
+    async def _register(self, path: Path) -> None:
+        from hudtui.core.compute.ssh_key import read_key
+
+        office = await self.shell.purse.open()
+        provider = office.desk.provider_of(_PAID)
+        key = await asyncio.to_thread(read_key, path)
+        lines = (f"{path}.pub", key.fingerprint, "New machines let this key in, and become its primary one.")
+        if await self.shell.confirm(f"Make your key known to {provider.title}?", lines, yes="Make known", no="Not now"):
+            await provider.register_key("hudtui", key.public_key)
+            self._quoted.clear()
+            self._plan_soon()
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def action_start(self) -> None:
         """Start it."""
-        if self.record is not None:
-            record, self.record = self.record, None  # a second press must not start a second run
-            self.start(self._launch(record), group="launch", exclusive=False, busy="Starting")
+        prepared = self.prepared
+        if prepared is None or prepared.record is None:
+            return
+        self.prepared = None  # a second press must not start a second run
+        if prepared.record.spec.rent is None:
+            self.start(self._launch(prepared.record), group="launch", exclusive=False, busy="Starting")
+        else:
+            self.start(self._ask_and_rent(prepared), group="ask", exclusive=False)
 
-    async def _launch(self, record: RunRecord) -> None:
-        from hudtui.core.remote.local import LocalHost
-        from hudtui.core.runs.launcher import launch
+    def action_rehearse(self) -> None:
+        """The training for nothing."""
+        self.start(self._rehearse(), group="launch", exclusive=False)
+
+    async def _rehearse(self) -> None:
+        from hudtui.core.runs.hosts import LOCAL, find_host
+        from hudtui.core.runs.launcher import draft, make_spec
         from hudtui.core.runs.store import RunStore
-        from hudtui.core.settings import load_settings
+        from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
 
         workspace = self.shell.workspace
-        settings = await asyncio.to_thread(load_settings, workspace.folder, workspace.platform)
+        tasks, config = (workspace.folder / self._value(name) if self._value(name) else None for name in ("tasks", "config"))
+        spec = await asyncio.to_thread(make_spec, workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
+        record = await asyncio.to_thread(draft, as_rehearsal(spec), find_host(LOCAL), RunStore(workspace.state_dir))
+        trainer = trainer_of(record.plan)
+        if not trainer.ready:
+            lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
+            if not await self.shell.confirm("Make the environment for rehearsals?", lines, yes="Make it", no="Not now"):
+                return
+        self.busy("Starting the rehearsal")
+        await self._launch(record)
+
+    async def _launch(self, record: RunRecord) -> None:
+        """On this machine, or one of the user's own."""
+        from hudtui.core.runs.hosts import find_host
+        from hudtui.core.runs.launcher import launch
+        from hudtui.core.runs.store import RunStore
+
+        workspace = self.shell.workspace
+        settings = await asyncio.to_thread(self._settings)
         store = RunStore(workspace.state_dir)
         notes: list[str] = []
         try:
-            async with aclosing(launch(record, LocalHost(), store, lookup=settings.get)) as events:
+            async with aclosing(launch(record, find_host(record.host), store, lookup=settings.lookup)) as events:
                 async for event in events:
                     if event.type == "step":
                         self.busy(f"Starting: {event.data.get('name')}")
@@ -264,8 +413,87 @@ class LaunchScreen(StationScreen):
             self._plan_soon()
         self.clear_message()
         self.shell.open_station("run", run=record.id)
+        if record.spec.tunnels:
+            self._keep_tunnels(record)
         if notes:
             self.shell.say(" ".join(notes), severity="warning")
+
+    def _keep_tunnels(self, record: RunRecord) -> None:
+        """Ports of this computer that the run's machine reaches, until hudtui is closed."""
+        from hudtui.core.runs.hosts import Distant, find_host
+
+        host = find_host(record.host)
+        if not isinstance(host, Distant):
+            return
+
+        async def keep(port: int) -> None:
+            async with host.reverse(port, "127.0.0.1", port):
+                await asyncio.Event().wait()
+
+        for port in record.spec.tunnels:
+            self.run_worker(keep(port), name="forever", group=f"tunnel-{record.id}-{port}", exit_on_error=False)
+
+    async def _ask_and_rent(self, prepared: Preparation) -> None:
+        record = prepared.record
+        assert record is not None and record.spec.rent is not None
+        rent = record.spec.rent
+        lines = [f"{rent.machine}: {rent.hourly:.2f} {rent.currency} an hour" + (" (simulated)" if rent.simulated else "")]
+        if prepared.estimate is not None:
+            lines.append(prepared.estimate.text)
+        lines.append("It is ended after the run, and that is verified.")
+        if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):
+            self._plan_soon()
+            return
+        self.run_worker(self._tend(record), name="forever", group=f"tend-{record.id}", exit_on_error=False)
+
+    async def _tend(self, record: RunRecord) -> None:
+        """Bring a run on a rented machine to its end. When hudtui is closed after it has begun, it goes on."""
+        from hudtui.core.runs.rented import Broker, tend
+        from hudtui.core.runs.store import RunStore
+
+        rent = record.spec.rent
+        assert rent is not None
+        self._getting = record.name
+        try:
+            office = await self.shell.purse.open()
+            store = RunStore(self.shell.workspace.state_dir)
+            await asyncio.to_thread(store.add, record)
+            broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
+            async with aclosing(tend(record.id, store, broker, lookup=office.settings.lookup)) as events:
+                async for event in events:
+                    self._tell(record, event)
+        except HudtuiError as error:
+            self._getting = None
+            self.shell.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
+            if self.is_attached:
+                self.fail(error)
+        finally:
+            self._getting = None
+            if self.is_attached:
+                self._plan_soon()
+                self.shell.reload()
+
+    def _tell(self, record: RunRecord, event: RunEvent) -> None:
+        """A step of a run that is tended, where somebody sees it."""
+        if event.type == "machine":
+            self.busy(clean_line(str(event.data.get("text") or event.data.get("kind")), 200))
+        elif event.type == "step" and event.data.get("name") not in ("collect", "terminate"):
+            self.busy(f"Starting: {event.data.get('name')}")
+        elif event.type == "started":
+            self._getting = None
+            self.clear_message()
+            self.shell.open_station("run", run=record.id)
+        elif event.type == "note":
+            self.shell.notify(
+                clean_line(str(event.data.get("message")), 400), title=record.name, severity="warning", markup=False
+            )
+        elif event.type == "step":
+            words = {
+                "collect": f"results are in {event.data.get('folder')}",
+                "terminate": "its machine is ended, and that was verified",
+            }
+            self.shell.notify(words[str(event.data["name"])], title=record.name, markup=False)
+            self.clear_message()
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
@@ -284,10 +512,34 @@ class LaunchScreen(StationScreen):
         except ValueError:
             value = 0
         if not 0 < value < 1e9:
-            label = next(label for field, label, _ in _FIELDS if field == name)
+            label = next(label for field, label, *_ in _FIELDS if field == name)
             raise InputError(f"{text!r} is no number above 0", where=Location(label))
         return value
 
     def _short(self, path: Path) -> str:
         folder = self.shell.folder
         return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+class _Quoted:
+    """A provider whose offers and keys are remembered for a while: the plan is made anew at every pause of the typing."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.provider, name)
+
+    async def offers(self, query: Query) -> Offers:
+        return cast("Offers", await self._once(f"offers {query}", lambda: self.provider.offers(query)))
+
+    async def keys(self) -> tuple[SshKey, ...]:
+        return cast("tuple[SshKey, ...]", await self._once("keys", self.provider.keys))
+
+    async def _once(self, what: str, ask: Any) -> Any:
+        at, answer = self._known.get(what, (0.0, None))
+        if answer is None or time.monotonic() - at > _QUOTED:
+            answer = await ask()
+            self._known[what] = (time.monotonic(), answer)
+        return answer

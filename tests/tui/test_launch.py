@@ -1,0 +1,158 @@
+"""The screen Launch: the plan on this machine and on a rented one, what is missing, and runs that are really started."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute import acquire
+from hudtui.core.compute import machine as machines
+from hudtui.core.compute.machine import Machine
+from hudtui.core.runs.store import RunStore
+from hudtui.sim import Simulator
+from hudtui.tui.app import HudtuiApp
+from hudtui.tui.facts import Services
+
+_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
+assert _spec is not None and _spec.loader is not None
+_world = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_world)
+own_tmux = _world.own_tmux
+
+SIZES = [(160, 48), (80, 24), (60, 20)]
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+PLAIN = Machine("local", "Linux-6.1", "x86_64", "3.11.7", 2, programs=(("tmux", "/usr/bin/tmux"),))
+
+
+@pytest.fixture
+def workspace(project: Path) -> Path:
+    """A project with two small tasks and a config."""
+    (project / "configs").mkdir()
+    move = "{{_parser: {{positional: []}}, _tool: move, direction: {{static: {0}}}}}"
+    moves = "".join(f"  {word}: {move.format(word)}\n" for word in ("left", "right", "up", "down"))
+    (project / "configs" / "2048.yaml").write_text(f"parser: {{use_thinking: false}}\naction_mappings:\n{moves}")
+    task = {
+        "prompt": "Play.",
+        "mcp_config": {"text-2048": {"command": "python", "args": ["-m", "hudtui.envs.text_2048"]}},
+        "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 1}}},
+        "evaluate_tool": {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": 64}}},
+    }
+    (project / "tasks.json").write_text(json.dumps([{**task, "id": f"t{number}"} for number in range(4)]))
+    return project
+
+
+@pytest.fixture
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures must not depend on the machine that they are taken on, nor on chance."""
+
+    async def inspect(*_: Any, **__: Any) -> Machine:
+        return PLAIN
+
+    monkeypatch.setattr(machines, "inspect", inspect)
+    monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-zzzz")
+    monkeypatch.setattr(acquire, "unique_name", lambda stem: "hudtui-2048-zzzzzzzz")
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+
+
+@pytest.fixture
+def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+    key = Path.home() / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+    with Simulator(step=5) as running:
+        running.behave(boot=0, install=0)
+        running.add_ssh_key(key.with_suffix(".pub").read_text())
+        monkeypatch.setenv("HUDTUI_SIM", running.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
+        yield running
+
+
+async def until(pilot: Any, true: Any) -> None:
+    for _ in range(1200):
+        if true():
+            await pilot.pause()
+            return
+        await pilot.pause(0.05)
+    raise AssertionError(str(pilot.app.screen.query_one("#launch-plan").render()))
+
+
+def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) -> bool:
+    async def drawn(pilot: Any) -> None:
+        pilot.app.open_station("launch", **given)
+        await until(pilot, lambda: pilot.app.screen.prepared is not None)
+
+    found: bool = snap(HudtuiApp(workspace, services=Services(now=lambda: NOON)), size=size, run_before=drawn)
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: tuple[int, int]) -> None:
+    assert _picture(snap, workspace, size)
+
+
+def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: Simulator) -> None:
+    assert _picture(snap, workspace, (160, 60), machine="prime", engine="trl", gpus="2xH100", model="Qwen/Qwen2.5-3B-Instruct")
+
+
+def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> None:
+    assert _picture(snap, project, (80, 24), engine="trl")
+
+
+async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1")
+        await until(pilot, lambda: app.screen.record is not None)
+        screen = app.screen
+        shown = screen_text(app)
+        assert "hudtui-2048" in shown and "$2.10" in shown and "Prime (simulated)" in shown
+        assert [one for one in sim.requests if one.method == "POST"] == []
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "2.10 USD an hour (simulated)" in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is screen and screen.record is not None)
+        assert [one for one in sim.requests if one.method == "POST"] == [], "a no is a no"
+        record = screen.record
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        store = RunStore(workspace / ".hudtui")
+        await until(pilot, lambda: store.ids() and store.summary(record.id).machine == "released")
+        summary = store.summary(record.id)
+        assert summary.results is not None and not sim.alive
+        assert (Path(summary.results) / "logs" / "bootstrap.log").exists()
+
+
+async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:
+    (workspace / "configs" / "other.yaml").write_text((workspace / "configs" / "2048.yaml").read_text())
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", config="")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        assert "there are 2 configs here" in screen_text(app)
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: not app.screen.is_modal and app.screen.record is not None)
+        assert app.screen.record.spec.config.name == "other.yaml"
+
+
+async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    async with open_app(workspace) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        app.open_station("launch", policy="random", limit="3")
+        await until(pilot, lambda: app.screen.record is not None)
+        await pilot.press("f6")
+        await pilot.pause()
+    words = "hudtui rl tasks.json --host local --engine rollouts --config configs/2048.yaml --policy random --limit 3"
+    assert copied == [words]
