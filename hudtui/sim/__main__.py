@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from hudtui.sim import SCENARIOS, Simulator
@@ -25,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=1.0, help="simulated seconds per real second (default 1)")
     parser.add_argument("--step", type=float, default=0.0, help="simulated seconds that each request takes (default 0)")
     parser.add_argument("--balance", type=float, default=100.0, help="USD in the wallet (default 100)")
+    parser.add_argument("--idle", type=float, metavar="SECONDS", help="end after so long without a request and without a pod")
     parser.add_argument("--scenarios", action="store_true", help="list the scenarios and end")
     args = parser.parse_args(argv)
     if args.scenarios:
@@ -43,9 +45,14 @@ def main(argv: list[str] | None = None) -> int:
             balance=args.balance,
             scenario=args.scenario,
         ) as sim:
-            sys.stdout.write(json.dumps({"url": sim.url, "key": sim.api_key, "pid": os.getpid()}) + "\n")
+            told = json.dumps({"url": sim.url, "key": sim.api_key, "pid": os.getpid()})
+            if args.state is not None:
+                note = args.state / "server.json"
+                note.write_text(told)
+                note.chmod(0o600)
+            sys.stdout.write(told + "\n")
             sys.stdout.flush()
-            ended.wait()
+            _wait(sim, ended, args.idle)
     except (OSError, ValueError, RuntimeError) as error:
         sys.stderr.write(f"simulator: {error}\n")
         return 1
@@ -53,6 +60,20 @@ def main(argv: list[str] | None = None) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 0
+
+
+def _wait(sim: Simulator, ended: threading.Event, idle: float | None) -> None:
+    """Until somebody ends this process, or nothing has happened for `idle` seconds."""
+    if idle is None:
+        ended.wait()
+        return
+    seen, since = -1, time.monotonic()
+    while not ended.wait(min(idle, 5.0) / 2):
+        count = len(sim.requests)
+        if count != seen or sim.alive:
+            seen, since = count, time.monotonic()
+        elif time.monotonic() - since >= idle:
+            return
 
 
 if __name__ == "__main__":

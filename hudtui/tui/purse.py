@@ -193,7 +193,8 @@ def _possible(folder: Path) -> bool:
     from hudtui.core.workspace import open_workspace
 
     settings = load_settings(folder, open_workspace(folder).platform)
-    return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") is not None
+    # The demo's own simulator begins with the first question that somebody has for it.
+    return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
 
 
 def _open(folder: Path, now: Any, before: Office | None) -> Office:

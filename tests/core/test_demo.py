@@ -90,6 +90,8 @@ async def test_the_tasks_are_valid_here(workspace):
     assert (len(read.tasks), read.problems) == (6, ())
     assert len({task.id for task in read.tasks}) == 6
     assert settings.get("HUDTUI_PYTHON") == sys.executable
+    assert settings.origin("HUDTUI_SIM") == "environment"  # of the tests; the demo has one of its own
+    assert "HUDTUI_SIM=demo" in (workspace / ".env").read_text().splitlines()
 
 
 def test_what_is_shared_belongs_to_no_machine(workspace):

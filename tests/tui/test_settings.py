@@ -18,6 +18,12 @@ KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
 
 
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is set but what the test sets."""
+    monkeypatch.delenv("HUDTUI_SIM")
+
+
 @pytest.fixture
 def filled(project: Path) -> Path:
     (project / ".env").write_text(ENV)

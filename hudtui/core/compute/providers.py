@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, demo_simulator
 from hudtui.core.compute.own_machines import OwnMachine, machines_file, read_machines
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
 from hudtui.core.compute.ssh_key import key_path
@@ -28,8 +29,6 @@ Connect = Callable[[str | SshTarget], Awaitable[Host]]
 
 NAMES = ("prime", "sky", "ssh", "local")
 PRIME = "https://api.primeintellect.ai"
-SIMULATOR = "HUDTUI_SIM"
-"""Address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect. Only on this machine."""
 _SIMULATORS_KEY = "sim-key"
 
 
@@ -56,11 +55,14 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
 
     Raises:
         InputError: `HUDTUI_SIM` is no address of this machine: what costs money must never be taken for simulated.
+        ProviderError: The demo's simulator does not start.
     """
     from pydantic import SecretStr
 
     simulator = lookup(SIMULATOR)
-    if simulator:
+    if simulator == DEMO:
+        simulator = demo_simulator()
+    if simulator and simulator != OFF:
         if not is_loopback(simulator):
             raise InputError(
                 f"{SIMULATOR} is no address of this machine",

@@ -242,7 +242,11 @@ def _make_folder(folder: Path) -> Path:
 
 
 def _keep_interpreter(folder: Path) -> bool:
-    """Note this interpreter in `.env`, unless another that exists is set. Whether the file was made."""
+    """Note this interpreter in `.env`, unless another that exists is set. Whether the file was made.
+
+    A file that is made also says that machines of the demo are simulated.
+    """
+    from hudtui.core.compute.demo_simulator import DEMO, SIMULATOR
     from hudtui.core.envfile import read_env
     from hudtui.core.settings import save_env
 
@@ -252,6 +256,8 @@ def _keep_interpreter(folder: Path) -> bool:
         entry = read_env(path).entries.get(PYTHON_VARIABLE)
         if entry is None or not os.access(entry.value, os.X_OK):
             save_env(folder, PYTHON_VARIABLE, sys.executable)
+        if not existed:
+            save_env(folder, SIMULATOR, DEMO)
     except InputError:
         return False  # a `.env` that cannot be read or written is the user's affair: commands fall back on their own interpreter
     return not existed
