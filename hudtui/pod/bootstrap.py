@@ -131,33 +131,43 @@ class Environment:
 
     def make(self, version: str) -> None:
         """An empty environment with that Python."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.uv and (self._make(version) or self._make(version, its_certificates=True)):
+            return
         if self.uv:
-            command = [self.uv, "venv", "--quiet", "--seed", "--python"]
-            if run([*command, version, self.folder]):
-                return
-            say("looking for another Python that will do and is here already")
-            for other in [one for one in USABLE if one != version]:
-                if run([*command, other, "--no-python-downloads", self.folder]):
-                    return
-            give_up("uv could not make an environment with Python %s" % version)
-        named = shutil.which("python" + version)
-        python = named or sys.executable
-        found = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE)
-        has = found.stdout.decode().strip()
-        if has not in USABLE:
+            say("uv cannot make one; the Python of this machine is tried, with pip")
+            self.uv = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        named = [shutil.which("python" + one) for one in (version, *USABLE)]
+        found = [(python, _version(python)) for python in [*named, sys.executable] if python]
+        python = next((python for python, has in found if has in USABLE), None)
+        if python is None:
             give_up(
-                "uv cannot be had, and the Python of this machine is %s; the environment needs 3.11 to 3.13" % (has or "unknown"),
+                "uv is of no help, and the Python of this machine is %s; the environment needs 3.11 to 3.13"
+                % (found[-1][1] or "unknown"),
                 "Install uv or Python %s there, or let the machine reach the network." % version,
             )
         if not run([python, "-m", "venv", self.folder]):
             give_up("%s could not make an environment" % python, "On Debian and Ubuntu: apt-get install python3-venv")
 
+    def _make(self, version: str, its_certificates: bool = False) -> bool:
+        """The same with uv, that Python or one that is here already; whether that went well."""
+        if its_certificates:
+            say("trying again with the certificates of this machine")
+            os.environ.update(UV_SYSTEM_CERTS="1", UV_NATIVE_TLS="1")  # the newer and the older name
+        for one in (version, *[other for other in USABLE if other != version]):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            known = ["--no-python-downloads"] if one != version else []
+            if run([str(self.uv), "venv", "--quiet", "--seed", "--python", one, *known, self.folder]):
+                return True
+        return False
+
     def install(self, lock: str, pip: bool = False) -> bool:
         """Install what a lock lists, and nothing else; whether that went well."""
         options = ["--no-deps", "--require-hashes", "-r", lock]
         if self.uv and not pip:
-            return run([self.uv, "pip", "install", "--quiet", "--python", self.python, *options])
+            if run([self.uv, "pip", "install", "--quiet", "--python", self.python, *options]):
+                return True
+            say("uv cannot install them; pip is tried, which goes by settings of its own")
         return run([self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options])
 
     def ask(self, code: str) -> str:
@@ -187,6 +197,16 @@ class Environment:
         command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
         if not run([*command, *(["--extra-index-url", index] if index else []), name]):
             give_up("the package %s could not be installed" % name, "Look at its name; packages of a hub need its index.")
+
+
+def _version(python: str) -> str:
+    """Which Python a program is; empty for one that does not start, as a shim of a version that is not chosen."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    except OSError:
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ def tools(tmp_path: Path) -> Path:
 case "$1" in
 venv) eval folder=\\${{$#}}; mkdir -p "$folder/bin" "$folder/site"
     printf '#!/bin/sh\\ncase "$2" in *torch*) echo 2.13.0+cpu;; *purelib*) echo %s/site;; esac\\n' "$folder" >"$folder/bin/python"
+    printf 'case "$*" in *refuse*) exit 1;; esac\\n' >>"$folder/bin/python"
     chmod +x "$folder/bin/python";;
 pip) case "$*" in *refuse*) exit 1;; esac;;
 esac
@@ -85,6 +86,24 @@ def test_what_fails_to_install_leaves_no_finished_environment(tmp_path: Path, to
     done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
     assert done.returncode == 5 and "could not be installed" in done.stdout
     assert not (tmp_path / "e" / ".hudtui").exists()
+
+
+def test_a_uv_that_trusts_nobody_is_given_the_certificates_of_the_machine(tmp_path: Path, lock: Path, tools: Path) -> None:
+    picky = """[ -n "$UV_SYSTEM_CERTS" ] || { echo "invalid peer certificate"; exit 2; }\n"""
+    uv = tools / "uv"
+    uv.write_text(uv.read_text().replace("#!/bin/sh\n", "#!/bin/sh\n" + picky))
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
+    assert done.returncode == 0 and "with the certificates of this machine" in done.stdout, done.stdout
+    assert [line.split()[0] for line in asked(tmp_path)] == ["venv", "pip"]
+
+
+def test_where_uv_fails_the_python_of_the_machine_and_pip_are_tried(tmp_path: Path, tools: Path) -> None:
+    program(tools, "uv", "exit 2")
+    lock = tmp_path / "empty.txt"
+    lock.write_text("")
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "with pip" in done.stdout and (tmp_path / "e" / "bin" / "python").exists()
 
 
 def test_a_small_disk_is_told_before_anything_is_made(tmp_path: Path, lock: Path, tools: Path) -> None:
