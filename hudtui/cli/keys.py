@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     keys = typer.Typer(help="Your SSH key for rented machines.", invoke_without_command=True, rich_markup_mode=None)
     keys.callback()(_default)
     keys.command("list")(list_keys)
+    keys.command("create")(create)
     keys.command("register")(register_key)
     keys.command("set-path")(set_path)
     app.add_typer(keys, name="keys")
@@ -40,7 +41,7 @@ def list_keys(as_json: Json = False) -> None:
     path, own, trouble = key_path(settings.get), None, None
     try:
         if path is None:
-            raise InputError("you have no SSH key", fix="Make one with: ssh-keygen -t ed25519, then: hudtui keys register")
+            raise InputError("you have no SSH key", fix="Make one with: hudtui keys create, then: hudtui keys register")
         own = read_key(path)
         trouble = own.warning
     except HudtuiError as error:
@@ -84,6 +85,30 @@ def _brief(key: SshKey) -> str:
     return f"{words[0]} …{words[1][-12:]}" if len(words) > 1 else "–"
 
 
+def create(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="Where; by default ~/.ssh/prime_key.pem.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an SSH key for rented machines (ed25519, without a pass-phrase). Nothing that exists is overwritten."""
+    from hudtui.core.compute.ssh_key import VARIABLE, key_path, make_key, read_key, usual_path
+    from hudtui.core.settings import save_user
+
+    with console.failures(as_json=as_json):
+        key = read_key(make_key((path or usual_path()).expanduser().absolute()))
+        file = None if key_path(compute.settings().get) == key.path else save_user(VARIABLE, str(key.path))
+        counts = key_path(compute.settings().get)
+    if counts != key.path:
+        console.say(f"warning: {VARIABLE} is set to {counts}, and that one counts")
+    if as_json:
+        told = {"path": str(key.path), "public": key.public_key, "fingerprint": key.fingerprint, "file": file and str(file)}
+        console.out_json(told)
+        return
+    console.out(f"{key.path}  {key.fingerprint}")
+    console.say("hudtui keys register makes it known to Prime Intellect")
+
+
 def register_key(
     path: Annotated[
         Path | None, typer.Argument(metavar="[PATH]", help="Private key; by default the one that is set.", show_default=False)
@@ -100,7 +125,7 @@ def register_key(
         settings = compute.settings()
         chosen = path or key_path(settings.get)
         if chosen is None:
-            raise InputError("you have no SSH key", fix="Make one with: ssh-keygen -t ed25519")
+            raise InputError("you have no SSH key", fix="Make one with: hudtui keys create")
         key = read_key(chosen)
 
     async def ask() -> dict[str, SshKey | None]:

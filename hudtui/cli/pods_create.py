@@ -129,7 +129,7 @@ def _own_key(settings: Settings) -> KeyFile:
     if path is None:
         raise InputError(
             "you have no SSH key, so nobody could log in",
-            fix="Make one with: ssh-keygen -t ed25519, then: hudtui keys register",
+            fix="Make one with: hudtui keys create, then: hudtui keys register",
         )
     key = read_key(path)
     if key.warning:

@@ -227,6 +227,8 @@ async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) 
     if check.remedy == "generate-config":
         source = await ask(typer.prompt, "Generate one from which environment? (empty: none)", default="", err=True)
         return await _generate(source, wish, place) if source.strip() else None
+    if check.remedy == "make-key":
+        return await _make_key(wish)
     if check.remedy == "register-key":
         return await _register_key(check.options[0], wish, settings)
     if check.remedy == "choose-machine":
@@ -264,6 +266,16 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
         write_atomic(target, render(draft(analysis, name=None, per_value=False), platform=place.platform))
         console.say(f"wrote {place.relative(target)}")
     return replace(wish, config=target)
+
+
+async def _make_key(wish: Wish) -> Wish | None:
+    from hudtui.core.compute.ssh_key import make_key, usual_path
+
+    path = usual_path()
+    if not await asyncio.to_thread(typer.confirm, f"Make an SSH key for machines, {path}?", err=True):
+        return None
+    await asyncio.to_thread(make_key, path)
+    return wish
 
 
 async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | None:

@@ -313,6 +313,19 @@ def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: Simulator) -> None
 # --- keys and wallet ---
 
 
+def test_a_key_is_made_once(sim: Simulator, run: Run) -> None:
+    (Path.home() / ".ssh" / "id_ed25519").unlink(missing_ok=True)
+    told = json.loads(run("keys", "create", "--json").stdout)
+    path = Path(told["path"])
+    assert path == Path.home() / ".ssh" / "prime_key.pem" and path.stat().st_mode & 0o777 == 0o400
+    assert path.with_name("prime_key.pem.pub").read_text() == told["public"] + "\n"
+    before = path.read_bytes()
+    assert "cannot be written" in run("keys", "create", rc=2).stderr and path.read_bytes() == before
+    other = path.with_name("other")
+    run("keys", "create", str(other))
+    assert json.loads(run("keys", "--json").stdout)["path"] == str(other)
+
+
 def test_keys(sim: Simulator, key: Path, run: Run) -> None:
     done = run("keys")
     assert str(key) in done.stdout and "SHA256:" in done.stdout and "does not know your key" in done.stderr

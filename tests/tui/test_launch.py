@@ -17,6 +17,7 @@ from hudtui.core.compute import acquire
 from hudtui.core.compute import machine as machines
 from hudtui.core.compute.machine import Machine
 from hudtui.core.runs.store import RunStore
+from hudtui.core.training.plan import PlanFile
 from hudtui.sim import Simulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -57,6 +58,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
         return PLAIN
 
     monkeypatch.setattr(machines, "inspect", inspect)
+    monkeypatch.setattr(PlanFile, "size", property(lambda self: 1234))  # of our own files, which change
     monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-zzzz")
     monkeypatch.setattr(acquire, "unique_name", lambda stem: "hudtui-2048-zzzzzzzz")
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
@@ -144,6 +146,25 @@ async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, scr
         await pilot.press("down", "enter")
         await until(pilot, lambda: not app.screen.is_modal and app.screen.record is not None)
         assert app.screen.record.spec.config.name == "other.yaml"
+
+
+async def test_an_ssh_key_is_made_and_registered_on_the_way(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    for file in (Path.home() / ".ssh").iterdir():
+        file.unlink()
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        assert "there is no SSH key to log in with" in screen_text(app)
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("enter")  # a new one
+        await until(pilot, lambda: app.screen.is_modal and "Register this SSH key?" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and app.screen.record is not None)
+    assert (Path.home() / ".ssh" / "prime_key.pem").stat().st_mode & 0o777 == 0o400
+    assert len([one for one in sim.requests if one.method == "POST" and "ssh_keys" in one.path]) == 1
 
 
 async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

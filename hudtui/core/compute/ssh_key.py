@@ -50,6 +50,31 @@ def key_path(lookup: Callable[[str], str | None]) -> Path | None:
     return next((folder / name for name in USUAL if (folder / name).is_file()), None)
 
 
+def usual_path() -> Path:
+    """Where a new key goes, and is found without being named."""
+    return Path.home() / ".ssh" / USUAL[0]
+
+
+def make_key(path: Path) -> Path:
+    """Make a new key without a pass-phrase, readable by its owner alone, with its public part beside it.
+
+    Raises:
+        InputError: It cannot be written, or there is a file of that name.
+    """
+    import asyncssh
+
+    key = asyncssh.generate_private_key("ssh-ed25519", comment="hudtui")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+        with os.fdopen(handle, "wb") as file:
+            file.write(key.export_private_key("openssh"))
+        path.with_name(path.name + ".pub").write_bytes(key.export_public_key("openssh"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be written", why=error.strerror or str(error)) from None
+    return path
+
+
 def read_key(path: Path) -> KeyFile:
     """Look at a private key. Its pass-phrase is not needed; its secret part is not kept.
 
@@ -63,9 +88,7 @@ def read_key(path: Path) -> KeyFile:
     try:
         data, mode = path.read_bytes()[:100_000], path.stat().st_mode
     except FileNotFoundError:
-        raise InputError(
-            "there is no such key", fix="Make one with: ssh-keygen -t ed25519 -f " + str(path), where=where
-        ) from None
+        raise InputError("there is no such key", fix=f"Make one with: hudtui keys create {path}", where=where) from None
     except OSError as error:
         raise InputError("this key cannot be read", why=error.strerror, where=where) from None
     if b"PRIVATE KEY" not in data:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.task import Task
 
 CheckState = Literal["fine", "warning", "missing"]
-Remedy = Literal["generate-config", "choose-config", "choose-tasks", "set-key", "register-key", "choose-machine"]
+Remedy = Literal["generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine"]
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
 """Variables of tasks that mean this computer, and have a value of their own on each machine."""
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")

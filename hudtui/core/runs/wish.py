@@ -226,8 +226,8 @@ async def _ssh_key(provider: Provider, settings: Settings, seen: Looked) -> str 
 
     path = key_path(settings.get)
     if path is None:
-        fix = "Make one (ssh-keygen -t ed25519), or name it: hudtui settings set PRIME_SSH_KEY_PATH --user"
-        seen.add("keys", "missing", "there is no SSH key to log in with", fix)
+        fix = "Make one: hudtui keys create. Or name it: hudtui keys set-path FILE"
+        seen.add("keys", "missing", "there is no SSH key to log in with", fix, remedy="make-key")
         return None
     try:
         mine = await asyncio.to_thread(read_key, path)

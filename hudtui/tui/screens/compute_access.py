@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 KEY = "PRIME_API_KEY"
 SSH = "PRIME_SSH_KEY_PATH"
-OWN = "prime_key.pem"
-"""What a key that is made here is called, in ~/.ssh."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +115,13 @@ async def ready_to_log_in(screen: StationScreen, office: Office, provider: Provi
 
 async def _choose_key(screen: StationScreen, wanted: Path | None) -> Path | None:
     """One of the user's keys, or a new one; None when they gave up."""
+    from hudtui.core.compute.ssh_key import USUAL, make_key
     from hudtui.core.settings import save_env
     from hudtui.tui.widgets.pick import Pick
 
     shell, folder = screen.shell, Path.home() / ".ssh"
     keys = await asyncio.to_thread(_private_keys, folder)
-    new = folder / OWN
+    new = folder / USUAL[0]
     while new.exists():
         new = new.with_name(f"{new.stem}-new{new.suffix}")
     options = [f"make a new one: {home_short(new)}", *(f"take {home_short(path)}" for path in keys)]
@@ -152,26 +150,6 @@ def _private_keys(folder: Path) -> list[Path]:
         except OSError:
             continue
     return found
-
-
-def make_key(path: Path) -> Path:
-    """Make a new key, readable by its owner alone, with its public part beside it.
-
-    Raises:
-        InputError: It cannot be written, or there is a file of that name.
-    """
-    import asyncssh
-
-    key = asyncssh.generate_private_key("ssh-ed25519", comment="hudtui")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
-        with os.fdopen(handle, "wb") as file:
-            file.write(key.export_private_key("openssh"))
-        path.with_name(path.name + ".pub").write_bytes(key.export_public_key("openssh"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be written", why=error.strerror or str(error)) from None
-    return path
 
 
 def _label(key: KeyFile) -> str:

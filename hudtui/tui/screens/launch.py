@@ -342,18 +342,14 @@ class LaunchScreen(StationScreen):
             self.shell.open_station("settings")
         elif check.remedy == "choose-machine":
             self.shell.open_station("compute")
-        elif check.remedy == "register-key":
-            await self._register(Path(check.options[0]))
+        elif check.remedy in ("make-key", "register-key"):
+            await self._set_up_key()
 
-    async def _register(self, path: Path) -> None:
-        from hudtui.core.compute.ssh_key import read_key
+    async def _set_up_key(self) -> None:
+        from hudtui.tui.screens.compute_access import ready_to_log_in
 
         office = await self.shell.purse.open()
-        provider = office.desk.provider_of(_PAID)
-        key = await asyncio.to_thread(read_key, path)
-        lines = (f"{path}.pub", key.fingerprint, "New machines let this key in, and become its primary one.")
-        if await self.shell.confirm(f"Make your key known to {provider.title}?", lines, yes="Make known", no="Not now"):
-            await provider.register_key("hudtui", key.public_key)
+        if await ready_to_log_in(self, office, office.desk.provider_of(_PAID)) is not None:
             self._quoted.clear()
             self._plan_soon()
 

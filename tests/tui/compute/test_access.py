@@ -12,7 +12,7 @@ import pytest
 
 from hudtui.core.settings import load_settings
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.screens.compute_access import make_key
+from hudtui.core.compute.ssh_key import make_key
 
 
 @pytest.fixture
