@@ -15,10 +15,13 @@ from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from hudtui.tui.widgets.log_model import Level, LogBuffer, Pattern, level_of
+from hudtui.tui.widgets.scrollbar import CalmScrollBar
 
 _LEVEL_STYLES = {
     Level.ERROR: "log--error",
@@ -204,8 +207,7 @@ class LogLines(ScrollView, can_focus=True):
             self._view.extend(fresh)
         if self._tops is None:
             self._rows += len(fresh)
-            if fresh:
-                self._widest = max(self._widest, max(len(buffer.raw(number)) for number in fresh))
+            self._widest = max(self._widest, buffer.longest(start))
             return
         width = self._text_width
         row = self._base + self._rows
@@ -228,7 +230,10 @@ class LogLines(ScrollView, can_focus=True):
         width = 0 if self.wrap else min(self._widest, 4100) + (_TIME_WIDTH if self.times else 0)
         size = Size(width, self._rows)
         if size != self.virtual_size:
-            self.virtual_size = size
+            self._resize_contents(size)
+
+    def _resize_contents(self, size: Size) -> None:
+        self.virtual_size = size
 
     def _number_at(self, row: int) -> int | None:
         place = row if self._tops is None else bisect_right(self._tops, row + self._base) - 1
@@ -302,18 +307,19 @@ class LogLines(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """One row of the terminal."""
-        scroll_x, scroll_y = self.scroll_offset
-        width = self.size.width
-        style = self._plain
-        row = scroll_y + y
+        """One row of the terminal, with what the mouse wants to know of each place in it."""
+        return self._line(y).apply_offsets(self.scroll_offset.x, self.scroll_offset.y + y)
+
+    def _line(self, y: int) -> Strip:
+        width, style = self.size.width, self._plain
+        row = self.scroll_offset.y + y
         if row >= self._rows:
             if y == 0 and self._rows == 0:
                 text = self.empty if not len(self.buffer) else "No line is as serious as the filter asks for."
                 return Strip([Segment(text, style + self._style("log--empty"))]).adjust_cell_length(width, style)
             return Strip.blank(width, style)
-        strip = self._strip(row).crop_extend(scroll_x, scroll_x + width, style)
-        return strip.apply_offsets(scroll_x, row)
+        left = self.scroll_offset.x
+        return self._strip(row).crop_extend(left, left + width, style)
 
     def _strip(self, row: int) -> Strip:
         number = self._number_at(row)
@@ -396,3 +402,36 @@ def _segments(text: str, start: int, end: int, marks: list[tuple[int, int, Style
                 style = style + mark
         segments.append(Segment(text[first:last], style))
     return segments
+
+
+class FloodLines(LogLines):
+    """`LogLines` for a log that may grow by thousands of lines a second.
+
+    In a flood every row is new each time. So they go past the cache that Textual keeps of each widget's rows, which costs more
+    than the rows themselves; for this it has neither border nor padding. That there are more rows is no reason to lay out the
+    whole screen again, and the scroll bar is drawn only when it looks different.
+    """
+
+    def _resize_contents(self, size: Size) -> None:
+        self.set_reactive(Widget.virtual_size, size)
+        self._scroll_update(size)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows in sight."""
+        self._plain = self.rich_style
+        self._selection = self.text_selection
+        background, filters = self.background_colors[1], self.get_line_filters()
+        strips = [self._line(y) for y in crop.line_range]
+        for one in filters:
+            strips = [strip.apply_filter(one, background) for strip in strips]
+        left, right = crop.column_span
+        return strips if (left, right) == (0, self.size.width) else [strip.crop(left, right) for strip in strips]
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """Made when it is first asked for."""
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = bar = CalmScrollBar(vertical=True, name="vertical", thickness=self.scrollbar_size_vertical)
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar

@@ -21,7 +21,7 @@ from textual.widget import Widget
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.log_lines import LogLines
+from hudtui.tui.widgets.log_lines import FloodLines, LogLines
 from hudtui.tui.widgets.log_model import Level, LogBuffer, Pattern
 
 PERIOD = 0.1
@@ -132,7 +132,7 @@ class LogView(Acting, Vertical):
         self.paused = False
         self.save_name = save_name
         self._now = now
-        self._lines = LogLines(self.buffer, empty=empty)
+        self._lines = FloodLines(self.buffer, empty=empty)
         self._status = _Status()
         self._field = _SearchField(placeholder="search")
         self._pending: list[str] = []
