@@ -218,8 +218,16 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return
         if first:
             self.purse.begin()
+            if not self.is_headless:
+                self.run_worker(self._get_ready(facts), name="forever", group="ahead", exit_on_error=False)
         if facts.running:
             self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+
+    async def _get_ready(self, facts: Facts) -> None:
+        from hudtui.tui import ahead
+
+        await ahead.prepare(self, ahead.soon(facts))
+        ahead.spare_collector()
 
     async def _read(self, everything: bool = False) -> Facts:
         facts = await asyncio.to_thread(self.services.load_facts, self.folder)
@@ -285,6 +293,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         screen = self._stations.get(name)
         if screen is None:
             screen = self._stations[name] = screen_class(name)()
+            screen.add_class(*self._size_classes())  # Textual adds them late, and works out every style a second time
             self.install_screen(screen, name)
         while isinstance(self.screen, ModalScreen) and len(self.screen_stack) > 1:
             self.pop_screen()
@@ -296,6 +305,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif self.screen is not screen:
             self.switch_screen(screen)
         screen.call_after_refresh(screen.opened, **given)
+
+    def _size_classes(self) -> tuple[str, ...]:
+        """The classes of screens that say how large the terminal is."""
+        sides = ((self.HORIZONTAL_BREAKPOINTS, self.size.width), (self.VERTICAL_BREAKPOINTS, self.size.height))
+        return tuple(max(point for point in points if point[0] <= side)[1] for points, side in sides)
 
     def open_and_act(self, name: str, action_id: str) -> Worker[Any]:
         """Open a screen, let it read what it reads first, then carry out one of its actions."""

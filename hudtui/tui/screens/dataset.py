@@ -103,8 +103,9 @@ class DatasetScreen(Viewing):
                     )
 
     def on_mount(self) -> None:
-        """Begin empty."""
-        self.query_one("#ds-panes").display = False
+        """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
+        facts = self.shell.facts
+        self._show_panes(bool(facts is not None and facts.task_files))
         self.query_one(FilterField).display = False
         super().on_mount()
         self.set_interval(WATCH, self._look_outside, name="watch")
@@ -139,7 +140,7 @@ class DatasetScreen(Viewing):
         if self.source is None:
             return "open a task file first, with o"
         if name in ("again", "check"):
-            return "no environment was analysed yet; 1 does that" if name == "check" and self._latest() is None else None
+            return "no environment was analysed yet; 1 does that" if name == "check" and not self._analysed() else None
         index = self.index
         if index is None or not index.total:
             return "the first task is not read yet" if self.reading else "there is no task"
@@ -192,7 +193,7 @@ class DatasetScreen(Viewing):
             self.query_one("#ds-search", FilterField).value = ""
             self.query_one("#ds-search", FilterField).display = False
         self.source = text
-        self._show_panes()
+        self._show_panes(True)
         self.start(self._read(text), group="read")
 
     def action_again(self) -> None:
@@ -205,6 +206,12 @@ class DatasetScreen(Viewing):
         self.check_calls = not self.check_calls
         if self.source is not None:
             self._open(self.source)
+
+    def _analysed(self) -> bool:
+        """Whether an analysis is remembered. Asked at every change of the keys: it is not read."""
+        from hudtui.core.workspace import STATE
+
+        return any((self.shell.folder / STATE / "analyses").glob("*.json"))
 
     def _latest(self) -> Analysis | None:
         from hudtui.core.environment.cache import latest
@@ -247,7 +254,7 @@ class DatasetScreen(Viewing):
         import hudtui.core.tasks.scan  # noqa: F401
         from hudtui.core.tasks.opening import fingerprint, open_source
 
-        self.analysis = self._latest() if self.check_calls else None
+        self.analysis = self._latest() if self.check_calls and self._analysed() else None
         opened = open_source(text, self.shell.folder, self.shell.platform, analysis=self.analysis)
         self._print = fingerprint(opened.source)
         return opened
@@ -332,9 +339,9 @@ class DatasetScreen(Viewing):
 
     # -- what is read so far -----------------------------------------------------------------------------------------
 
-    def _show_panes(self) -> None:
-        self.query_one("#ds-empty").display = self.source is None
-        self.query_one("#ds-panes").display = self.source is not None
+    def _show_panes(self, shown: bool) -> None:
+        self.query_one("#ds-empty").display = not shown
+        self.query_one("#ds-panes").display = shown
 
     def _show_progress(self, *, final: bool = False) -> None:
         index = self.index
@@ -367,6 +374,8 @@ class DatasetScreen(Viewing):
         head = self.query_one("#ds-head", Static)
         facts = self.shell.facts
         files = len(facts.task_files) if facts is not None else 0
+        if self.source is None and self.query_one("#ds-panes").display:
+            return  # a file is about to be opened
         if self.source is None:
             head.display = False
             hint = "o names one, or a dataset on the Hub" if not files else "o opens one"

@@ -1,0 +1,72 @@
+"""What the stations will need, made ready once, in the idle moment after the first paint: opening one then waits for less."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.tui.facts import Facts
+from hudtui.tui.stations import screen_class
+
+if TYPE_CHECKING:
+    from hudtui.tui.app import HudtuiApp
+
+BEHIND = {
+    "mapping": (
+        "hudtui.tui.screens.mapping_view",
+        "hudtui.core.gym.live",
+        "hudtui.core.gym.preview",
+        "hudtui.core.gym.samples",
+        "hudtui.core.environment.cache",
+    ),
+    "dataset": (
+        "hudtui.tui.screens.dataset_detail",
+        "hudtui.core.tasks.opening",
+        "hudtui.core.tasks.scan",
+        "hudtui.core.environment.cache",
+    ),
+}
+"""Station -> modules that its screen imports late."""
+
+
+def soon(facts: Facts) -> tuple[str, ...]:
+    """The stations that have something to show in this project."""
+    there = {"mapping": facts.configs, "dataset": facts.task_files}
+    return tuple(name for name, files in there.items() if files)
+
+
+async def prepare(app: HudtuiApp, names: tuple[str, ...]) -> None:
+    """Import what some stations need, in a thread, and read their styles.
+
+    Args:
+        app: The app, which has painted.
+        names: Stations.
+    """
+    await asyncio.to_thread(_import, names)
+    for name in names:
+        screen = screen_class(name)
+        if isinstance(screen.CSS_PATH, str):
+            path = str(Path(import_module(screen.__module__).__file__ or "").with_name(screen.CSS_PATH))
+            if not app.stylesheet.has_source(path):
+                # A screen that brings styles of its own makes Textual read all there are anew; these are known then.
+                app.stylesheet.read(path)
+                app.stylesheet.parse()
+
+
+def _import(names: tuple[str, ...]) -> None:
+    for name in names:
+        screen_class(name)
+        for module in BEHIND[name]:
+            import_module(module)
+
+
+def spare_collector() -> None:
+    """Take what lives until the end anyway out of the garbage collector's sight.
+
+    A full collection walks over every object: over half a million of modules and widgets that takes some 70 ms, in the middle
+    of a keystroke.
+    """
+    gc.freeze()
