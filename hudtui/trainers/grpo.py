@@ -12,7 +12,7 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -198,7 +198,7 @@ def make_trainer(
         eval_steps=recipe.eval_every if held_out else None,
         seed=recipe.seed,
         disable_tqdm=True,
-        report_to=["wandb"] if os.environ.get("WANDB_API_KEY") and find_spec("wandb") else [],
+        report_to=["wandb"] if find_spec("wandb") else [],
         run_name=out.resolve().parent.name,
         use_vllm=bool(server) or (gpu and processes == 1),
         vllm_mode="server" if server else "colocate",
@@ -241,6 +241,8 @@ def make_trainer(
         peft_config=adapter if recipe.lora else None,
         rollout_func=rollout,
     )
+    if trainer.accelerator.num_processes > 1:
+        chronicle.peers = _Processes(trainer.accelerator)
     trainer.remove_callback(PrinterCallback)  # it prints what the chronicle writes, in a form of its own
     return trainer
 
@@ -291,9 +293,7 @@ def train(arguments: argparse.Namespace) -> None:
     scribe, warning = scribe_for(tokenizer, thinking=config.parser.use_thinking)
     if warning:
         say(f"warning: {warning}")
-    from transformers.trainer_utils import get_last_checkpoint
-
-    from hudtui.trainers.journal import METRICS, Chronicle, Journal, forget_after
+    from hudtui.trainers.journal import METRICS, Chronicle, Journal, forget_after, last_checkpoint
 
     journal = Journal(out, per_step=recipe.traces_per_step, lookup=settings.lookup)
     chronicle = Chronicle(out, journal, recipe)
@@ -308,13 +308,15 @@ def train(arguments: argparse.Namespace) -> None:
         warn=lambda text: say(f"warning: {text}"),
     )
     trainer = make_trainer(recipe, model, tokenizer, players, tasks, journal, chronicle, out)
-    last = get_last_checkpoint(str(out / "checkpoints"))
+    last = last_checkpoint(out / "checkpoints")
     if trainer.accelerator.is_main_process:
-        forget_after(out / METRICS, int(last.rpartition("-")[2]) if last else 0)
+        forget_after(out / METRICS, int(last.name.rpartition("-")[2]) if last else 0)
+    trainer.accelerator.wait_for_everyone()
+    chronicle.recall()
     if last:
         say(f"going on from {last}")
     chronicle.listen()
-    trainer.train(resume_from_checkpoint=last)
+    trainer.train(resume_from_checkpoint=str(last) if last else None)
     trainer.save_model(str(out / "model"))
     if trainer.accelerator.is_main_process:
         tokenizer.save_pretrained(str(out / "model"))
@@ -327,6 +329,12 @@ def say(text: str) -> None:
     print(clean(text), flush=True)  # noqa: T201
 
 
+def wandb_defaults(environ: Mapping[str, str], out: Path) -> dict[str, str]:
+    """How Weights & Biases is used where the user has not said: below `out`; without a key offline, for `wandb sync` to send."""
+    offline = {} if environ.get("WANDB_API_KEY") else {"WANDB_MODE": "offline"}
+    return {"WANDB_PROJECT": "hudtui", "WANDB_DIR": str(out.absolute()), **offline}
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The command line; gives the exit status."""
     parser = argparse.ArgumentParser(prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0])
@@ -334,8 +342,9 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    os.environ.setdefault("WANDB_PROJECT", "hudtui")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for name, value in wandb_defaults(os.environ, Path(arguments.out)).items():
+        os.environ.setdefault(name, value)
     try:
         train(arguments)
     except HudtuiError as error:

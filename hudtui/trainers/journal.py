@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.tasks.task import Task
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
-from hudtui.trainers.rollout import Played
+from hudtui.trainers.rollout import Alone, Peers, Played
 
 METRICS = "metrics.jsonl"
 TRACES = "traces.jsonl"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 class Journal:
@@ -80,6 +82,19 @@ def forget_after(path: Path, step: int) -> None:
     write_atomic(path, "".join(kept))
 
 
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; one that was being written when the training was broken off is passed over.
+
+    The trainer writes `trainer_state.json` last.
+    """
+    found = [
+        (int(name[1]), path)
+        for path in folder.glob("checkpoint-*")
+        if (name := _CHECKPOINT.fullmatch(path.name)) and (path / "trainer_state.json").is_file()
+    ]
+    return max(found)[1] if found else None
+
+
 class Chronicle(TrainerCallback):  # type: ignore[misc]
     """Writes the metrics, and ends the training when it was asked to or has come far enough."""
 
@@ -92,8 +107,16 @@ class Chronicle(TrainerCallback):  # type: ignore[misc]
         self._since_best = 0
         self._tokens: float | None = None
         self._asked = False
+        self.peers: Peers = Alone()
+        """The other processes that train: they stop together, or those that go on would wait for ever."""
         self.why: str | None = None
         """Why the training stopped before its last step."""
+
+    def recall(self) -> None:
+        """Take up, from the metrics that are there, what the decision to stop rests on: a resumed training goes on counting."""
+        if self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                self._weigh(json.loads(line))
 
     def listen(self) -> None:
         """From now on a request to end (SIGTERM, SIGINT) is met after the step that is under way, with a checkpoint."""
@@ -107,7 +130,7 @@ class Chronicle(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """One line for each that the trainer prints."""
-        if not state.is_world_process_zero or not logs or "train_runtime" in logs:
+        if not logs or "train_runtime" in logs:
             return
         row: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, "time": round(time.time(), 3)}
         for name, value in logs.items():
@@ -120,34 +143,41 @@ class Chronicle(TrainerCallback):  # type: ignore[misc]
                 row["tokens_per_s"] = (tokens - self._tokens) / seconds
             self._tokens = tokens
         row |= self._journal.means()
-        append_line(self._path, row)
-        print(_line(row), flush=True)  # noqa: T201
-        if "reward" in row:
-            self._rewards.append(row["reward"])
-        self._judge(row, control)
+        if state.is_world_process_zero:
+            append_line(self._path, row)
+            print(_line(row), flush=True)  # noqa: T201
+        self._weigh(row)
+        self._end_if(self._far_enough(row), control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Meet a request to end."""
-        if self._asked:
-            self._end(control, "it was asked to")
+        self._end_if("it was asked to" if self._asked else None, control)
 
-    def _judge(self, row: dict[str, Any], control: Any) -> None:
+    def _weigh(self, row: Mapping[str, Any]) -> None:
+        """Take a line of the metrics into account."""
+        reward, found = row.get("reward"), row.get("eval_reward")
+        if reward is not None and math.isfinite(reward):
+            self._rewards.append(reward)
+        if found is not None and math.isfinite(found):
+            self._since_best = 0 if found > self._best else self._since_best + 1
+            self._best = max(self._best, found)
+
+    def _far_enough(self, row: Mapping[str, Any]) -> str | None:
+        """Why the training need not go on after this line; None where it goes on."""
         goal, patience = self._recipe.stop_at_reward, self._recipe.patience
         if goal is not None and len(self._rewards) == self._rewards.maxlen:
             mean = sum(self._rewards) / len(self._rewards)
             if mean >= goal:
-                self._end(control, f"the mean reward of the last {len(self._rewards)} steps is {mean:.3f}")
-        reward = row.get("eval_reward")
-        if patience is not None and reward is not None:
-            self._since_best = 0 if reward > self._best else self._since_best + 1
-            self._best = max(self._best, reward)
-            if self._since_best >= patience:
-                self._end(control, f"{patience} evaluations were no better than the best ({self._best:.3f})")
+                return f"the mean reward of the last {len(self._rewards)} steps is {mean:.3f}"
+        if patience is not None and "eval_reward" in row and self._since_best >= patience:
+            return f"{patience} evaluations were no better than the best ({self._best:.3f})"
+        return None
 
-    def _end(self, control: Any, why: str) -> None:
-        self.why = why
-        control.should_save = True
-        control.should_training_stop = True
+    def _end_if(self, why: str | None, control: Any) -> None:
+        if self.peers.any(why is not None):
+            self.why = why or "another process was asked to"
+            control.should_save = True
+            control.should_training_stop = True
 
 
 def _number(value: Any) -> float | None:

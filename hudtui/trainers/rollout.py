@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hudtui.core.environment.values import Session, Tool, ToolResult
@@ -175,7 +175,7 @@ class Players:
             raise errors.exceptions[0] from None
         played = [conversation.result() for conversation in conversations]
         self._complain(played)
-        return played
+        return _without_unjudged(tasks, played)
 
     async def _converse(self, task: Task, table: Table, info: dict[str, Any]) -> Played:
         """One episode, from the connection to the evaluation. Never raises on account of the environment."""
@@ -253,7 +253,7 @@ class Players:
         for episode in missing:
             failed = episode.info.get("evaluation_error")
             self._say(
-                f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward: task completion counts as 0"
+                f"the evaluation of {clean_line(episode.task_id, 80)} gave no reward that is a number"
                 + (f" ({clean_line(str(failed), 200)})" if failed else "")
             )
 
@@ -266,6 +266,17 @@ class Players:
         if text not in self._said and len(self._said) < 200:
             self._said.add(text)
             self.warn(text)
+
+
+def _without_unjudged(tasks: Sequence[Task], played: list[Played]) -> list[Played]:
+    """Leave out whom the evaluation did not judge, where it did judge others: as 0 it would count against what the model did."""
+    judged = [one.episode.scores.reward_found for one in played]
+    if not any(judged):
+        return played
+    return [
+        one if found or not task.evaluate else replace(one, reward=None)
+        for task, one, found in zip(tasks, played, judged, strict=True)
+    ]
 
 
 def _messages(shown: object) -> Sequence[Message]:

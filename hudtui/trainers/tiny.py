@@ -97,6 +97,7 @@ def imitate(
     *,
     steps: int,
     seed: int = 0,
+    rate: float = 5e-3,
     enough: Callable[[], bool] | None = None,
 ) -> float:
     """Teach the model to answer with one of `replies`, so that a rehearsal comes to real calls. Returns the last loss.
@@ -108,12 +109,13 @@ def imitate(
         replies: What to answer.
         steps: Batches of eight, at most.
         seed: For the choice.
+        rate: Of learning.
         enough: Asked after every batch whether to stop there.
     """
     import torch
 
     choice = random.Random(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     endings = [[*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for reply in replies]
     last = float("inf")
     model.train()

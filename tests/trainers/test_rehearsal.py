@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,27 +95,40 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     assert all(end is None or end == length - 1 for end, length in zip(found["ends"], found["replies"], strict=True))
 
 
-def test_a_training_that_was_broken_off_goes_on_from_its_last_checkpoint(
+def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
     own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     folder = workspace(own_world / "w", task_records())
     shortest = {"num_generations": 2, "batch_size": 2, "max_turns": 1, "max_tokens": 16, "warm_start": 0, "save_every": 1}
     words = [*("--tasks", "tasks.json", "--config", "configs/2048.yaml", "--out", "out"), "--recipe", "recipe.json"]
 
-    def train(steps: int) -> str:
+    def command(steps: int) -> list[str]:
         recipe = recipe_from({**REHEARSAL, **shortest, "steps": steps})
         (folder / "recipe.json").write_text(json.dumps(recipe.to_json()))
-        command = [trainer_python, "-P", "-m", "hudtui.trainers.grpo", *words]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-        return done.stdout
+        return [trainer_python, "-P", "-m", "hudtui.trainers.grpo", *words]
 
-    assert "going on" not in train(1)
+    def checkpoints() -> list[int]:
+        return sorted(int(path.parent.name.rpartition("-")[2]) for path in folder.glob("out/checkpoints/*/trainer_state.json"))
+
+    with open(folder / "log", "w") as log, subprocess.Popen(command(500), cwd=folder, stdout=log, stderr=log) as process:
+        try:
+            while len(checkpoints()) < 2:
+                assert process.poll() is None, (folder / "log").read_text()[-3000:]
+                time.sleep(0.05)
+        finally:
+            process.kill()
+    last = checkpoints()[-1]
+    half = folder / "out" / "checkpoints" / f"checkpoint-{last + 1}"  # as one that was being written
+    half.mkdir(exist_ok=True)
+    (half / "adapter_model.safetensors").write_bytes(b"half")
     with open(folder / "out" / "metrics.jsonl", "a") as stream:
-        stream.write(json.dumps({"step": 2, "reward": 9}) + "\n")  # of a step that was done and lost
-    assert "going on from out/checkpoints/checkpoint-1" in train(2)
+        stream.write(json.dumps({"step": last + 1, "reward": 9}) + "\n")  # of a step that was done and lost
+    done = subprocess.run(command(last + 2), cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    assert f"going on from out/checkpoints/checkpoint-{last}\n" in done.stdout
     rewards = [(row["step"], row["reward"]) for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]
-    assert [step for step, _ in rewards] == [1, 2] and rewards[1][1] <= 1
+    assert [step for step, _ in rewards] == list(range(1, last + 3)) and all(reward <= 1 for _, reward in rewards)
+    assert (folder / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000
 
 
 def test_too_few_tasks_end_a_rehearsal_in_words(own_world: Path, trainer_python: str) -> None:

@@ -136,14 +136,27 @@ async def test_images_are_told_of_in_words_and_warned_of_once(players: Any, game
     assert "not shown" in played[0].episode.turns[0].observation
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), None, "good"])
 async def test_a_reward_that_is_no_number_teaches_nothing(
-    reward: float, players: Any, game: Callable[..., Task], script: Any
+    reward: Any, players: Any, game: Callable[..., Task], script: Any
 ) -> None:
-    warned: list[str] = []
-    played = await players(odd(reward), warn=warned.append).play([game()], script(LEFT))
-    assert played[0].reward is None or played[0].episode.scores.reward_found is False
-    assert any("no number" in text or "gave no reward" in text for text in warned)
+    rewards, warned = iter([reward, 0.5]), list[str]()
+
+    @contextlib.asynccontextmanager
+    async def connect(_: Any) -> AsyncIterator[Session]:
+        yield Odd(next(rewards))
+
+    played = await players(connect, warn=warned.append).play([game("a"), game("b")], script(LEFT))
+    by_reward = {one.episode.scores.reward_found: one.reward for one in played}
+    assert by_reward[False] is None and by_reward[True] is not None and by_reward[True] > 0.4
+    assert any("gave no reward that is a number" in text for text in warned)
+
+
+async def test_where_no_evaluation_gives_a_reward_the_form_alone_counts(
+    players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    played = await players(odd(None), warn=lambda _: None).play([game("a"), game("b")], script(LEFT, "nothing"))
+    assert sorted(round(one.reward, 3) for one in played) == [0.0, 0.2]
 
 
 async def test_a_connection_that_breaks_ends_its_episode_alone(players: Any, game: Callable[..., Task], script: Any) -> None:

@@ -55,9 +55,9 @@ class Trained:
 
 
 def steps_of(run: Path) -> tuple[int, ...]:
-    """Steps of which a run has a checkpoint, in order."""
+    """Steps of which a run has a whole checkpoint, in order. The trainer writes its `trainer_state.json` last."""
     folder = run / "out" / "checkpoints"
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = [path.name for path in folder.iterdir() if (path / "trainer_state.json").is_file()] if folder.is_dir() else []
     return tuple(sorted(int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))))
 
 

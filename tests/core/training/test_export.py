@@ -31,6 +31,7 @@ def run(tmp_path: Path) -> Path:
         (place / "adapter_config.json").write_text(json.dumps({"r": 24, "base_model_name_or_path": None}))
         (place / "tokenizer.json").write_text("{}")
         (place / "optimizer.pt").write_bytes(b"large")
+        (place / "trainer_state.json").write_text("{}")
     (folder / "files").mkdir()
     (folder / "files" / "recipe.json").write_text(json.dumps({"model": "Qwen/Qwen2.5-3B-Instruct"}))
     return folder
@@ -60,6 +61,7 @@ def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_pa
 
 
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
+    (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
     assert steps_of(run) == (2, 10)
     assert find_trained(run, 2).folder.name == "checkpoint-2"
     with pytest.raises(InputError, match="no checkpoint of step 7") as caught:
