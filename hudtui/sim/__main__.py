@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from hudtui.sim import SCENARIOS, Simulator
+from hudtui.sim.clock import EPOCH
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--state", type=Path, help="folder in which pods, keys and money outlive this process")
     parser.add_argument("--rate", type=float, default=1.0, help="simulated seconds per real second (default 1)")
     parser.add_argument("--step", type=float, default=0.0, help="simulated seconds that each request takes (default 0)")
+    parser.add_argument("--now", action="store_true", help="begin at this machine's time, not in November 2026")
     parser.add_argument("--balance", type=float, default=100.0, help="USD in the wallet (default 100)")
     parser.add_argument("--idle", type=float, metavar="SECONDS", help="end after so long without a request and without a pod")
     parser.add_argument("--scenarios", action="store_true", help="list the scenarios and end")
@@ -42,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             state=args.state,
             rate=args.rate,
             step=args.step,
+            start=time.time() - EPOCH.timestamp() if args.now else 0.0,
             balance=args.balance,
             scenario=args.scenario,
         ) as sim:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(2026, 11, 20, 21, 0, tzinfo=UTC)
-"""When the simulated world begins, always."""
+"""When the simulated world begins, unless it is told another start."""
 
 
 class Clock:

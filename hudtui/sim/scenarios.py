@@ -96,6 +96,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("stopped-pod", "the machine stops after its boot", {"ends": "stopped"}),
         Scenario("key-late", "the key is accepted 90 s after the pod says it is ready", {"key_delay": 90.0}),
         Scenario("spot-reclaim", "the provider takes the machine back after five minutes", {"reclaimed": 300.0}),
+        Scenario("quick", "two seconds to boot and two to install", {"boot": 2.0, "install": 2.0}),
         Scenario("slow-boot", "twelve minutes to boot and eight to install", {"boot": 720.0, "install": 480.0}),
         Scenario("wallet-empty", "402: no money", balance=0.0),
         Scenario("wallet-nearly-empty", "the wallet lasts for a few minutes; pods end with it", balance=0.05),

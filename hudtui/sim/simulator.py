@@ -38,6 +38,7 @@ class Simulator:
         state: Folder in which everything outlives this object; None forgets it all.
         rate: Simulated seconds per real second. 0: time moves by `clock.advance` (and by `step`) alone.
         step: Simulated seconds that each request takes.
+        start: Seconds from `clock.EPOCH` to the beginning, unless `state` has an earlier one to go on from.
         balance: USD in the wallet.
         api_key: The key that may do everything.
         scenario: Names of `SCENARIOS` to begin with.
@@ -59,6 +60,7 @@ class Simulator:
         state: Path | None = None,
         rate: float = 0.0,
         step: float = 0.0,
+        start: float = 0.0,
         balance: float = 100.0,
         api_key: str = "sim-key",
         scenario: str | Sequence[str] = (),
@@ -70,7 +72,8 @@ class Simulator:
         self.api_key = api_key
         self._folder = StateFolder(state)
         saved = self._folder.saved
-        start = saved["clock"] + max(0.0, time.time() - saved["saved_at"]) * rate if saved else 0.0
+        if saved:
+            start = saved["clock"] + max(0.0, time.time() - saved["saved_at"]) * rate
         self.clock = Clock(rate, step, start)
         self.world = World(
             self.clock,

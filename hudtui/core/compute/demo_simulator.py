@@ -24,8 +24,6 @@ SIMULATOR = "HUDTUI_SIM"
 `OFF`."""
 DEMO, OFF = "demo", "off"
 """The simulator that is started here; none."""
-RATE = 10
-"""Simulated seconds in a real one: a machine is ready after four seconds, and prices are felt."""
 IDLE = 900
 """Seconds without a request and without a rented machine after which it ends."""
 _PATIENCE = 30.0
@@ -65,7 +63,7 @@ def _running(folder: Path) -> str | None:
 
 def _start(folder: Path) -> str:
     (folder / "server.json").unlink(missing_ok=True)
-    words = [sys.executable, "-m", "hudtui.sim", "--state", str(folder), "--rate", str(RATE), "--idle", str(IDLE)]
+    words = [sys.executable, "-m", "hudtui.sim", "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
     log = folder / "simulator.log"
     # The log's descriptor and the pipe are all that it shares with whoever started it: it has to outlive them.
     with log.open("wb") as errors:
