@@ -17,6 +17,10 @@ QUIET = 300.0
 """Seconds without a line of the stage that runs; three of its steps, where those take longer."""
 DEAD_QUIET = 60.0
 """The same, where the server that it asks is known to be dead."""
+UNANSWERED = 20.0
+"""Seconds without an answer of a server that answered before."""
+STUCK = 60.0
+"""Seconds in which a server has requests and makes no token."""
 DISK_LOW = 5 * 1024**3
 """Bytes: a checkpoint of a model of some size may not fit any more."""
 DISK_FULL = 512 * 1024**2
@@ -65,6 +69,10 @@ class StageFacts:
     exit: int | None = None
     quiet: float | None = None
     """Seconds since its log grew; None where that is not known."""
+    unanswered: float = 0.0
+    """Of a model server: seconds since it answered; 0 for one that does, or that nobody asks."""
+    stuck: float = 0.0
+    """Of a model server: seconds in which it had requests and made no token."""
 
 
 @dataclass(frozen=True)
@@ -156,10 +164,9 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
     quiet = max((stage.quiet or 0.0 for stage in working), default=0.0)
     for stage in facts.stages:
         sign = next((sign for sign in facts.signs if sign.kind == "server" and sign.stage == stage.name), None)
-        ended = stage.service and stage.state == "ended"
-        if not working or not (ended or sign):
+        how = _trouble(stage, sign)
+        if not working or how is None:
             continue
-        how = f"ended with status {stage.exit}" if ended and stage.exit is not None else "is dead"
         why = f" ({sign.line})" if sign else ""
         if quiet > DEAD_QUIET:
             who = ", ".join(one.name for one in working)
@@ -167,6 +174,17 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
             yield Alarm("server", "error", text, "Stop the run and start it again; the cause is in the server's log.", stage.name)
         else:
             yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run goes on", None, stage.name)
+
+
+def _trouble(stage: StageFacts, sign: Sign | None) -> str | None:
+    """What is wrong with a server; None where nothing is, and for stages that are none."""
+    if stage.service and stage.state == "ended":
+        return "is dead" if stage.exit is None else f"ended with status {stage.exit}"
+    if stage.unanswered > UNANSWERED:
+        return f"has not answered for {seconds(stage.unanswered)}"
+    if stage.stuck > STUCK:
+        return f"has requests, but has made no token for {seconds(stage.stuck)}"
+    return "is dead" if sign else None
 
 
 def _disk(facts: RunFacts) -> Iterable[Alarm]:

@@ -22,7 +22,20 @@ from hudtui.core.runs.launcher import find_host
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.view import Gpu, Result, ResultRow, RunView, StageView, gpus_of, result_rows, stage_view, time_left
+from hudtui.core.runs.view import (
+    Gpu,
+    Result,
+    ResultRow,
+    RunView,
+    StageView,
+    gpu_load,
+    gpus_of,
+    result_rows,
+    server_load,
+    stage_view,
+    time_left,
+)
+from hudtui.core.runs.vllm import Server, ServerWatch
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.metrics import MetricsReader
@@ -31,6 +44,12 @@ __all__ = ["SILENT", "Gpu", "Monitor", "Result", "ResultRow", "RunView", "StageV
 
 _LOG_LOOK = 256 * 1024
 """Bytes of a log that one look searches for signs of trouble, at most."""
+_SERVER_EVERY = 2.0
+"""Seconds between two questions to a model server."""
+_SERVER_WAIT = 0.3
+"""Seconds that a view waits for its answer."""
+_SERVER_FIRST = 3.0
+"""The same for the first question, so that whoever looks but once gets to know it."""
 _SIGNS = 8
 """Signs that are kept of a stage, the newest."""
 
@@ -102,9 +121,9 @@ class Monitor:
         seen, host = self._seen[run], machine.host
         await seen.read_metrics(host)
         grew = await seen.read_logs(host, stages)
-        if summary.active:
-            await seen.read_gpus(host)
         now = self._now()
+        await seen.read_gpus(host)
+        servers = await seen.ask_servers(host, stages, now) if summary.active else {}
         beat = status.get("heartbeat")
         there = float(beat) if isinstance(beat, int | float) and not isinstance(beat, bool) else None
         silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
@@ -121,6 +140,8 @@ class Monitor:
                     stage.service,
                     stage.exit,
                     max(there - grew[stage.name], 0.0) if there is not None and stage.name in grew else None,
+                    servers[stage.name].unanswered if stage.name in servers else 0.0,
+                    servers[stage.name].stuck if stage.name in servers else 0.0,
                 )
                 for stage in stages
             ),
@@ -142,6 +163,8 @@ class Monitor:
             problem=problem,
             alarms=alarms(facts),
             gpus=seen.gpus,
+            servers=tuple(servers.values()),
+            load=seen.load,
             cost=summary.cost(now),
             left=time_left(seen.metrics) if summary.active else None,
         )
@@ -242,6 +265,14 @@ class _Seen:
         self.result = Result()
         self._gpu_file = GrowingFile(machine.path("gpu.jsonl"), most=64 * 1024)
         self.gpus: tuple[Gpu, ...] = ()
+        self.load = MetricsReader()
+        self._servers = [
+            ServerWatch(stage.name, stage.ready.port)
+            for stage in machine.record.plan.stages
+            if stage.service and stage.ready is not None and stage.ready.port is not None
+        ]
+        self._question: asyncio.Task[None] | None = None
+        self._next_question = 0.0
         self._logs = {
             stage.name: GrowingFile(machine.path("logs", f"{stage.name}.log"), most=_LOG_LOOK)
             for stage in machine.record.plan.stages
@@ -265,15 +296,36 @@ class _Seen:
             self.result = Result(result_rows(self.metrics))
 
     async def read_gpus(self, host: Host) -> None:
-        fresh = await self._gpu_file.look(host)
-        for line in reversed(fresh.data.splitlines()):
+        for line in (await self._gpu_file.look(host)).data.splitlines():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
                 self.gpus = gpus_of(row)
-                return
+                self.load.add({**gpu_load(row), "time": row.get("at")})
+
+    async def ask_servers(self, host: Host, stages: Iterable[StageView], now: float) -> dict[str, Server]:
+        """Ask the model servers that are ready, by and by: a view does not wait for one that is slow.
+
+        Returns:
+            What was heard of them last, by the names of their stages.
+        """
+        ready = {stage.name for stage in stages if stage.state == "ready"}
+        watches = [watch for watch in self._servers if watch.stage in ready]
+        clock = time.monotonic()
+        if watches and clock >= self._next_question and (self._question is None or self._question.done()):
+            wait = _SERVER_FIRST if self._question is None else _SERVER_WAIT
+            self._next_question = clock + _SERVER_EVERY
+            self._question = asyncio.create_task(self._ask(host, watches, now))
+            await asyncio.wait((self._question,), timeout=wait)
+        return {watch.stage: watch.newest for watch in watches if watch.newest is not None}
+
+    async def _ask(self, host: Host, watches: Iterable[ServerWatch], now: float) -> None:
+        for watch in watches:
+            server = await watch.ask(host, now)
+            if server is not None and (told := server_load(server)):
+                self.load.add({**told, "time": now})
 
     async def read_logs(self, host: Host, stages: Iterable[StageView]) -> dict[str, float]:
         """Look for signs of trouble; gives when each log grew last, by the clock of the machine."""

@@ -10,6 +10,7 @@ from typing import Any
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.alarms import SILENT, Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso
+from hudtui.core.runs.vllm import Server
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader
 
@@ -119,6 +120,10 @@ class RunView:
     gpus: tuple[Gpu, ...] = ()
     cost: float | None = None
     """What its machine has cost until now, in `summary.currency`."""
+    servers: tuple[Server, ...] = ()
+    """The model servers that answer, or did."""
+    load: MetricsReader = field(default_factory=MetricsReader)
+    """How busy GPUs and servers were, over time."""
     left: float | None = None
     """Seconds until its last step, as the last steps went; None where that is not known."""
 
@@ -160,6 +165,8 @@ class RunView:
             "result": self.result.to_json(),
             "metrics": {name: [[point.x, point.y] for point in self.metrics.series(name)] for name in self.metrics.names},
             "gpus": [gpu.to_json() for gpu in self.gpus],
+            "servers": [server.to_json() for server in self.servers],
+            "load": {name: [[point.at, point.y] for point in self.load.series(name)] for name in self.load.names},
             "attach": list(self.attach) if self.attach else None,
             "problem": self.problem,
             "disk_free_bytes": self.disk_free,
@@ -205,6 +212,29 @@ def gpus_of(row: Mapping[str, Any]) -> tuple[Gpu, ...]:
         for one in (listed if isinstance(listed, list) else [])[:64]
         if isinstance(one, dict)
     )
+
+
+def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a line of gpu.jsonl, by the names of their curves."""
+    found = {}
+    for gpu in gpus_of(row):
+        if gpu.utilization is not None:
+            found[f"GPU {gpu.index} busy %"] = gpu.utilization
+        if gpu.used_mib is not None:
+            found[f"GPU {gpu.index} GiB"] = gpu.used_mib / 1024
+    return found
+
+
+def server_load(server: Server) -> dict[str, float]:
+    """The numbers of a model server, by the names of their curves."""
+    told = {
+        "running": server.sample.running,
+        "waiting": server.sample.waiting,
+        "KV cache %": None if server.sample.kv_cache is None else server.sample.kv_cache * 100,
+        "generated tokens/s": server.tokens_per_s,
+        "prompt tokens/s": server.prompt_tokens_per_s,
+    }
+    return {f"{server.stage} {name}": value for name, value in told.items() if value is not None and server.answers}
 
 
 def time_left(metrics: MetricsReader) -> float | None:
