@@ -343,8 +343,9 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    for name, value in wandb_defaults(os.environ, Path(arguments.out)).items():
-        os.environ.setdefault(name, value)
+    if find_spec("wandb"):
+        for name, value in wandb_defaults(os.environ, Path(arguments.out)).items():
+            os.environ.setdefault(name, value)
     try:
         train(arguments)
     except HudtuiError as error:

@@ -174,7 +174,7 @@ class Players:
         except ExceptionGroup as errors:  # the first is why; the others were broken off by it
             raise errors.exceptions[0] from None
         played = [conversation.result() for conversation in conversations]
-        self._complain(played)
+        self._complain(played, alone=peers is None)
         return _without_unjudged(tasks, played)
 
     async def _converse(self, task: Task, table: Table, info: dict[str, Any]) -> Played:
@@ -233,7 +233,7 @@ class Players:
             reward = None
         return Played(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
 
-    def _complain(self, played: Sequence[Played]) -> None:
+    def _complain(self, played: Sequence[Played], *, alone: bool) -> None:
         broken = [one.episode for one in played if not one.episode.ok]
         if broken and len(broken) == len(played):
             first = clean_line(broken[0].error or "no reason given", 500)
@@ -246,7 +246,7 @@ class Players:
             why = clean_line(episode.error or "", 300)
             self._say(f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}")
         rewards = {round(one.reward, 9) for one in played if one.reward is not None}
-        if len(rewards) == 1 and len(played) > 1:
+        if alone and len(rewards) == 1 and len(played) > 1:  # of several processes none knows the others' rewards
             value = next(iter(rewards))
             self.warn(f"all {len(played)} episodes of this step have the reward {value:g}: there is nothing to learn from it")
         missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]

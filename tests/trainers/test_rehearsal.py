@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -128,6 +130,54 @@ def test_a_training_that_was_killed_goes_on_from_its_last_whole_checkpoint(
     assert f"going on from out/checkpoints/checkpoint-{last}\n" in done.stdout
     rewards = [(row["step"], row["reward"]) for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]
     assert [step for step, _ in rewards] == list(range(1, last + 3)) and all(reward <= 1 for _, reward in rewards)
+    assert (folder / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000
+
+
+def test_two_processes_train_together_and_stop_together_when_one_is_asked_to(
+    own_world: Path, trainer_python: str, read_rows: Callable[[Path], list[dict[str, Any]]]
+) -> None:
+    folder = workspace(own_world / "w", task_records())
+    settings = {"num_generations": 4, "batch_size": 2, "max_turns": 2, "max_tokens": 8, "warm_start": 0, "save_every": 1}
+    (folder / "recipe.json").write_text(json.dumps(recipe_from({**REHEARSAL, **settings, "steps": 500}).to_json()))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [
+        trainer_python,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "1",
+        "--nproc_per_node",
+        "2",
+        "--master_addr",
+        "127.0.0.1",
+    ]
+    words += ["--master_port", str(port), "-m", "hudtui.trainers.grpo", "--recipe", "recipe.json", "--tasks", "tasks.json"]
+    words += ["--config", "configs/2048.yaml", "--out", "out"]
+    env = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with (
+        open(folder / "log", "w") as log,
+        subprocess.Popen(words, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True) as process,
+    ):
+        try:
+            while not (folder / "out" / "checkpoints" / "checkpoint-1" / "trainer_state.json").exists():
+                assert process.poll() is None, (folder / "log").read_text()[-3000:]
+                time.sleep(0.05)
+            started = [
+                int(pid) for path in Path(f"/proc/{process.pid}/task").glob("*/children") for pid in path.read_text().split()
+            ]
+            trainers = [pid for pid in started if b"hudtui.trainers.grpo" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            assert len(trainers) == 2
+            os.kill(trainers[1], signal.SIGTERM)
+            assert process.wait(120) == 0, (folder / "log").read_text()[-3000:]
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    steps = [row["step"] for row in read_rows(folder / "out" / "metrics.jsonl") if "reward" in row]
+    assert steps == list(range(1, len(steps) + 1)) and len(steps) < 500
+    assert f"training is over at step {steps[-1]} before its end: " in (folder / "log").read_text()
+    assert (folder / "out" / "checkpoints" / f"checkpoint-{steps[-1]}" / "trainer_state.json").exists()
     assert (folder / "out" / "model" / "adapter_model.safetensors").stat().st_size > 1000
 
 
