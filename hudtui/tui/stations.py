@@ -68,6 +68,7 @@ SCREENS: dict[str, str] = {
     "compute": "hudtui.tui.screens.compute:ComputeScreen",
     "run": "hudtui.tui.screens.run:RunScreen",
     "launch": "hudtui.tui.screens.launch:LaunchScreen",
+    "watch": "hudtui.tui.screens.watch:WatchScreen",
 }
 """Name -> "module:Class". Holds only screens that exist; a station without one is not offered."""
 

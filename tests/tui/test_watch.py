@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hudtui.tui.widgets.metrics_pane import MetricsPane
+from hudtui.tui.widgets.tables import Grid
+
+
+def _own_tmux() -> Any:
+    place = Path(__file__).parents[1] / "support" / "tmux_world.py"
+    spec = importlib.util.spec_from_file_location("support_tmux_world", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.own_tmux
+
+
+own_tmux = _own_tmux()
+
+
+def tmux(*arguments: str) -> None:
+    subprocess.run(["tmux", *arguments], check=True, capture_output=True)
+
+
+def session(name: str, text: str, window: str = "work") -> None:
+    """A tmux session that shows a text and stays."""
+    tmux("new-session", "-d", "-x", "100", "-y", "30", "-s", name, "-n", window, f"printf '%s\\n' '{text}'; read end")
+
+
+async def until(pilot: Any, done: Callable[[], bool]) -> None:
+    for _ in range(1_500):
+        if done():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}")
+
+
+def log_text(screen: Any) -> str:
+    shown = screen._shown_log()
+    text: str = screen._logs[shown].buffer.everything() if shown else ""
+    return text
+
+
+async def test_a_session_of_somebody_else_is_followed(open_app: Any, project: Path, screen_text: Any) -> None:
+    session("theirs", "step 7/9 reward=0.5 loss=0.25\n\x1b]52;c;UFdORUQ=\x07after")
+    tmux("new-window", "-d", "-t", "=theirs:", "-n", "server", "echo serving; read end")
+    session("hudtui-other-1", "nothing")
+    async with open_app(project, size=(120, 36)) as (app, pilot):
+        app.open_station("watch")
+        await until(pilot, lambda: len(getattr(app.screen, "sessions", ())) == 2)
+        await until(pilot, lambda: app.screen.query_one("#watch-list", Grid).row_count == 2)
+        screen = app.screen
+        rows = [[str(cell) for cell in screen.query_one("#watch-list", Grid).get_row_at(n)[:2]] for n in range(2)]
+        assert sorted(rows) == [["other-1", "work"], ["theirs", "work, server"]]
+        await pilot.press("m")
+        assert "nothing is followed yet" in screen.message
+        screen.query_one("#watch-list", Grid).move_cursor(row=[row[0] for row in rows].index("theirs"))
+        await pilot.press("enter")
+        await until(pilot, lambda: "after" in log_text(screen) and "reward" in screen_text(app).partition("Log")[0])
+        assert "step 7/9" in screen_text(app) and "\x1b" not in log_text(screen)
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "serving" in log_text(screen))
+        await pilot.press("m")
+        await until(pilot, lambda: len(screen.query_one("#watch-metrics", MetricsPane)._charts.titles()) == 2)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen.NAME == "run")
+
+
+async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, screen_text: Any, settle: Any) -> None:
+    path = project / "their.log"
+    path.write_text("{'loss': '0.5', 'reward': '0.75'}\nRuntimeError: CUDA out of memory.\n")
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_station("watch")
+        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+        await pilot.press("o")
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+        await pilot.press(*str(path), "enter")
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "out of memory" in log_text(app.screen))
+        await until(pilot, lambda: "0.750" in screen_text(app) and "batch_size" in screen_text(app))
+        with path.open("a") as stream:
+            stream.write("one more\n")
+        await until(pilot, lambda: "one more" in log_text(app.screen))
+
+
+async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_station("watch", machine="nobody@127.0.0.1:1")
+        await until(pilot, lambda: app.screen.is_mounted and app.screen.NAME == "watch")
+        await until(pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message)
