@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Providers = Annotated[
     list[str] | None,
-    typer.Option("--provider", help="Ask only this one: prime, ssh, local. May be repeated.", show_default=False),
+    typer.Option("--provider", help="Ask only this one: prime, sky, ssh, local. May be repeated.", show_default=False),
 ]
 Spec = Annotated[
     str | None,
@@ -95,7 +95,9 @@ async def asked(
     from hudtui.core.remote.connect import close_hosts, open_host
 
     connect = partial(open_host, ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message))
-    found = find_providers(lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, connect=connect)
+    found = find_providers(
+        lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect
+    )
     try:
         chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
         if paid:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import compute, console
-from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Region, Sort, Spot, Yes
+from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Providers, Region, Sort, Spot, Yes
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import Choice
@@ -28,7 +28,8 @@ class _Prepared:
     title: str
     simulated: bool
     account: Account | None
-    key: KeyFile
+    key: KeyFile | None
+    """The user's; None where the provider brings one of its own."""
     key_id: str | None
     """The provider's id of the key; None when it does not know the key, or does not say."""
     key_unknown: bool
@@ -45,6 +46,7 @@ def create(
     max_price: MaxPrice = None,
     spot: Spot = None,
     region: Region = None,
+    provider: Providers = None,
     cloud: Cloud = None,
     count: Count = None,
     sort: Sort = "price",
@@ -71,11 +73,10 @@ def create(
     async def prepare() -> _Prepared:
         from hudtui.core.compute.choose import choose
         from hudtui.core.compute.gpuspec import parse_spec
-        from hudtui.core.compute.provider import find_offer
+        from hudtui.core.compute.provider import brings_key, find_offer
         from hudtui.core.errors import InputError
 
-        key = _own_key(settings)
-        async with compute.asked(settings, paid=True) as providers:
+        async with compute.asked(settings, provider or (), paid=True) as providers:
             market, _ = await compute.gather_offers(providers, strict=len(providers) == 1)
             named = find_offer(market.found, spec) if spec else None
             if named is not None:
@@ -86,30 +87,31 @@ def create(
                 choice = choose(market.found, query=query, spec=parse_spec(spec) if spec else None, order=sort, hours=hours)
             for warning in market.warnings:
                 console.say(f"warning: {warning}")
-            return await _prepared(choice, providers[choice.offer.provider], key)
+            chosen = providers[choice.offer.provider]
+            return await _prepared(choice, chosen, None if brings_key(chosen) else _own_key(settings))
 
     ready = console.run(prepare(), as_json=as_json)
     _say_price(ready, hours)
-    if ready.key_unknown and not console.interactive():
+    if ready.key is not None and ready.key_unknown and not console.interactive():
         console.say(f"error: {ready.title} does not know your SSH key {ready.key.path}, so nobody could log in")
         console.say("  Make it known first: hudtui keys register")
         raise typer.Exit(2)
     if not yes:
         compute.confirm(f"Rent it for {_hourly(ready)}?")
-    if ready.key_unknown:
+    if ready.key is not None and ready.key_unknown:
         compute.confirm(f"Make your public key {ready.key.path}.pub known to {ready.title}, as the primary one?")
 
     async def rent() -> dict[str, Any]:
         from hudtui.core.compute.acquire import unique_name
         from hudtui.core.compute.values import Order
 
-        async with compute.asked(settings, paid=True) as providers:
-            provider = providers[ready.provider]
+        async with compute.asked(settings, [ready.provider], paid=True) as providers:
+            chosen = providers[ready.provider]
             key_id = ready.key_id
-            if ready.key_unknown:
-                key_id = (await provider.register_key("hudtui", ready.key.public_key)).id
+            if ready.key is not None and ready.key_unknown:
+                key_id = (await chosen.register_key("hudtui", ready.key.public_key)).id
             order = Order(unique_name(name or "pod"), ready.choice.offer, image=image, disk_gb=disk, ssh_key=key_id)
-            return await _acquire(order, provider, settings)
+            return await _acquire(order, chosen, settings)
 
     made = console.run(rent(), as_json=as_json)
     if as_json:
@@ -143,7 +145,7 @@ def _of_type(gpu_type: str) -> Any:
     return Query(gpu_types=(gpu_type,))
 
 
-async def _prepared(choice: Choice, provider: Provider, key: KeyFile) -> _Prepared:
+async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None) -> _Prepared:
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.ssh_key import find_registered
 
@@ -153,8 +155,9 @@ async def _prepared(choice: Choice, provider: Provider, key: KeyFile) -> _Prepar
     except ProviderError as error:
         console.say(f"warning: {provider.title} does not say what the wallet has: {error.what}")
     try:
-        known = find_registered(key, await provider.keys())
-        unknown = known is None
+        if key is not None:
+            known = find_registered(key, await provider.keys())
+            unknown = known is None
     except ProviderError as error:
         console.say(f"warning: {provider.title} does not say which SSH keys it knows: {error.what}")
     return _Prepared(

@@ -333,7 +333,7 @@ class _Getting:
             await self.sleep(_until_beat(now, interval))
             try:
                 pod = self.pod = await self._again(pod)
-            except (Gone, LoginNeeded):
+            except (Gone, Unusable, LoginNeeded):
                 raise
             except ProviderError as error:
                 yield _step("waiting", f"{error.what}; asking again", pod)
@@ -348,6 +348,8 @@ class _Getting:
             if owned is not None:
                 await settle(owned, self.provider, self.ledger, why="it was gone before it was ready", pod=found or pod)
             self.settled = True
+            if found is not None and found.failure:
+                raise Unusable(f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it.")
             raise Gone(
                 f"{self.name} is gone: it was taken back, or ended elsewhere",
                 why=f"{self.provider.title} "

@@ -109,6 +109,11 @@ class Provider(Protocol):
         ...
 
 
+def brings_key(provider: Provider) -> bool:
+    """Its machines let a key in that it has made itself: the user's own is not asked for."""
+    return bool(getattr(provider, "brings_key", False))
+
+
 def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:
     """The offer that is called that: by its six characters, or its whole id."""
     return next((offer for offer in offers if name in (offer.short, offer.id)), None)

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, demo_simulator
 from hudtui.core.compute.own_machines import OwnMachine, machines_file, read_machines
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.sky import INSTALL, PROGRAM, Sky, find_sky
 from hudtui.core.compute.ssh_key import key_path
 from hudtui.core.compute.values import Pod
-from hudtui.core.errors import InputError
+from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.connect import open_host
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_target import SshTarget
@@ -90,18 +91,21 @@ def find_providers(
     *,
     machines: Sequence[str] = (),
     whole_config: bool = False,
+    sky: bool = False,
     connect: Connect = open_host,
 ) -> Mapping[str, Provider]:
     """Everybody who can be asked, by name; nobody is asked here. A simulated Prime is `prime` too, and says that it is simulated.
 
     Of machines behind SSH only those are asked that the user has listed (see `own_machines.machines_file`) or names here: an SSH
-    config holds many that are nobody's business.
+    config holds many that are nobody's business. Nor is SkyPilot asked just because it is installed, since every question starts
+    its server: `HUDTUI_SKY`, or a machine that was got from it and may be alive, makes it one of them.
 
     Args:
         lookup: The settings.
         folder: The project. Not used at present.
         machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
         whole_config: Ask all machines of ~/.ssh/config.
+        sky: Ask SkyPilot wherever it is found.
         connect: Opens machines behind SSH.
 
     Raises:
@@ -114,6 +118,10 @@ def find_providers(
 
         prime = Prime(access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated)
         found[prime.name] = prime
+    if sky or lookup(PROGRAM) or _has_sky_machines():
+        pilot = _sky(lookup)
+        if pilot is not None:
+            found[pilot.name] = pilot
     listed = read_machines(machines_file())
     own = {machine.name: machine for machine in listed if machine.name != "local"}
     names = [*machines]
@@ -133,6 +141,20 @@ def find_providers(
     return found
 
 
+def _sky(lookup: Lookup) -> Provider | None:
+    program = find_sky(lookup)
+    return Sky(program) if program else None
+
+
+def _has_sky_machines() -> bool:
+    from hudtui.core.compute.ledger import Ledger
+
+    try:
+        return any(owned.provider == "sky" for owned in Ledger().owned())
+    except MachineError:
+        return False  # whoever needs the ledger says what is wrong with it
+
+
 def missing(lookup: Lookup) -> Mapping[str, str]:
     """Providers that cannot be asked, by name, with what to do, in one line each."""
     told: dict[str, str] = {}
@@ -141,6 +163,8 @@ def missing(lookup: Lookup) -> Mapping[str, str]:
             "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
             "then: hudtui settings set PRIME_API_KEY --user"
         )
+    if _sky(lookup) is None:
+        told["sky"] = INSTALL
     if not read_machines(machines_file()):
         told["ssh"] = f"No machine behind SSH is listed: name one with --machine, or list them in {machines_file()}."
     return told
@@ -168,7 +192,7 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
             else f"There are: {', '.join(NAMES)}. The clouds behind prime are chosen with --cloud.",
         )
     there = providers if providers is not None else find_providers(lookup)
-    found = there.get(name)
+    found = there.get(name) or (_sky(lookup) if name == "sky" else None)
     if found is not None:
         return found
     told = missing(lookup).get(name, f"{name} is not set up here.")
@@ -179,6 +203,8 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
 def target_of(pod: Pod, lookup: Lookup) -> SshTarget | None:
     """How a pod's first node is logged in to; None for this machine. A rented one is known by its id, not by its address.
 
+    SkyPilot keeps the way to its machines, with a key of its own, in the user's SSH config.
+
     Raises:
         ProviderError: Nobody has said its address yet.
     """
@@ -188,6 +214,10 @@ def target_of(pod: Pod, lookup: Lookup) -> SshTarget | None:
         from hudtui.core.remote.ssh_target import parse_target
 
         return parse_target(pod.id)
+    if pod.provider == "sky" and pod.addresses:
+        from hudtui.core.remote.ssh_target import parse_target
+
+        return parse_target(pod.id, pin=pod.id)
     if not pod.addresses:
         raise ProviderError(
             f"{clean_line(pod.name or pod.id, 60)} has no address yet", why=f"Its state is {pod.status or pod.stage}."

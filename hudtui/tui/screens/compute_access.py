@@ -25,8 +25,8 @@ SSH = "PRIME_SSH_KEY_PATH"
 class Registered:
     """A key that the provider knows and that is at hand here."""
 
-    id: str
-    """The provider's."""
+    id: str | None
+    """The provider's; None where it brings a key of its own."""
     fingerprint: str
 
 
@@ -81,8 +81,11 @@ async def ready_to_log_in(screen: StationScreen, office: Office, provider: Provi
     Raises:
         HudtuiError: The key cannot be used, or the provider did not answer.
     """
+    from hudtui.core.compute.provider import brings_key
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
 
+    if brings_key(provider):
+        return Registered(None, f"of {provider.title}'s own")
     path = await asyncio.to_thread(key_path, office.settings.get)
     if path is None or not path.is_file():
         path = await _choose_key(screen, path)
