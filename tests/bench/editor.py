@@ -93,6 +93,7 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     from hudtui.core.environment.cache import store
     from hudtui.core.environment.source import parse_source
     from hudtui.core.environment.values import Analysis, Tool
+    from hudtui.tui import ahead
     from hudtui.tui.app import HudtuiApp
 
     (folder / "configs").mkdir()
@@ -103,6 +104,8 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     app = HudtuiApp(folder)
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
+        await ahead.prepare(app, ("mapping",))  # as the app does by itself on a terminal, before any station is opened
+        ahead.spare_collector()
         app.open_station("mapping")
         view: Any = None
         while view is None or not view.rows:

@@ -248,15 +248,16 @@ class Live:
         if old is None or new is None or old.raw[MAPPINGS].keys() != new.raw.get(MAPPINGS, {}).keys():
             return None
         (name,) = new.raw[MAPPINGS]
+        moved = [*parts[:index], entries[0], *(replace(one, line=one.line + by) if by else one for one in parts[index + 1 :])]
         if (name in old.mappings) != (name in new.mappings):
-            return None  # the order of the others would have to be worked out
+            whole = self._put_together(moved)  # what broke or was mended has its place among the others
+            return None if whole is None else _Last(lines, moved, whole)
         config = replace(
             last.config,
             mappings={**last.config.mappings, **new.mappings},
             broken={**last.config.broken, **new.broken},
             raw={**last.config.raw, MAPPINGS: {**last.config.raw[MAPPINGS], **new.raw[MAPPINGS]}},
         )
-        moved = [*parts[:index], entries[0], *(replace(one, line=one.line + by) if by else one for one in parts[index + 1 :])]
         return _Last(lines, moved, config)
 
     def _read_part(self, part: Part) -> GymConfig | None:

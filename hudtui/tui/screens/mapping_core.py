@@ -186,6 +186,7 @@ class MappingCore(StationScreen):
             self.stale = "checking what this means"
         self.show_meaning()
         self.show_file()
+        self.show_cursor_line()  # the message that the cursor moved comes too late for the same paint
         self._later()
 
     def _shift(self, before: list[str], after: list[str]) -> None:

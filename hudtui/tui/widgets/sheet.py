@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -43,11 +43,24 @@ class Sheet(Acting, ScrollView, can_focus=True):
     def show(self, lines: Sequence[Content]) -> None:
         """Show other lines. The place scrolled to stays; nothing happens when they are the same."""
         found = tuple(lines)
-        if found != self._lines or any(a.spans != b.spans for a, b in zip(found, self._lines, strict=True)):
+        if len(found) != len(self._lines) or not all(map(_alike, found, self._lines)):
             self._lines = found
             self._revealed = ""
+            before, strips, width = self._wrapped, self._strips, self._made_for
             self._wrap()
-            self.refresh()
+            if width != self._made_for:
+                self.refresh()
+                return
+            same = [row for row, (old, new) in enumerate(zip(before, self._wrapped, strict=False)) if _alike(old, new)]
+            self._strips = {row: strips[row] for row in same if row in strips}
+            self._refresh_rows(set(range(max(len(before), len(self._wrapped)))).difference(same))
+
+    def _refresh_rows(self, rows: set[int]) -> None:
+        """Have some rows drawn anew, where they are in sight."""
+        size, top = self.size, self.scroll_offset.y
+        regions = [Region(0, row - top, size.width, 1) for row in rows if top <= row < top + size.height]
+        if regions:
+            self.refresh(*regions)
 
     def reveal(self, beginning: str) -> None:
         """Scroll so that the last line that begins like this is in sight, with as much of what follows as there is room for."""
@@ -107,3 +120,7 @@ class Sheet(Acting, ScrollView, can_focus=True):
     def action_bottom(self) -> None:
         """The last line."""
         self.scroll_end(animate=False)
+
+
+def _alike(one: Content, other: Content) -> bool:
+    return one.plain == other.plain and one.spans == other.spans

@@ -149,6 +149,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._themed: object = None
         self._drawn: dict[int, tuple[object, ...]] = {}
         """What decided the look of each line in sight when it was drawn last."""
+        self._look: Callable[[int], tuple[object, ...]]
         self._changing = False
         self._width = 0
         self._edited: tuple[int, int] | None = None
@@ -227,9 +228,17 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             # The text grows at once and shrinks when it is measured anew: nobody sees the difference.
             top, bottom = self._edited
             self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
+        before, size = self.virtual_size, Size(self._width + self.gutter_width + 1, len(lines))
+        if size == before:
+            return
         # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
-        self.set_reactive(YamlEditor.virtual_size, Size(self._width + self.gutter_width + 1, len(lines)))
-        self._scroll_update(self.virtual_size)
+        self.set_reactive(YamlEditor.virtual_size, size)
+        # A scrollbar is drawn from end to end; the one at the side does not depend on how long the lines are.
+        wide = size.width > self.size.width
+        if size.height != before.height or wide != self.show_horizontal_scrollbar:
+            self._scroll_update(size)
+        elif wide:
+            self.horizontal_scrollbar.window_virtual_size = size.width
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
@@ -306,6 +315,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             theme.apply_css(self)
             if theme.cursor_line_style is not None:
                 theme.cursor_line_style = Style(bgcolor=theme.cursor_line_style.bgcolor)
+        self._look = self._looker()
         return ScrollView.render_lines(self, crop)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
@@ -314,34 +324,36 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         if self._changing:
             return self  # the end of the change asks again, when everything is in place
-        changed = [y for y in range(self.size.height) if self._drawn.get(y, self) != self._look(y)]
+        look = self._looker()
+        changed = [y for y in range(self.size.height) if self._drawn.get(y, self) != look(y)]
         if not changed:
             return self
         return super().refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
-    def _look(self, y: int) -> tuple[object, ...]:
-        """Everything that decides how a line in sight looks."""
+    def _looker(self) -> Callable[[int], tuple[object, ...]]:
+        """Gives everything that decides how a line in sight looks; good until something changes."""
         scroll_x, scroll_y = self.scroll_offset
-        row = y + scroll_y
-        if row >= self.document.line_count:
-            return (self.size, self.has_focus)
-        selection = self.selection
+        selection, bracket = self.selection, self._matching_bracket_location
         first, last = sorted((selection.start[0], selection.end[0]))
-        bracket = self._matching_bracket_location
-        near = bracket is not None and row in (bracket[0], selection.end[0])
-        return (
-            row,
-            self.document.get_line(row),
-            self._marks.block(self.lines, row // BLOCK)[row % BLOCK],
-            self.notes.get(row),
-            self.pattern,
-            selection if first <= row <= last else None,
-            bracket if near else None,
-            self.size,
-            scroll_x,
-            self.gutter_width,
-            self.has_focus,
-        )
+        near = () if bracket is None else (bracket[0], selection.end[0])
+        lines, notes, marks = self.lines, self.notes, self._marks
+        everywhere = (self.pattern, self.size, scroll_x, self.gutter_width, self.has_focus)
+
+        def look(y: int) -> tuple[object, ...]:
+            row = y + scroll_y
+            if row >= len(lines):
+                return everywhere
+            return (
+                row,
+                lines[row],
+                marks.block(lines, row // BLOCK)[row % BLOCK],
+                notes.get(row),
+                selection if first <= row <= last else None,
+                bracket if row in near else None,
+                everywhere,
+            )
+
+        return look
 
     def render_line(self, y: int) -> Strip:
         """Draw a line, or take it as it was drawn before."""
