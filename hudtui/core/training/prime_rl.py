@@ -104,12 +104,18 @@ def settings(spec: RunSpec, recipe: Recipe, tasks: str, config: str) -> dict[str
         "seq_len": recipe.max_seq_len,
         "model": {"name": recipe.model},
         "deployment": {"num_train_gpus": spec.gpus - serving, "num_infer_gpus": serving},
-        "trainer": {"model": adapter, "optim": {"lr": recipe.rate}},
+        "ckpt": {"interval": recipe.save_every, "keep_last": recipe.keep_checkpoints},
+        "trainer": {
+            "model": adapter,
+            "optim": {"lr": recipe.rate},
+            **({"ckpt": {"weights": {"save_adapter_separately": True}}} if recipe.lora else {}),
+        },
         "orchestrator": {
             "batch_size": recipe.batch_size * recipe.gradient_accumulation * (spec.gpus - serving),
             "group_size": recipe.num_generations,
             **({"model": {"lora": {"name": name}}} if recipe.lora else {}),
             "train": {
+                "sampling": {"temperature": recipe.temperature, "max_completion_tokens": recipe.max_tokens},
                 "source": [
                     {
                         "name": "hudtui",
@@ -118,7 +124,7 @@ def settings(spec: RunSpec, recipe: Recipe, tasks: str, config: str) -> dict[str
                             "agent": {"runtime": {"type": "subprocess"}},
                         },
                     }
-                ]
+                ],
             },
         },
         "inference": {"vllm": {"enable_lora": recipe.lora, "gpu_memory_utilization": recipe.gpu_memory_utilization}},

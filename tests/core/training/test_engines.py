@@ -190,6 +190,34 @@ def test_prime_rl_gets_its_settings_as_toml() -> None:
     assert data["orchestrator"]["train"]["source"][0]["env"]["taskset"]["config_path"] == "../c.yaml"
 
 
+# Names that prime-rl's documentation and example files use, of the generation with `[[orchestrator.train.source]]`.
+# `[inference.vllm]` takes any argument of vLLM; what stands below `taskset` is the plugin's own.
+PUBLISHED = """
+    max_steps seq_len model.name deployment.num_train_gpus deployment.num_infer_gpus ckpt.interval ckpt.keep_last
+    trainer.model.lora.rank trainer.model.lora.alpha trainer.optim.lr trainer.ckpt.weights.save_adapter_separately
+    orchestrator.batch_size orchestrator.group_size orchestrator.model.lora.name
+    orchestrator.train.sampling.temperature orchestrator.train.sampling.max_completion_tokens
+    orchestrator.train.source.name orchestrator.train.source.env.taskset.id orchestrator.train.source.env.agent.runtime.type
+"""
+
+
+def names(data: Any, path: tuple[str, ...] = ()) -> set[str]:
+    if isinstance(data, list):
+        return set().union(*(names(item, path) for item in data))
+    if isinstance(data, dict):
+        return set().union(*(names(value, (*path, name)) for name, value in data.items()))
+    return {".".join(path)}
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_prime_rl_is_told_nothing_that_it_does_not_publish(lora: bool) -> None:
+    text = prime_rl.to_toml(prime_rl.settings(replace(SPEC, gpus=8), Recipe(lora=lora), "../t.json", "../c.yaml"))
+    used = {name for name in names(tomllib.loads(text)) if not name.startswith("inference.vllm.")}
+    own = {f"orchestrator.train.source.env.taskset.{name}" for name in ("taskset", "config_path")}
+    assert used - own <= set(PUBLISHED.split())
+    assert {"ckpt.interval", "orchestrator.train.source.env.taskset.id"} <= used  # without the first nothing would be saved
+
+
 def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prime_rl, "PACKAGE", tmp_path)
     for changes, words in (({"rehearse": True}, "cannot be rehearsed"), ({}, "verifiers plugin")):
