@@ -15,6 +15,7 @@ from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
+from hudtui.tui.screens.run import RunScreen
 from hudtui.tui.widgets.charts import Trace, chart, figure, smooth, thin
 from hudtui.tui.widgets.curve import curve
 from hudtui.tui.widgets.log_lines import LogLines
@@ -224,6 +225,12 @@ async def test_remote_text_is_harmless(open_app: Any, runs: Path) -> None:
         await pilot.press("5")
         shown = await _log_of(app, "ERROR")
         assert "ERROR: no server" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
+def test_a_screen_that_is_still_being_made_is_shown_later() -> None:
+    screen = RunScreen()  # `5` may come before the first look at the project has ended
+    screen.show_facts()
+    screen.show_frame()
 
 
 async def test_moving_in_the_list_shows_the_other_run(open_app: Any, runs: Path, settle: Any) -> None:

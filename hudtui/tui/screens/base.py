@@ -151,13 +151,17 @@ class StationScreen(Acting, Screen[None]):
         self.show_frame()
 
     def show_frame(self) -> None:
-        """Bring header and road up to date."""
+        """Bring header and road up to date, as soon as they are made."""
+        if not self._framed:
+            return
         app = self.shell
         self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "", app.purse.money)
         self.query_one(RoadBar).show(app.facts.stations if app.facts else {}, self.NAME)
 
     def show_facts(self) -> None:
-        """Bring the frame and the screen up to date with `app.facts`."""
+        """Bring the frame and the screen up to date with `app.facts`, as soon as its widgets are made."""
+        if not self._framed:
+            return
         self.show_frame()
         if self.shell.facts is not None:
             self.facts_changed(self.shell.facts)
