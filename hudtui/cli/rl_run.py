@@ -75,7 +75,9 @@ def run(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
-    rehearse: Annotated[bool, typer.Option("--rehearse", help="The same for nothing: a tiny model, here, on the CPU.")] = False,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="A tiny model for a few steps on the CPU: here, or on the machine that is named.")
+    ] = False,
     emit_script: Annotated[
         bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")
     ] = False,
@@ -91,7 +93,9 @@ def run(
         raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
     if host is not None and provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
-    if rehearse:
+    if rehearse and engine != "trl":
+        raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
+    if rehearse and provider in (None, "local") and host in (None, "local") and not emit_script:
         _rehearse(tasks or dataset, config, training, steps, yes, dry_run, no_tmux, as_json)
         return
     from hudtui.core.runs.wish import Wish
@@ -117,6 +121,7 @@ def run(
         python=python,
         output_dir=output_dir,
         keep_on_failure=keep_on_failure,
+        rehearse=rehearse,
     )
     limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}
     given = {key: text for key, text in limits.items() if text is not None}

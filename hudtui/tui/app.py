@@ -27,6 +27,7 @@ from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
+from hudtui.tui.tending import Tending
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.widgets.fit import home_short
 from hudtui.tui.widgets.message import Severity
@@ -112,6 +113,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """What to tell the user after the end, when the app broke."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
+        self.tending = Tending(self)
+        """Runs on rented machines."""
         self._stations: dict[str, StationScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
@@ -218,6 +221,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             return
         if first:
             self.purse.begin()
+            self.tending.begin()
             if not self.is_headless:
                 self.run_worker(self._get_ready(facts), name="forever", group="ahead", exit_on_error=False)
         if facts.running:
@@ -457,6 +461,10 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if unsaved:
             lines += [*(f"! {name} is not saved" for name in unsaved)]
             lines += ["A copy is kept, and offered when it is opened here again."]
+        if getting := self.tending.getting:
+            running = tuple(run for run in running if run.id not in getting)
+            lines += [*([""] if lines else []), *(f"● a machine is being got for {name}" for name in getting.values())]
+            lines += ["Quitting gives it up: it is ended, and that is verified."]
         if running:
             count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
             lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
@@ -466,6 +474,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
             if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
                 return
+        if self.tending.getting:
+            self.say("Giving the machine up, and making sure that it is gone")
+            await self.tending.give_up()
         self.exit()
 
     def action_refresh(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -83,7 +84,7 @@ async def until(pilot: Any, true: Any) -> None:
             await pilot.pause()
             return
         await pilot.pause(0.05)
-    raise AssertionError(str(pilot.app.screen.query_one("#launch-plan").render()))
+    raise AssertionError(f"this never came about: {inspect.getsource(true).strip()}")
 
 
 def _picture(snap: Any, workspace: Path, size: tuple[int, int], **given: Any) -> bool:
@@ -112,7 +113,7 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
     open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
-        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1")
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
         screen = app.screen
         shown = screen_text(app)
@@ -132,7 +133,68 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
         await until(pilot, lambda: store.ids() and store.summary(record.id).machine == "released")
         summary = store.summary(record.id)
         assert summary.results is not None and not sim.alive
-        assert (Path(summary.results) / "logs" / "bootstrap.log").exists()
+        assert (Path(summary.results) / "logs" / "play.log").exists()
+
+
+async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
+    """Rent a machine that takes an hour to boot."""
+    sim.behave(boot=1_000_000)
+    app.open_station("launch", machine="prime", gpus="H100")
+    await until(pilot, lambda: app.screen.record is not None)
+    await pilot.press("ctrl+g")
+    await until(pilot, lambda: app.screen.is_modal)
+    await pilot.press("y")
+    await until(pilot, lambda: sim.alive and app.tending.getting)
+
+
+async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+        await _got(app, pilot, sim)
+        app.open_station("run")
+        await until(pilot, lambda: app.screen.view is not None)
+        assert "starting" in screen_text(app)
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "its machine is ended" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: not sim.alive and not app.tending.getting)
+        await until(pilot, lambda: "its machine is ended, and that was verified" in screen_text(app))
+    (run,) = RunStore(workspace / ".hudtui").runs()
+    assert (run.state, run.machine) == ("stopped", "released")
+
+
+async def test_quitting_gives_up_a_machine_that_is_being_got(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+        await _got(app, pilot, sim)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = screen_text(app)
+        assert "a machine is being got for 2048" in said and "Quitting gives it up" in said and "go on without" not in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+        assert not sim.alive
+    (run,) = RunStore(workspace / ".hudtui").runs()
+    assert (run.state, run.machine) == ("stopped", "released")
+
+
+async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: Simulator) -> None:
+    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        run = app.screen.record.id
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        store = RunStore(workspace / ".hudtui")
+        await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
+    assert len(sim.alive) == 1, "closing the app stops nothing"
+    async with open_app(workspace, size=(120, 40)) as (app, pilot):
+        await until(pilot, lambda: store.summary(run).machine == "released")
+    assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1
 
 
 async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:

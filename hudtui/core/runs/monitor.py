@@ -85,6 +85,15 @@ class Monitor:
             self._machines[run] = Machine(host, record)
         return self._machines[run]
 
+    def _waits(self, run: str) -> bool:
+        """Its machine is still being got, or was never there: nothing can be asked of it."""
+        return self.store.record(run).spec.rent is not None and self.store.summary(run).started is None
+
+    def _nowhere(self, run: str) -> Machine:
+        """Stands in for a machine that is not there yet: it knows of no file."""
+        record = self.store.record(run)
+        return Machine(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet")))
+
     async def refresh(self) -> tuple[RunSummary, ...]:
         """All runs, the oldest first, with what their machines have said until now.
 
@@ -104,7 +113,8 @@ class Monitor:
             RunError: There is no such run.
             MachineError: Its machine does not answer.
         """
-        machine = self._machine(run)
+        waits = self._waits(run)
+        machine = self._nowhere(run) if waits else self._machine(run)
         problem = None
         if self.store.summary(run).active:
             try:
@@ -116,9 +126,9 @@ class Monitor:
         saved = status.get("stages")
         states = saved if isinstance(saved, dict) else {}
         stages = tuple(stage_view(stage.name, stage.service, states.get(stage.name)) for stage in machine.record.plan.stages)
-        if run not in self._seen:
-            self._seen[run] = _Seen(machine)
-        seen, host = self._seen[run], machine.host
+        seen, host = self._seen.get(run) or _Seen(machine), machine.host
+        if not waits:
+            self._seen[run] = seen
         await seen.read_metrics(host)
         grew = await seen.read_logs(host, stages)
         now = self._now()
@@ -184,7 +194,7 @@ class Monitor:
         Raises:
             RunError: The run has no such window.
         """
-        machine = self._machine(run)
+        machine = self._nowhere(run) if self._waits(run) else self._machine(run)
         names = [stage.name for stage in machine.record.plan.stages]
         chosen = window or self.store.summary(run).stage or names[0]
         if chosen not in names:
@@ -193,10 +203,12 @@ class Monitor:
 
     async def tail(self, run: str, window: str | None = None, *, lines: int = 1000) -> int:
         """The byte offset at which the last `lines` lines of a log begin; reads backwards, so a large log costs nothing."""
-        return await last_lines(self._machine(run).host, self.log_path(run, window), lines)
+        return 0 if self._waits(run) else await last_lines(self._machine(run).host, self.log_path(run, window), lines)
 
     async def read(self, run: str, window: str | None = None, *, offset: int = 0) -> AsyncGenerator[Chunk, None]:
         """The bytes of a log from `offset` to what is its end now."""
+        if self._waits(run):
+            return
         host, path = self._machine(run).host, self.log_path(run, window)
         facts = await host.facts(path)
         end = facts.size if facts else 0
@@ -220,6 +232,10 @@ class Monitor:
             offset: Byte offset to begin at; see `tail`.
             to_the_end: Stop when the run has ended and everything is read; else go on for ever.
         """
+        while self._waits(run):
+            if to_the_end and not self.store.summary(run).active:
+                return
+            await asyncio.sleep(0.25)
         machine = self._machine(run)
         path = self.log_path(run, window)
         chunks = machine.host.follow(path, offset=offset)

@@ -67,6 +67,8 @@ class Wish:
     """None: those of the settings."""
     output_dir: Path | None = None
     keep_on_failure: bool = False
+    rehearse: bool = False
+    """The plan of the training with a tiny model, a few steps, on the machine's CPU."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,11 @@ class Looked:
     def add(self, name: str, state: CheckState, text: str, fix: str | None = None, **more: Any) -> None:
         """Take note of one thing."""
         self.checks.append(Check(name, state, clean_line(text, 400), fix, **more))
+
+    def refuse(self, name: str, error: HudtuiError, **more: Any) -> None:
+        """Take note of something that failed."""
+        place = f"{error.where}: " if error.where else ""
+        self.add(name, "missing", place + error.what + (f"; {error.why}" if error.why else ""), error.fix, **more)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------------
@@ -173,7 +180,7 @@ def _look_at_tasks(
         if plain and lock_image is not None:
             plain = len(read_tasks(source, **known).tasks) == len(found.tasks)
     except HudtuiError as error:
-        seen.add("tasks", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("tasks", error)
         return
     fewest = 1 if wish.engine == "rollouts" else FEWEST_TASKS
     good, name = len(found.tasks), _shown(source, workspace)
@@ -237,7 +244,7 @@ def _look_at_config(wish: Wish, workspace: Workspace, seen: Looked) -> None:
     try:
         config, findings = parse_config(read_text(path), name=name)
     except HudtuiError as error:
-        seen.add("config", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("config", error)
         return
     errors = [finding for finding in findings if finding.severity == "error"]
     if config is None or errors:
@@ -247,7 +254,7 @@ def _look_at_config(wish: Wish, workspace: Workspace, seen: Looked) -> None:
     try:
         _look_at_policy(wish, config)
     except HudtuiError as error:
-        seen.add("config", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("config", error)
         return
     seen.add("config", "fine", f"{name}: {len(config.mappings)} actions")
     seen.config = path

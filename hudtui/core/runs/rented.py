@@ -48,6 +48,8 @@ FETCH_WITHIN = 3600.0
 GRACE = 900.0
 """Seconds between the guard's request to stop and the moment it switches the machine off: to fetch the results."""
 POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
+_GIVEN_UP_WITHIN = 240.0
+"""Seconds for another hudtui to give up a machine that it is getting."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
 """So often is a machine that is away asked for the results, and so many seconds lie between; each attempt takes up to 30."""
 WARNING = (
@@ -169,6 +171,9 @@ async def tend(
                 async with aclosing(tending.work()) as events:
                     async for event in events:
                         yield event
+        except _Unwanted as error:
+            if stopped := store.append(run, "stopped", {"why": error.what}):
+                yield stopped
         except HudtuiError as error:
             trouble = error
             if store.summary(run).active and (failed := store.append(run, "failed", {"why": sentence(error)})):
@@ -189,7 +194,7 @@ async def end(
     """Stop a run, bring home what it has brought so far, and end its machine.
 
     Raises:
-        RunError: Another hudtui is getting its machine at the moment.
+        RunError: Another hudtui is getting its machine, and does not let go of it.
         MachineError: The machine could not be ended for certain, or does not answer.
     """
     tending = _Tending(store.record(run), store, broker, None, True, progress)
@@ -239,6 +244,10 @@ async def alone(store: RunStore, run: str, *, patience: float = 0.0) -> AsyncGen
         os.close(handle)
 
 
+class _Unwanted(RunError):
+    """A run was stopped while its machine was being got."""
+
+
 class _Tending:
     """A run on a rented machine, and everything that is needed to bring it to its end."""
 
@@ -259,6 +268,7 @@ class _Tending:
         self.host = find_host(record.host)
         self.machine = Machine(self.host, record)
         self.warned: set[str] = set()
+        self.unwanted = False
 
     @property
     def run(self) -> str:
@@ -276,6 +286,8 @@ class _Tending:
     async def work(self) -> AsyncGenerator[RunEvent, None]:
         """From wherever it is to the end of the run."""
         if self.summary.started is None:
+            if self.summary.state == "stopping":
+                raise _Unwanted("stopped before it started")
             await check(self.record.plan, self.lookup)  # before anything is paid for
         async with contextlib.AsyncExitStack() as open_ports:
             for part in (self.get_machine, self.tunnels, self.begin, self.watch):
@@ -306,11 +318,11 @@ class _Tending:
                 login=self.login,
                 run=self.run,
                 workspace=self.record.spec.workspace,
-                sleep=broker.sleep,
+                sleep=self.pause,
                 say=broker.say,
             )
         else:
-            steps = resume(owned, broker.provider, broker.ledger, login=self.login, sleep=broker.sleep, say=broker.say)
+            steps = resume(owned, broker.provider, broker.ledger, login=self.login, sleep=self.pause, say=broker.say)
         ready = False
         try:
             async with aclosing(steps):
@@ -323,6 +335,13 @@ class _Tending:
                 self.given_up()
         if event := self.step("ready", began):
             yield event
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, and hear whether the run is wanted at all any more: somebody may stop it while its machine is being got."""
+        await self.broker.sleep(seconds)
+        if not self.unwanted and self.summary.state == "stopping":
+            self.unwanted = True  # said once: giving the machine up has its pauses, too
+            raise _Unwanted(f"run {self.run} was stopped before its machine was ready")
 
     async def login(self, pod: Pod) -> Host:
         """Log in, and keep where that is."""
@@ -458,8 +477,9 @@ class _Tending:
         if not self.summary.active:
             return
         if self.summary.started is None and not any(e.data.get("name") == "guard" for e in self.store.events(self.run)):
-            async with alone(self.store, self.run):  # nobody is getting its machine, so nothing can begin any more
-                self.store.append(self.run, "stopped", {"why": "stopped before it started"})
+            async with alone(self.store, self.run, patience=_GIVEN_UP_WITHIN):  # whoever gets its machine hears of it and lets go
+                if self.summary.active:
+                    self.store.append(self.run, "stopped", {"why": "stopped before it started"})
             return
         try:
             await stop(self.run, self.host, self.store, grace=grace)

@@ -25,6 +25,7 @@ from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
 from hudtui.core.training.plan import Rent, RunSpec
 from hudtui.core.training.recipe import read_settings
+from hudtui.core.training.rehearsal import as_rehearsal
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ __all__ = ["Check", "Preparation", "Wish", "describe", "prepare"]
 
 DEFAULT_GPUS = "2xA100"
 """What a training is given where nothing was said: one GPU serves the model, the other trains."""
+_REHEARSED = 3
+"""Steps of a rehearsal where nothing was said."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ async def prepare(
             key = await _ssh_key(provider, settings, seen)
         except HudtuiError as error:
             remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
-            seen.add("machine", "missing", "; ".join(error.lines()[:2]), error.fix, remedy=remedy)
+            seen.refuse("machine", error, remedy=remedy)
     remote = host != LOCAL
     look_at_environments(seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
@@ -116,9 +119,11 @@ async def prepare(
             assert host is not None
             spec = _on_machine(spec, wish, machine)
             target = find_host(host)
+        if wish.rehearse:
+            spec = replace(as_rehearsal(spec, steps=wish.steps or _REHEARSED), trainer_python=wish.python)
         record = await asyncio.to_thread(draft, spec, target, store)
     except HudtuiError as error:
-        seen.add("plan", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("plan", error)
         return Preparation(tuple(seen.checks), None, choice, estimate, provider)
     return Preparation(tuple(seen.checks), record, choice, estimate, provider)
 
@@ -132,7 +137,7 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
     try:
         found = await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
     except HudtuiError as error:
-        seen.add("machine", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("machine", error)
         return None
     gpus = f"{len(found.gpus)} x {found.gpus[0].name}" if found.gpus else "no GPU"
     name = "this machine" if host == LOCAL else host
@@ -142,7 +147,7 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
         seen.add("machine", "missing", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
     if not found.program("tmux"):
         seen.add("machine", "warning", f"{name} has no tmux: the stages run as detached processes, without windows")
-    if wish.engine == "trl" and not found.gpus:
+    if wish.engine == "trl" and not found.gpus and not wish.rehearse:
         seen.add(
             "machine",
             "missing",
@@ -169,7 +174,7 @@ async def _look_at_market(
         provider = open_provider(wish.provider or "prime", settings.get, providers=known)
         if not provider.paid:
             raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
-        text = wish.gpus or (DEFAULT_GPUS if wish.engine != "rollouts" else None)
+        text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
         for warning in found.warnings:
@@ -207,6 +212,8 @@ def _rented(
         simulated=provider.simulated,
     )
     hours = 1.0 if limits.max_hours is None else limits.max_hours
+    if limits.run_budget is not None and offer.price.hourly > 0:
+        hours = min(hours, limits.run_budget / offer.price.hourly)  # the guard ends it then
     expected = estimate(offer, hours)
     spec = replace(
         spec,
@@ -233,7 +240,7 @@ async def _ssh_key(provider: Provider, settings: Settings, seen: Looked) -> str 
         mine = await asyncio.to_thread(read_key, path)
         known = await provider.keys()
     except HudtuiError as error:
-        seen.add("keys", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("keys", error)
         return None
     words = mine.public_key.split()[:2]
     found = next((key for key in known if key.public_key.split()[:2] == words), None)
@@ -265,7 +272,7 @@ def _limits(wish: Wish, settings: Settings, seen: Looked) -> Limits:
     try:
         return limits_from_settings(settings)
     except InputError as error:
-        seen.add("machine", "missing", "; ".join(error.lines()[:2]), error.fix)
+        seen.refuse("machine", error)
         return Limits()
 
 
@@ -304,4 +311,6 @@ def _spec(wish: Wish, workspace: Workspace, seen: Looked, limits: Limits) -> Run
 
 def _name(wish: Wish, seen: Looked) -> str:
     stem = seen.config.stem if seen.config else "run"
+    if wish.rehearse:
+        return "rehearsal"
     return f"{stem} {wish.model.rpartition('/')[2]}" if wish.model else stem

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.wish import Preparation
     from hudtui.core.settings import Settings
 
-_ALWAYS, _PLAYS, _TRAINS, _RENTS = "always", "plays", "trains", "rents"
+_ALWAYS, _PLAYS, _TRAINS, _RENTS, _AWAY = "always", "plays", "trains", "rents", "away"
 _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("machine", "machine", "local, user@host, a name of ~/.ssh/config, or prime to rent one", _ALWAYS),
     ("gpus", "GPUs", "to rent, such as 4xH100; 2xA100 for a training when empty", _RENTS),
@@ -47,6 +47,7 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
     ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
     ("budget", "budget", "what the machine may cost; the settings' when empty", _RENTS),
+    ("python", "python", "on the machine, with all that is needed; an environment is made there when empty", _AWAY),
     ("name", "name", "what to call it; made from config and policy when empty", _ALWAYS),
 )
 _USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
@@ -88,18 +89,12 @@ class LaunchScreen(StationScreen):
         """The machine that was chosen on the Compute station."""
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
-        self._getting: str | None = None
         self._typed_machine = ""
 
     @property
     def record(self) -> RunRecord | None:
         """The plan as it stands; None while something is missing."""
         return self.prepared.record if self.prepared is not None else None
-
-    @property
-    def unsaved(self) -> str | None:
-        """A machine that is being got is given up when hudtui ends."""
-        return f"the machine of {self._getting}, which is being got" if self._getting else None
 
     def content(self) -> Iterable[Widget]:
         """Fields, then checks and plan."""
@@ -191,8 +186,9 @@ class LaunchScreen(StationScreen):
 
     def _show_fields(self) -> None:
         """Only what matters for this engine and machine."""
-        plays, rents = self._value("engine") in ("", "rollouts"), self._value("machine") == _PAID
-        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: rents}
+        plays, machine = self._value("engine") in ("", "rollouts"), self._value("machine")
+        away = machine not in ("", "local")
+        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: machine == _PAID, _AWAY: away}
         for name, _, _, when in _FIELDS:
             self.query_one(f"#launch-row-{name}").display = shown[when]
 
@@ -280,6 +276,7 @@ class LaunchScreen(StationScreen):
             gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
             offer=self.offer if rents else None,
             limits=limits,
+            python=(self._value("python") or None) if machine != "local" else None,
         )
 
     def _show(self, plan: list[Content], problem: HudtuiError | None) -> None:
@@ -440,56 +437,22 @@ class LaunchScreen(StationScreen):
         if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):
             self._plan_soon()
             return
-        self.run_worker(self._tend(record), name="forever", group=f"tend-{record.id}", exit_on_error=False)
-
-    async def _tend(self, record: RunRecord) -> None:
-        """Bring a run on a rented machine to its end. When hudtui is closed after it has begun, it goes on."""
-        from hudtui.core.runs.rented import Broker, tend
-        from hudtui.core.runs.store import RunStore
-
-        rent = record.spec.rent
-        assert rent is not None
-        self._getting = record.name
-        try:
-            office = await self.shell.purse.open()
-            store = RunStore(self.shell.workspace.state_dir)
-            await asyncio.to_thread(store.add, record)
-            broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
-            async with aclosing(tend(record.id, store, broker, lookup=office.settings.lookup)) as events:
-                async for event in events:
-                    self._tell(record, event)
-        except HudtuiError as error:
-            self._getting = None
-            self.shell.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
-            if self.is_attached:
-                self.fail(error)
-        finally:
-            self._getting = None
-            if self.is_attached:
-                self._plan_soon()
-                self.shell.reload()
+        self.busy(f"Getting a machine for {record.name}")
+        self.shell.tending.tend(record, told=lambda event: self._tell(record, event))
+        self._plan_soon()
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
         """A step of a run that is tended, where somebody sees it."""
-        if event.type == "machine":
+        if not self.is_attached:
+            return
+        if event.type == "machine" and event.data.get("kind") not in ("released", "never"):
             self.busy(clean_line(str(event.data.get("text") or event.data.get("kind")), 200))
         elif event.type == "step" and event.data.get("name") not in ("collect", "terminate"):
             self.busy(f"Starting: {event.data.get('name')}")
-        elif event.type == "started":
-            self._getting = None
+        else:
             self.clear_message()
+        if event.type == "started" and self.app.screen is self:
             self.shell.open_station("run", run=record.id)
-        elif event.type == "note":
-            self.shell.notify(
-                clean_line(str(event.data.get("message")), 400), title=record.name, severity="warning", markup=False
-            )
-        elif event.type == "step":
-            words = {
-                "collect": f"results are in {event.data.get('folder')}",
-                "terminate": "its machine is ended, and that was verified",
-            }
-            self.shell.notify(words[str(event.data["name"])], title=record.name, markup=False)
-            self.clear_message()
 
     # -- fields ------------------------------------------------------------------------------------------------------
 

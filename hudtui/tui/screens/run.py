@@ -411,17 +411,25 @@ class RunScreen(StationScreen):
     async def _stop(self, run: str, name: str) -> None:
         from hudtui.core.runs import launcher
 
-        lines = ("Its processes are ended, politely first.", "The log and what it has written stay.")
-        if not await self.shell.confirm(f"Stop {name}?", lines, yes="Stop", no="Let it run", danger=True):
+        store = await asyncio.to_thread(self._open_store)
+        record = store.record(run)
+        rented = record.spec.rent is not None
+        lines = ["Its processes are ended, politely first.", "The log and what it has written stay."]
+        if rented:
+            lines[1] = "What it has written comes here, and its machine is ended."
+        if not await self.shell.confirm(f"Stop {name}?", tuple(lines), yes="Stop", no="Let it run", danger=True):
             return
         self.busy(f"Stopping {name}")
-        store = await asyncio.to_thread(self._open_store)
-        summary = store.summary(run)
-        host = launcher.find_host(summary.host)
+        if rented:
+            summary = await self.shell.tending.end(record)
+            self.say(f"{name} is {summary.state}; its machine is ended, and that was verified.", "success")
+            self.shell.reload()
+            return
+        host = launcher.find_host(record.host)
         if host is None:
             from hudtui.core.errors import MachineError
 
-            raise MachineError(f"{summary.host} cannot be reached from here")
+            raise MachineError(f"{record.host} cannot be reached from here")
         summary = await launcher.stop(run, host, store)
         self.say(f"{name} is {summary.state}; nothing of it is left running.", "success")
         self.shell.reload()

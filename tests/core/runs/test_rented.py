@@ -166,6 +166,21 @@ async def test_leaving_before_the_machine_is_ready_gives_it_up(world: World) -> 
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
 
 
+async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World) -> None:
+    world.sim.behave(boot=100_000)
+    record = world.record(stages=(RUN,))
+    getting = asyncio.create_task(world.tend(record))
+    while not world.sim.alive:  # noqa: ASYNC110 - it lives in another thread
+        await asyncio.sleep(0.02)
+    view = await Monitor(RunStore(world.store.state_dir)).view(record.id)
+    assert view.summary.active and view.stages[0].state == "waiting", "it can be looked at before its machine is there"
+    summary = await end(record.id, RunStore(world.store.state_dir), world.broker)
+    events = await getting
+    assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
+    assert "stopped" in events and world.created == 1
+    assert [chunk async for chunk in Monitor(world.store).follow(record.id, "s0")] == []
+
+
 async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: World) -> None:
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
     async with aclosing(tend(record.id, world.store, world.broker)) as events:

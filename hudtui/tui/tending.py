@@ -1,0 +1,148 @@
+"""Runs on rented machines that the app takes care of: from the order to the end of the machine, whatever screen is shown.
+
+Imported before the first paint: the runs and everything behind them come later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.runs.values import RunEvent, RunSummary
+    from hudtui.tui.app import HudtuiApp
+
+Told = Callable[["RunEvent"], None]
+
+
+class Tending:
+    """Who takes care of rented runs while the app is open. A run that has begun on its machine goes on without it.
+
+    Args:
+        app: Whose screens are told.
+    """
+
+    def __init__(self, app: HudtuiApp) -> None:
+        self._app = app
+        self._workers: dict[str, Worker[Any]] = {}
+        self._left: dict[str, asyncio.Event] = {}
+        self.getting: dict[str, str] = {}
+        """Names of the runs, by id, whose machine is being got: leaving gives it up."""
+
+    def begin(self) -> None:
+        """The app has started: go on with what an earlier one has left."""
+        self._app.run_worker(self._take_up(), name="forever", group="tending", exit_on_error=False)
+
+    async def _take_up(self) -> None:
+        workspace = self._app.workspace
+        if not (workspace.state_dir / "runs.db").is_file():
+            return
+        for record in await asyncio.to_thread(_unsettled, self._store()):
+            self.tend(record, again=True)
+
+    def tend(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
+        """Bring a run to the end of its machine.
+
+        Args:
+            record: The run.
+            told: Hears of each step, beside the notices of the app.
+            again: It was begun before; another hudtui may be at it, and that is fine.
+        """
+        if record.id in self._workers:
+            return
+        self._left[record.id] = asyncio.Event()
+        work = self._tend(record, told, again)
+        self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"tend-{record.id}", exit_on_error=False)
+
+    async def end(self, record: RunRecord) -> RunSummary:
+        """Stop a run, bring home what it has written, and end its machine; also while that is being got.
+
+        Raises:
+            HudtuiError: The machine could not be ended for certain.
+        """
+        from hudtui.core.runs.rented import Broker, end
+
+        rent = record.spec.rent
+        assert rent is not None
+        office = await self._app.purse.open()
+        broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
+        return await end(record.id, self._store(), broker)
+
+    async def give_up(self) -> None:
+        """Give up the machines that are being got, and wait until they are gone: before the app ends."""
+        runs = list(self.getting)
+        for run in runs:
+            self._workers[run].cancel()
+        await asyncio.gather(*(self._left[run].wait() for run in runs))
+
+    def _store(self) -> RunStore:
+        from hudtui.core.runs.store import RunStore
+
+        return RunStore(self._app.workspace.state_dir)
+
+    async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
+        from hudtui.core.errors import HudtuiError, RunError
+        from hudtui.core.runs.rented import Broker, tend
+
+        rent = record.spec.rent
+        assert rent is not None
+        try:
+            office = await self._app.purse.open()
+            store = self._store()
+            if not again:
+                await asyncio.to_thread(store.add, record)
+                self._app.reload()
+            if store.summary(record.id).started is None and store.summary(record.id).active:
+                self.getting[record.id] = record.name
+            broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
+            async with aclosing(tend(record.id, store, broker, lookup=office.settings.lookup)) as events:
+                async for event in events:
+                    self._tell(record, event)
+                    if told is not None:
+                        told(event)
+        except RunError as error:
+            if not again:
+                self._fail(record, error)
+        except HudtuiError as error:
+            self._fail(record, error)
+        finally:
+            self.getting.pop(record.id, None)
+            self._workers.pop(record.id, None)
+            self._left.pop(record.id).set()
+            if self._app.is_running:
+                self._app.reload()
+
+    def _fail(self, record: RunRecord, error: Exception) -> None:
+        lines = error.lines() if hasattr(error, "lines") else [str(error)]
+        self._app.notify("\n".join(lines), title=record.name, severity="error", timeout=30, markup=False)
+
+    def _tell(self, record: RunRecord, event: RunEvent) -> None:
+        """What somebody should know of, on whatever screen."""
+        from hudtui.core.text import clean_line
+
+        data = event.data
+        if event.type == "started":
+            self.getting.pop(record.id, None)
+        elif event.type == "note":
+            text = clean_line(str(data.get("message")), 400)
+            self._app.notify(text, title=record.name, severity="warning", markup=False)
+        elif event.type == "step" and data.get("name") == "collect":
+            self._app.notify(f"results are in {data.get('folder')}", title=record.name, markup=False)
+        elif event.type == "step" and data.get("name") == "terminate":
+            self._app.notify("its machine is ended, and that was verified", title=record.name, markup=False)
+
+
+def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
+    """Runs on rented machines of which something is left to do, but for those that their user wanted kept."""
+    found = []
+    for run in store.runs():
+        record = store.record(run.id)
+        rent = record.spec.rent
+        if rent is not None and (run.active or run.unsettled) and not (rent.keep_on_failure and run.state == "failed"):
+            found.append(record)
+    return tuple(found)
