@@ -1,8 +1,8 @@
 """Runs lambdas that mean harm, each in a process of its own, and prints what they cost: `python hostile_lambdas.py < cases.json`.
 
 A case is `[source, expression of the input]`. For each, one line of JSON: the outcome, milliseconds of processor time from
-compiling to the end, and megabytes above what the process held when it began. The best of three runs counts, so that what another
-process did to the machine does not.
+compiling to the end, and megabytes above what the process held when it began. One that seems slow is run up to five times
+more and the best counts, so that what another process did to the machine does not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure(source: str, expression: str) -> dict[str, object]:
 
 for case in json.load(sys.stdin):
     best = measure(*case)
-    for _ in range(2):
+    for _ in range(5):
         if float(str(best["ms"])) < 80:
             break
         again = measure(*case)

@@ -145,7 +145,12 @@ def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypa
 @pytest.mark.parametrize("size", [(120, 36), (80, 24)])
 def test_picture_error(snap: Any, project: Path, size: tuple[int, int]) -> None:
     (project / "tasks.json").write_text('[{"id": "a", "prompt": "x", "evaluate_tool": {"name": "e"}, "mcp_config": {"a": {"com')
-    assert snap(app_of(project), size=size, press=["3"])
+
+    async def failed(pilot: Any) -> None:
+        screen = pilot.app.screen
+        await until(pilot, lambda: screen.source is not None and not screen.reading and "cut off" in screen.message)
+
+    assert snap(app_of(project), size=size, press=["3"], run_before=failed)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,15 @@ async def type_at(pilot: Any, settle: Any, screen: Any, row: int, column: int, *
     await settle(pilot)
 
 
+async def until(pilot: Any, true: Callable[[], bool]) -> None:
+    """Wait for something that no worker of the screen tells of."""
+    for _ in range(2000):
+        if true():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never came")
+
+
 def row_of(screen: Any, text: str) -> int:
     return next(row for row, line in enumerate(screen.editor.lines) if text in line)
 
@@ -222,7 +231,10 @@ def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setattr(MappingPlay, "took", lambda self, began: 0.12)
 
     async def send(pilot: Any) -> None:
+        screen = pilot.app.screen
+        await until(pilot, lambda: bool(screen.rows))  # the check that follows the opening is over
         await pilot.press("f8")
+        await until(pilot, lambda: "Clicked at" in screen.query_one("#map-meaning", Sheet).plain and not screen.message)
         await settle(pilot)
 
     assert snap(app_of(desk), size=size, press=["2"], run_before=send)
@@ -256,6 +268,29 @@ async def test_a_key_changes_the_preview_at_once(open_app: Any, desk: Path, sett
         )
         await pilot.press("ctrl+z")
         assert screen.meaning.call.arguments["x"] == 100 and not screen.modified
+
+
+async def test_what_is_drawn_in_parts_is_what_is_drawn_as_a_whole(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
+    """Keys draw only the rows that look different: none may be forgotten."""
+    async with mapping(open_app, settle, desk, size=(120, 24)) as (screen, pilot):
+        screen.reply.load_text('<tool>click("7", 200)</tool>')
+        await settle(pilot)
+        row = row_of(screen, "lambda x: int(x)")
+        screen.editor.focus()
+        screen.editor.go(row, screen.editor.lines[row].index("int"))
+        wide = "-x if x + " + "_" * 12  # valid and not, beyond the side of the pane, and back again
+        for key in [*wide, *["backspace"] * 14, "enter", "backspace"]:
+            await pilot.press({" ": "space", "-": "minus", "+": "plus"}.get(key, key))
+            await pilot.pause()
+            drawn = screen_text(pilot.app)
+            for widget in screen.walk_children():
+                widget._styles_cache.clear()
+                widget.notify_style_update()
+            screen.refresh()
+            assert screen_text(pilot.app) == drawn, key
+        assert screen.editor.lines[row].strip().startswith("transform:")
 
 
 async def test_what_does_not_parse_keeps_the_last_good_meaning(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
