@@ -389,7 +389,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
         return None
     status = await machine.status()
     if status.supervisor is None and not status.ended:
-        await machine.start(_secrets_if_there(record.plan, lookup))
+        await machine.start(secrets_if_there(record.plan, lookup))
         notice: Notice | None = Notice("info", f"run {run}: its supervisor had been ended, and was started again")
     else:
         notice = None
@@ -431,6 +431,6 @@ async def _unbegun(summary: RunSummary, machine: Machine, store: RunStore, looku
     return Notice("info", f"run {run} was being started when hudtui ended; it goes on")
 
 
-def _secrets_if_there(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
+def secrets_if_there(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
     """A supervisor that takes a run up may have no use for secrets any more; it says so itself where it has."""
     return {name: value for name in plan.secrets if lookup and (value := lookup(name))}

@@ -32,7 +32,7 @@ from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.collect import Collected, Progress, collect
 from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine
-from hudtui.core.runs.launcher import Lookup, carry_out, check, sentence, stop
+from hudtui.core.runs.launcher import Lookup, carry_out, check, secrets_if_there, sentence, stop
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -76,6 +76,8 @@ class Broker:
     """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
     say: Callable[[str], None] | None = None
     """Told what became of a machine when its order was cancelled."""
+    look: float = 30.0
+    """Seconds between looks whether the supervisor is still at work, which a machine that was rebooted has lost."""
 
 
 def broker_for(record: RunRecord, settings: Settings, *, say: Callable[[str], None] | None = None) -> Broker:
@@ -416,12 +418,16 @@ class _Tending:
 
     async def watch(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Hear what the machine says until the run has ended; end it when a limit is reached."""
-        away = 0
+        away, looked = 0, time.monotonic()
         while True:
             try:
                 for event in await self.hear():
                     yield event
                 away = 0
+                if self.summary.active and time.monotonic() - looked > self.broker.look:
+                    looked = time.monotonic()
+                    if revived := await self.revive():
+                        yield revived
             except MachineError as error:  # while nobody can say more, the run is taken to go on
                 away += 1
                 if said := self.store.append(self.run, "note", {"message": sentence(error)}, once=f"note:{sentence(error)}"):
@@ -432,7 +438,9 @@ class _Tending:
             verdict = judge(self.limits(), self.usage())
             for event in self.warn(verdict):
                 yield event
-            if verdict.level == "end" and not away:
+            if verdict.level == "end":
+                if away:
+                    raise MachineError(f"the machine of run {self.run} does not answer", why="; ".join(verdict.reasons))
                 await stop(self.run, self.host, self.store, why="; ".join(verdict.reasons))
                 continue
             await self.broker.sleep(self.broker.every)
@@ -444,6 +452,16 @@ class _Tending:
                 return await self.machine.sync(self.store)
         except TimeoutError:
             raise Disconnected(f"{self.record.host} does not answer") from None
+
+    async def revive(self) -> RunEvent | None:
+        """Start supervisor and guard again where the machine has lost them: they take the run up, or write down its end."""
+        status = await self.machine.status()
+        if status.supervisor is not None or status.ended:
+            return None
+        await self.machine.arm(self.rules())
+        await self.machine.start(secrets_if_there(self.record.plan, self.lookup))
+        text = "its supervisor had been ended, perhaps with the machine, and was started again"
+        return self.store.append(self.run, "note", {"message": text})
 
     def warn(self, verdict: Verdict) -> Iterator[RunEvent]:
         """Tell of each limit that is near, once."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
@@ -18,8 +20,11 @@ from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.connect import close_hosts
+from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.runs import rented
 from hudtui.core.runs.hosts import find_host, rented_host
 from hudtui.core.runs.launcher import reconcile
+from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.monitor import Monitor
 from hudtui.core.runs.rented import Broker, alone, change_limits, end, offer_to_json, order_of, tend
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -225,6 +230,38 @@ async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
                     world.sim.reclaim(world.sim.alive[0].id)
     summary = world.store.summary(record.id)
     assert (summary.state, summary.machine) == ("failed", "released")
+
+
+async def test_a_machine_that_lost_its_processes_goes_on_by_itself(world: World) -> None:
+    world.broker.look = 0.0
+    record = world.record("exec sleep 1000", "echo never")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":  # as after a reboot: everything is gone but the files
+                for pid in (await Machine(find_host(record.host), record).status()).processes:
+                    os.kill(pid, signal.SIGKILL)
+            elif event.type == "note" and "started again" in str(event.data["message"]):
+                world.broker.look = 30.0
+    summary = world.store.summary(record.id)
+    assert (summary.state, summary.machine) == ("failed", "released") and "s0" in str(summary.why) and not world.sim.alive
+
+
+async def test_a_limit_ends_a_machine_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rented, "_FETCHES", 1)
+    record = world.record("sleep 1000")
+    with pytest.raises(MachineError, match="does not answer"):
+        async with aclosing(tend(record.id, world.store, world.broker)) as events:
+            async for event in events:
+                if event.type == "stage_started":
+                    spec = record.spec.rent
+                    assert spec is not None
+                    monkeypatch.setattr(Machine, "sync", _silent)
+                    world.broker.book.set(spec.machine, Limits(max_hours=1e-6))
+    assert world.store.summary(record.id).machine == "released" and not world.sim.alive
+
+
+async def _silent(self: Machine, store: RunStore) -> tuple[()]:
+    raise Disconnected("it does not answer")
 
 
 async def test_ending_a_run_fetches_and_releases(world: World) -> None:
