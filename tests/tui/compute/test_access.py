@@ -10,9 +10,9 @@ from typing import Any
 import asyncssh
 import pytest
 
+from hudtui.core.compute.ssh_key import make_key
 from hudtui.core.settings import load_settings
 from hudtui.tui.app import HudtuiApp
-from hudtui.core.compute.ssh_key import make_key
 
 
 @pytest.fixture
