@@ -27,7 +27,8 @@ MAX_DEPTH = 3
 MAX_ENTRIES = 20_000
 """How many files and folders are looked at in all."""
 
-Kind = Literal["config", "tasks"]
+Kind = Literal["config", "tasks", "scenarios"]
+"""Scenarios are tasks that do not train as they are: they come after the others."""
 
 _SKIPPED = frozenset(
     ("node_modules", "__pycache__", "site-packages", "venv", "build", "dist", "outputs", "wandb", "target", "vendor")
@@ -41,6 +42,10 @@ _GYM_KEY = re.compile(rb"^(?:job|system_prompt|parser|action_mappings|rubric)[ \
 _ANY_KEY = re.compile(rb"^[A-Za-z_][\w-]*[ \t]*:", re.MULTILINE)
 _PROMPT = re.compile(rb"\"prompt\"\s*:")
 _TASK_FIELD = re.compile(rb"\"(?:mcp_config|evaluate_tool|setup_tool|scenario|gym)\"\s*:")
+_SCENARIO = re.compile(rb"\"env\"\s*:.*\"scenario\"\s*:|\"scenario\"\s*:.*\"env\"\s*:", re.DOTALL)
+"""Tasks of generation 5; their prompts live in the environment."""
+_NAMED_ENV = re.compile(rb"\"env\"\s*:\s*\"[^\"]*\".*\"(?:args|validation|columns)\"\s*:", re.DOTALL)
+"""Tasks of generation 6. A list of MCP servers has `env` and `args` too, but its `env` is an object."""
 _GITIGNORE = """\
 # Runs, caches and analyses stay out of version control; platforms declared here may go in.
 *
@@ -58,7 +63,7 @@ class Workspace:
     configs: tuple[Path, ...] = ()
     """Gym configurations; those in `configs/` first."""
     task_files: tuple[Path, ...] = ()
-    """Files, and folders written by `datasets`, that look like tasks; those at the top first."""
+    """Files, and folders written by `datasets`, that look like tasks; those at the top first, scenarios last."""
     lock: Path | None = None
     """The platform's lock file, if it is there."""
     env_file: Path | None = None
@@ -111,21 +116,21 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
         notices += choice.notices
     budget = _Budget()
     configs: list[tuple[int, str, Path]] = []
-    tasks: list[tuple[int, str, Path]] = []
+    tasks: list[tuple[bool, int, str, Path]] = []
     for depth, entry in _walk(place, notices):
         kind = _kind(entry, budget)
         path = Path(entry.path)
         if kind == "config":
             configs.append((0 if path.parent == place / "configs" else depth + 1, str(path), path))
-        elif kind == "tasks":
-            tasks.append((depth, str(path), path))
+        elif kind is not None:
+            tasks.append((kind == "scenarios", depth, str(path), path))
     lock = place / taken.lock_name
     env = place / ".env"
     return Workspace(
         folder=place,
         platform=taken,
         configs=tuple(path for _, _, path in sorted(configs)),
-        task_files=tuple(path for _, _, path in sorted(tasks)),
+        task_files=tuple(path for *_, path in sorted(tasks)),
         lock=lock if lock.is_file() else None,
         env_file=env if env.is_file() else None,
         notices=tuple(notices),
@@ -260,7 +265,8 @@ def _look(path: Path, guess: str, size: int) -> Kind | None:
     if guess == "parquet":
         return "tasks" if b"prompt" in data else None
     if guess != "yaml":
-        return "tasks" if _PROMPT.search(data) and _TASK_FIELD.search(data) else None
+        v4 = _PROMPT.search(data) and _TASK_FIELD.search(data)
+        return "tasks" if v4 else "scenarios" if _SCENARIO.search(data) or _NAMED_ENV.search(data) else None
     if path.parent.name != "configs":
         return "config" if _MAPPINGS.search(data) else None
     # In `configs/` also one that is only begun or broken, but not one that plainly is something else.

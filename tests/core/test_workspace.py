@@ -87,6 +87,8 @@ def test_task_files(own_world: Path) -> None:
             "v5.jsonl": '{"prompt": "", "env": {"name": "x"}, "scenario": "x:y"}\n',
             "utf16.jsonl": TASK.encode("utf-16"),
             "anything.json": TASK,
+            "a5.json": '[{"env": {"name": "shop"}, "scenario": "checkout", "args": {}}]',
+            "a6.json": '[{"env": "shop", "id": "checkout", "args": {}}]',
             "data/train-00000-of-00001.parquet": b"PAR1....prompt....PAR1",
             "saved/dataset_info.json": "{}",
             "saved/data.arrow": b"",
@@ -95,6 +97,7 @@ def test_task_files(own_world: Path) -> None:
             "traces.jsonl": TASK,
             "x/metrics.jsonl": TASK,
             "package.json": '{"name": "x"}',
+            "servers.json": '{"mcpServers": {"x": {"command": "x", "env": {"KEY": "args"}, "args": []}}}',
             "numbers.parquet": b"PAR1....x....PAR1",
             "tasks.txt": TASK,
         },
@@ -112,6 +115,8 @@ def test_task_files(own_world: Path) -> None:
         "utf16.jsonl",
         "v5.jsonl",
         "data/train-00000-of-00001.parquet",
+        "a5.json",
+        "a6.json",
     ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -66,17 +67,21 @@ class OpenDialog(Dialog["str | None"]):
                     Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
                 )
             yield Field(placeholder="a path, or ORG/NAME[@REVISION][:SPLIT] on the Hub", id="open-name")
-            yield Static("Enter opens   Tab list and field   Esc cancel", classes="dialog-keys")
+            yield Static(f"Enter opens   {'↑↓ choose   ' if options else ''}Esc cancel", classes="dialog-keys")
 
     def on_mount(self) -> None:
-        """The list first, on what is open now."""
-        lists = self.query(Rows)
-        if lists:
-            names = [name for name, _ in self._files]
-            lists.first().focus()
-            lists.first(Rows).highlighted = names.index(self._chosen) if self._chosen in names else 0
-        else:
-            self.query_one(Field).focus()
+        """In the field, with the cursor of the list on what is open now: arrows choose, letters name another source."""
+        self.query_one(Field).focus()
+        names = [name for name, _ in self._files]
+        for rows in self.query(Rows):
+            rows.highlighted = names.index(self._chosen) if self._chosen in names else 0
+
+    def on_key(self, event: events.Key) -> None:
+        """Up and down move in the list while the field has the keys."""
+        if event.key in ("up", "down") and isinstance(self.focused, Field):
+            event.stop()
+            for rows in self.query(Rows):
+                (rows.action_cursor_up if event.key == "up" else rows.action_cursor_down)()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """One of the list."""
@@ -84,10 +89,14 @@ class OpenDialog(Dialog["str | None"]):
         self.dismiss(event.option.id)
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
-        """One by name."""
+        """One by name; with none written, the one under the cursor of the list."""
         event.stop()
-        if event.value.strip():
-            self.dismiss(event.value.strip())
+        name = event.value.strip()
+        rows = self.query(Rows)
+        if not name and rows and (at := rows.first(Rows).highlighted) is not None:
+            name = self._files[at][0]
+        if name:
+            self.dismiss(name)
 
 
 class Toggle(Acting, Widget, can_focus=True):
