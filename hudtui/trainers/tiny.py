@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hudtui.core.errors import InputError
@@ -97,8 +97,6 @@ def imitate(
     *,
     steps: int,
     seed: int = 0,
-    rate: float = 5e-3,
-    enough: Callable[[], bool] | None = None,
 ) -> float:
     """Teach the model to answer with one of `replies`, so that a rehearsal comes to real calls. Returns the last loss.
 
@@ -107,21 +105,17 @@ def imitate(
         tokenizer: Its tokenizer.
         before: Conversations, as tokens, that a reply follows.
         replies: What to answer.
-        steps: Batches of eight, at most.
+        steps: Batches of eight.
         seed: For the choice.
-        rate: Of learning.
-        enough: Asked after every batch whether to stop there.
     """
     import torch
 
     choice = random.Random(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     endings = [[*tokenizer(reply, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for reply in replies]
     last = float("inf")
     model.train()
-    for step in range(steps):
-        if enough is not None and step and enough():
-            break
+    for _ in range(steps):
         rows = [(list(choice.choice(before))[-192:], choice.choice(endings)) for _ in range(8)]
         length = max(len(opening) + len(ending) for opening, ending in rows)
         ids, labels = [], []
