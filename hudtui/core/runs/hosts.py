@@ -8,6 +8,7 @@ under.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -159,12 +160,19 @@ def rented_host(machine: str) -> str:
 
 
 def note_machine(host: str, target: SshTarget) -> None:
-    """Keep where a rented machine is, and which of the user's keys it takes."""
+    """Keep where a rented machine is, and which of the user's keys it takes.
+
+    Raises:
+        MachineError: That cannot be written.
+    """
     about = {"user": target.user, "host": target.host, "port": target.port, "pin": target.pin}
     about["keys"] = [str(key) for key in target.keys]
     path = _file(host)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, json.dumps(about, indent=1) + "\n", mode=0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(about, indent=1) + "\n", mode=0o600)
+    except OSError as error:
+        raise MachineError(f"where {host} is, cannot be kept in {path}", why=error.strerror) from None
 
 
 def forget_machine(host: str) -> None:
@@ -178,7 +186,8 @@ def forget_machine(host: str) -> None:
         pin = None
     if pin:
         Pins().forget(str(pin))
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a folder that cannot be written has none
+        path.unlink(missing_ok=True)
 
 
 def target_of(host: str) -> SshTarget:

@@ -23,7 +23,8 @@ from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.providers import target_of
-from hudtui.core.compute.release import Sleep, release, settle
+from hudtui.core.compute.release import GRACE as GRACE_UNSEEN
+from hudtui.core.compute.release import Sleep, StillThere, release, settle
 from hudtui.core.compute.spending import spend
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
@@ -76,6 +77,8 @@ class Broker:
     """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
     say: Callable[[str], None] | None = None
     """Told what became of a machine when its order was cancelled."""
+    clock: Callable[[], float] = time.monotonic
+    """For how long a machine is waited for."""
     look: float = 30.0
     """Seconds between looks whether the supervisor is still at work, which a machine that was rebooted has lost."""
 
@@ -321,10 +324,19 @@ class _Tending:
                 run=self.run,
                 workspace=self.record.spec.workspace,
                 sleep=self.pause,
+                clock=broker.clock,
                 say=broker.say,
             )
         else:
-            steps = resume(owned, broker.provider, broker.ledger, login=self.login, sleep=self.pause, say=broker.say)
+            steps = resume(
+                owned,
+                broker.provider,
+                broker.ledger,
+                login=self.login,
+                sleep=self.pause,
+                clock=broker.clock,
+                say=broker.say,
+            )
         ready = False
         try:
             async with aclosing(steps):
@@ -537,16 +549,22 @@ class _Tending:
                     yield event
                 return
         began = time.monotonic()
-        pod = await release(
-            self.rent.machine,
-            self.broker.provider,
-            self.broker.ledger,
-            why=f"run {self.run} {summary.state}",
-            sleep=self.broker.sleep,
-        )
+        pod = await self.let_go(f"run {self.run} {summary.state}")
         yield self._released(pod.billed if pod.id else None, never=not pod.id)
         if event := self.step("terminate", began, billed=pod.billed):
             yield event
+
+    async def let_go(self, why: str) -> Pod:
+        """End the machine. One that nobody has seen yet may still come: that is waited for, so that it is not left behind."""
+        broker = self.broker
+        while True:
+            try:
+                return await release(self.rent.machine, broker.provider, broker.ledger, why=why, sleep=broker.sleep)
+            except StillThere:
+                owned = self.owned()
+                if owned is None or owned.state != "intended" or time.time() - owned.created > GRACE_UNSEEN:
+                    raise
+            await broker.sleep(_FETCH_PAUSE)
 
     async def fetch(self) -> Collected:
         """Fetch the results; a machine that is away is waited for."""
