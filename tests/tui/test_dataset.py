@@ -369,6 +369,30 @@ async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settl
         assert "there is no such file" in screen.message and "nothing.json" in screen_text(app)
 
 
+async def test_scenarios_are_written_for_hud_v6(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
+    tasks = [{"env": {"name": "shop"}, "scenario": name, "args": {"items": 3}} for name in ("checkout", "login")]
+    before = json.dumps(tasks)
+    (project / "old.json").write_text(before)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.source == "old.json" and screen.index.counts["error"] == 2
+        assert "6 writes v5 tasks for HUD v6" in screen_text(app)
+        await pilot.press("c")
+        assert "no task can be used" in screen.message
+        await pilot.press("6")
+        await until(pilot, lambda: app.screen is not screen)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Wrote old-v6.json: 2 of 2 tasks" in screen.message)
+    written = json.loads((project / "old-v6.json").read_text())
+    assert [(task["env"], task["id"], task["args"]) for task in written] == [
+        ("shop", "checkout", {"items": 3}),
+        ("shop", "login", {"items": 3}),
+    ]
+    assert (project / "old.json").read_text() == before
+
+
 async def test_actions_say_why_they_cannot(open_app: Any, project: Path, mixed: Path, settle: Any) -> None:
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3", "down", "down", "t")

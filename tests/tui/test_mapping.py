@@ -502,14 +502,21 @@ async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settl
     assert app.return_code == 0
 
 
-async def test_line_ends_and_byte_order_mark_stay(open_app: Any, desk: Path, settle: Any) -> None:
-    file_of(desk).write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe\0\0", "utf-32-le")],
+)
+async def test_encoding_line_ends_and_byte_order_mark_stay(
+    open_app: Any, desk: Path, settle: Any, mark: bytes, encoding: str
+) -> None:
+    text = TEXT.replace("Desk", "Désk \U0001f5a5")
+    file_of(desk).write_bytes(mark + text.replace("\n", "\r\n").encode(encoding))
     async with mapping(open_app, settle, desk) as (screen, pilot):
         assert not screen.modified
         await type_at(pilot, settle, screen, 0, 0, "#")
         await pilot.press("f9")
         await settle(pilot)
-        assert file_of(desk).read_bytes() == b"\xef\xbb\xbf#" + TEXT.replace("\n", "\r\n").encode()
+        assert file_of(desk).read_bytes() == mark + ("#" + text.replace("\n", "\r\n")).encode(encoding)
 
 
 async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: Path, settle: Any) -> None:

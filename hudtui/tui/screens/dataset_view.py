@@ -61,6 +61,8 @@ class Viewing(Making):
                 parts.append(("  searching …", "$foreground-muted"))
         if self.sort != ("task", False):
             parts.append((f"  by {self.sort[0]} {'▼' if self.sort[1] else '▲'}", "$accent"))
+        if index is not None and _all_scenarios(index):
+            parts.append(("6 writes v5 tasks for HUD v6", "bold $accent"))
         about = self._about_calls() if index is not None else ""
         line = Content("  ").join(Content.styled(text.strip(), style) for text, style in parts)
         shown = self.query_one("#ds-shown", Static)
@@ -419,3 +421,12 @@ def _some(steps: Iterator[tuple[array[int], int]]) -> tuple[array[int], int] | N
         if time.monotonic() > end:
             break
     return None if last < 0 else (found, last)
+
+
+def _all_scenarios(index: TaskIndex) -> bool:
+    """Whether all tasks are of a generation that does not train, and one at least is a scenario of generation 5."""
+    return (
+        bool(index.total)
+        and index.problems.counts["error", "generation"] == index.total
+        and any("HUD v5" in kind.message for kind in index.problems.kinds)
+    )

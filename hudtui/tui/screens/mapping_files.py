@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.css.query import NoMatches
 from textual.timer import Timer
@@ -39,8 +39,8 @@ class MappingFiles(MappingCore):
         """What the file holds since somebody else changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
-        self._form = ("", "\n")
-        """Byte order mark and line ends of the file, which stay as they are."""
+        self._form = Form(b"", "utf-8", "\n")
+        """Encoding and line ends of the file, which stay as they are."""
         self._kept_last: str | None = None
         self._watch_timer: Timer | None = None
 
@@ -287,8 +287,7 @@ class MappingFiles(MappingCore):
         if self._outside is not None and not await self._settle_outside(saving=True):
             return
         text = self.editor.text
-        mark, newline = self._form
-        await asyncio.to_thread(write_atomic, self.path, mark + text.replace("\n", newline))
+        await asyncio.to_thread(write_atomic, self.path, self._form.encode(text))
         self.saved, self._stamp, self._outside = text, stamp_of(self.path), None
         self._copied = None
         await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
@@ -372,7 +371,22 @@ class MappingFiles(MappingCore):
             return False
 
 
-def _form_of(path: Path) -> tuple[str, str]:
+class Form(NamedTuple):
+    """How a file writes its text; what is saved keeps to it."""
+
+    mark: bytes
+    encoding: str
+    newline: str
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of the file."""
+        return self.mark + text.replace("\n", self.newline).encode(self.encoding)
+
+
+def _form_of(path: Path) -> Form:
+    from hudtui.core.files import find_encoding
+
     data = path.read_bytes()
-    windows = data.count(b"\r\n") * 2 > data.count(b"\n")
-    return "\ufeff" if data.startswith(b"\xef\xbb\xbf") else "", "\r\n" if windows else "\n"
+    mark, encoding = find_encoding(data)
+    text = data[len(mark) :].decode(encoding, "replace")
+    return Form(mark, encoding, "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n")
