@@ -70,9 +70,11 @@ async def _export(
     from dataclasses import replace
 
     from hudtui.cli import runlog
-    from hudtui.core.errors import InputError
+    from hudtui.core.errors import HudtuiError, InputError
     from hudtui.core.training.export import copy_out, find_trained, merge_command, push
 
+    if push_to is not None and push_to.count("/") != 1:
+        raise InputError(f"{push_to!r} is no name for a model", fix="Name it ORG/NAME.")
     place, name = _place(run, folder)
     trained = find_trained(place, step)
     label = name if trained.step is None else f"{name}-step{trained.step}"
@@ -85,11 +87,13 @@ async def _export(
     served = trained.serve_command(target, label)
     address = None
     if push_to is not None:
-        if push_to.count("/") != 1:
-            raise InputError(f"{push_to!r} is no name for a model", fix="Name it ORG/NAME.")
         token = runlog.lookup(runlog.workspace())("HF_TOKEN")
         console.say(f"sending {target} to {push_to}")
-        address = await asyncio.to_thread(push, target, push_to, token=token, public=public)
+        try:
+            address = await asyncio.to_thread(push, target, push_to, token=token, public=public)
+        except HudtuiError:
+            console.say(f"the copy stays here; to send it later: {shlex.join(('hf', 'upload', push_to, str(target)))}")
+            raise
     if as_json:
         console.out_json(
             {

@@ -1,0 +1,101 @@
+"""`hudtui export`: a trained model out of a run's folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run(own_world: Path) -> Path:
+    """The folder of a run as a training leaves it."""
+    folder = own_world / "mine"
+    for name in ("out/model", "out/checkpoints/checkpoint-4"):
+        place = folder / name
+        place.mkdir(parents=True)
+        (place / "adapter_model.safetensors").write_bytes(b"weights of " + name.encode())
+        (place / "adapter_config.json").write_text('{"r": 8}')
+        (place / "trainer_state.json").write_text("{}")
+    (folder / "files").mkdir()
+    (folder / "files" / "recipe.json").write_text('{"model": "Qwen/Qwen2.5-3B-Instruct"}')
+    return folder
+
+
+def export(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hudtui", "export", *words]
+    env = {**os.environ, **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=90)
+
+
+def test_the_end_and_a_checkpoint_each_into_a_folder_of_its_own(run: Path, own_world: Path) -> None:
+    end = export("--from", "mine")
+    assert end.returncode == 0, end.stderr
+    folder = own_world / "exports" / "mine"
+    assert end.stdout == f"{folder}\n"
+    assert "serve it: vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --enable-lora" in end.stderr
+    step = export("--from", "mine", "--step", "4", "--json")
+    told = json.loads(step.stdout)
+    assert (told["folder"], told["step"], told["pushed"]) == (f"{folder}-step4", 4, None)
+    assert (
+        own_world / "exports" / "mine-step4" / "adapter_model.safetensors"
+    ).read_bytes() == b"weights of out/checkpoints/checkpoint-4"
+    again = export("--from", "mine")
+    assert again.returncode == 2 and "left as it is" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--format", "gguf"), "adapter or merged"),
+        (("--from", "mine", "--step", "5"), "There are: 4."),
+        (("--from", "mine", "--push", "mine"), "'mine' is no name for a model"),
+        (("--from", "mine", "--format", "merged"), "that is not on this machine"),
+        (("nothing",), "there are no runs in this workspace"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_and_nothing_is_left(
+    words: tuple[str, ...], said: str, run: Path, own_world: Path
+) -> None:
+    done = export(*words)
+    assert done.returncode in (2, 6) and said in done.stderr and "Traceback" not in done.stderr
+    assert not (own_world / "exports").exists()
+
+
+def stand_in() -> Any:
+    """The stand-in for the Hub, which knows datasets, with the same routes for models."""
+    spec = importlib.util.spec_from_file_location("hub_stub_for_export", ROOT / "tests" / "support" / "hub_stub.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    more = [
+        (method, pattern.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
+        for method, pattern, call in module._ROUTES
+        if "datasets" in pattern
+    ]
+    module._ROUTES = (*module._ROUTES, *more)
+    return module
+
+
+def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(run: Path, own_world: Path) -> None:
+    module = stand_in()
+    with module.HubStub() as hub:
+        surroundings = {**hub.environment(), "HF_HOME": str(own_world / "hf")}
+        refused = export(
+            "--from", "mine", "--out", "one", "--push", "me/mine", **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7}
+        )
+        assert refused.returncode != 0 and "wrongwrong" not in refused.stderr
+        assert f"to send it later: hf upload me/mine {own_world / 'one'}" in refused.stderr and (own_world / "one").is_dir()
+        done = export("--from", "mine", "--push", "me/mine", "--json", **{**surroundings, "HF_TOKEN": module.TOKEN})
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["pushed"] == f"{hub.url}/me/mine"
+        assert hub.repos["me/mine"].private and "adapter_model.safetensors" in hub.repos["me/mine"].files
