@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Pro
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import Choice
+    from hudtui.core.compute.guard import Limits
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.ssh_key import KeyFile
     from hudtui.core.compute.values import Account, Order
@@ -33,6 +34,8 @@ class _Prepared:
     key_id: str | None
     """The provider's id of the key; None when it does not know the key, or does not say."""
     key_unknown: bool
+    afterwards: str
+    """What holds the limits when hudtui is gone."""
 
 
 def create(
@@ -88,7 +91,7 @@ def create(
             for warning in market.warnings:
                 console.say(f"warning: {warning}")
             chosen = providers[choice.offer.provider]
-            return await _prepared(choice, chosen, None if brings_key(chosen) else _own_key(settings))
+            return await _prepared(choice, chosen, None if brings_key(chosen) else _own_key(settings), settings)
 
     ready = console.run(prepare(), as_json=as_json)
     _say_price(ready, hours)
@@ -103,6 +106,8 @@ def create(
 
     async def rent() -> dict[str, Any]:
         from hudtui.core.compute.acquire import unique_name
+        from hudtui.core.compute.guard import hours_left, limits_from_settings
+        from hudtui.core.compute.machine_guard import NOTHING
         from hudtui.core.compute.values import Order
 
         async with compute.asked(settings, [ready.provider], paid=True) as providers:
@@ -110,8 +115,16 @@ def create(
             key_id = ready.key_id
             if ready.key is not None and ready.key_unknown:
                 key_id = (await chosen.register_key("hudtui", ready.key.public_key)).id
-            order = Order(unique_name(name or "pod"), ready.choice.offer, image=image, disk_gb=disk, ssh_key=key_id)
-            return await _acquire(order, chosen, settings)
+            offer, limits = ready.choice.offer, replace(limits_from_settings(settings), idle_minutes=None)
+            order = Order(
+                unique_name(name or "pod"),
+                offer,
+                image=image,
+                disk_gb=disk,
+                ssh_key=key_id,
+                max_hours=hours_left(limits, NOTHING, offer.price.hourly),
+            )
+            return await _acquire(order, chosen, settings, limits)
 
     made = console.run(rent(), as_json=as_json)
     if as_json:
@@ -145,7 +158,8 @@ def _of_type(gpu_type: str) -> Any:
     return Query(gpu_types=(gpu_type,))
 
 
-async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None) -> _Prepared:
+async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
+    from hudtui.core.compute.machine_guard import before_renting
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.ssh_key import find_registered
 
@@ -161,7 +175,15 @@ async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None) -> 
     except ProviderError as error:
         console.say(f"warning: {provider.title} does not say which SSH keys it knows: {error.what}")
     return _Prepared(
-        choice, provider.name, provider.title, provider.simulated, account, key, known.id if known else None, unknown
+        choice,
+        provider.name,
+        provider.title,
+        provider.simulated,
+        account,
+        key,
+        known.id if known else None,
+        unknown,
+        before_renting(provider, settings.get),
     )
 
 
@@ -188,23 +210,34 @@ def _say_price(ready: _Prepared, hours: float | None) -> None:
         lasts = account.balance / offer.price.hourly if offer.price.hourly and offer.price.currency == account.currency else None
         enough = f", enough for {lasts:.1f} h" if lasts is not None else ""
         console.say(f"  The wallet has {money(account.balance, account.currency)}{enough}.")
+    console.say(f"  {ready.afterwards}")
 
 
-async def _acquire(order: Order, provider: Provider, settings: Settings) -> dict[str, Any]:
+async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits) -> dict[str, Any]:
+    """Get it, and leave a guard there. Nobody measures whether it is idle; its other limits hold."""
     from contextlib import aclosing
 
     from hudtui.core.compute.acquire import acquire
     from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.limitbook import LimitBook
+    from hudtui.core.compute.machine_guard import guard
     from hudtui.core.compute.providers import login_with
+    from hudtui.core.errors import HudtuiError
 
-    pod, said = None, ""
+    pod, said, host = None, "", None
+    LimitBook().set(order.name, limits)
     async with compute.busy(f"renting {order.name}") as line:
         steps = acquire(order, provider, Ledger(), login=login_with(settings.get), workspace=Path.cwd(), say=console.say)
         async with aclosing(steps) as events:
             async for step in events:
-                pod = step.pod or pod
+                pod, host = step.pod or pod, step.host
                 if step.text != said:
                     line.say(f"  {step.text}")
                     said = line.text = step.text
-    assert pod is not None
+        assert pod is not None and host is not None
+        try:
+            told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+        except HudtuiError as error:
+            told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
+        line.say(f"  {told or 'No limit is set: it costs money until you end it.'}")
     return {**pod.to_json(), "simulated": provider.simulated}

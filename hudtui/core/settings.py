@@ -84,6 +84,7 @@ _COMMON = (
         get_it="https://huggingface.co/settings/tokens",
     ),
     Key("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
+    Key("HUDTUI_GUARD_KEY", "a Prime key that may only end machines: left on those that are rented, for their guard", "secret"),
     Key("HUDTUI_BUDGET_RUN", "money that one run or rented machine may cost, or none", "limit", "25"),
     Key("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, or none", "limit", "100"),
     Key("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),

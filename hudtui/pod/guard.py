@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Switches a rented machine off when nobody needs it any more: standard library only, Python 3.8 and newer, one file.
+"""Ends a rented machine when nobody needs it any more: standard library only, Python 3.8 and newer, one file.
 
     guard.py arm DIR      start the guard of the run in DIR, or find that one is at work; returns at once
     guard.py disarm DIR   end it: the machine stays on
@@ -11,11 +11,14 @@ It needs nobody: the program that armed it may be gone for good. What it goes by
     start_seconds   so long may it take until a run begins
     after_seconds   so long may a run that has ended wait for somebody who fetches its results
     idle_seconds    so long may there be neither a log line nor work for a GPU
-    look_seconds    so long between two looks, where that is less than 5
+    look_seconds    so long between two looks, and between attempts to end it, where that is less than usual
+    count_from      any word; from the moment that another one stands there, max_seconds counts anew
+    end             {"url", "key_file"}: the request (DELETE) that tells the provider to end this machine, and the file in DIR
+                    with the key for it, one that may do nothing else
     power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
 
-Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. It cannot end a contract: a machine that is
-switched off may still be charged for, until its provider is told to end it.
+Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. Without `end` it cannot end a contract: a
+machine that is switched off may still be charged for, until its provider is told to end it.
 """
 
 from __future__ import annotations
@@ -29,11 +32,14 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from http.client import HTTPException
 from typing import Any, Dict, List, NoReturn, Optional
 
 LOOK = 5.0  # seconds between looks
 BUSY = 3.0  # percent of a GPU's time from which on it works
 ENDED = ("finished", "failed", "stopped")
+PAUSES = (0, 5, 20)  # seconds before each attempt to tell the provider
 
 
 def clock() -> float:
@@ -68,6 +74,7 @@ class Guard:
         self.ended = None  # type: Optional[float]
         self.asked = None  # type: Optional[float]
         self.asked_why = ""
+        self.count_from = None  # type: Any
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""
@@ -89,6 +96,8 @@ class Guard:
         """Do what is due; why the machine is to be switched off, once it is."""
         rules, now = read_json(self.path("guard.json")), clock()
         status = read_json(self.path("status.json"))
+        if rules.get("count_from") != self.count_from:
+            self.count_from, self.armed = rules.get("count_from"), now
         if status.get("state") in ENDED:
             self.ended = self.ended or now
             if now - self.ended > self.limit(rules, "after_seconds"):
@@ -141,9 +150,30 @@ class Guard:
                 return
             why = self.look()
             if why is not None:
+                self.end(why)
                 self.power_off(why)
                 return
             time.sleep(min(LOOK, self.limit(read_json(self.path("guard.json")), "look_seconds")))
+
+    def end(self, why: str) -> None:
+        """Tell the provider to end this machine, where a key was left for that."""
+        rules = read_json(self.path("guard.json"))
+        wish = rules.get("end")
+        if not isinstance(wish, dict):
+            return
+        for pause in PAUSES:
+            time.sleep(min(pause, self.limit(rules, "look_seconds")))
+            try:
+                with open(self.path(wish["key_file"])) as stream:
+                    headers = {"Authorization": "Bearer " + stream.read().strip(), "User-Agent": "hudtui-guard"}
+                request = urllib.request.Request(wish["url"], method="DELETE", headers=headers)
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    self.say("ended", why=why, status=answer.status)
+                    return
+            except OSError as error:
+                self.say("not_ended", why=why, problem=str(error))
+            except (HTTPException, ValueError, KeyError, TypeError) as error:  # what it says may have the key in it
+                self.say("not_ended", why=why, problem=type(error).__name__)
 
     def power_off(self, why: str) -> None:
         """Switch the machine off, by the first command that works."""

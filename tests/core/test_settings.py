@@ -71,6 +71,7 @@ def test_every_key_is_described() -> None:
             "BUCKEYE_API_KEY",
             "WANDB_API_KEY",
             "PRIME_API_KEY",
+            "HUDTUI_GUARD_KEY",
             "OPENAI_API_KEY",
             "HF_TOKEN",
         }

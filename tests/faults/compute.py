@@ -292,14 +292,17 @@ def _compare(sim: Simulator, ledger: Ledger, error: BaseException | None, said: 
     entry = ledger.get(NAME)
     words = " ".join([str(error or ""), *said])
     unsure = isinstance(error, Unclear | StillThere) or "nobody can say" in words or "could not be ended" in words
+    stays = "is ready, and stays: it costs money" in words
     if alive and (entry is None or not entry.open):
         outcome.broken.append("a machine lives, and the ledger does not know")
-    if error is not None and alive and not unsure and outcome.reached:
+    if error is not None and alive and not unsure and not stays and outcome.reached:
         outcome.broken.append(f"a machine lives, and the user was told: {words[:200]}")
     if error is not None and alive and isinstance(error, StillThere) and "may still cost" not in words and "exists" not in words:
         outcome.broken.append(f"a machine lives, and nobody said that it may cost: {words[:200]}")
     if error is not None and not alive and not unsure and entry is not None and entry.open:
         outcome.broken.append(f"the ledger has a machine ({entry.state}) that is gone; the user was told: {words[:200]}")
+    if stays and not alive:
+        outcome.broken.append("said to stay, and is gone")
     if "was ended, and that was verified" in words and alive:
         outcome.broken.append("said to be ended, and lives")
     if isinstance(error, asyncio.CancelledError) and not said and outcome.reached:

@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,66 @@ def test_limits_may_be_raised_while_it_runs_and_one_guard_is_enough(run: Guarded
     assert run.said[-1]["type"] == "disarmed"
 
 
+class Office:
+    """Whoever machines are rented from: remembers requests, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str | None]] = []
+        self.answers: list[int] = []
+        office = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_DELETE(self) -> None:
+                office.seen.append(("DELETE", self.path, self.headers["Authorization"]))
+                self.send_response(office.answers.pop(0) if office.answers else 200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/api/v1/pods/p1"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    made = Office()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_with_a_key_the_provider_is_told_and_the_key_is_not(run: Guarded, office: Office) -> None:
+    (run.folder / "guard.key").write_text("pit_narrow_key\n")
+    office.answers = [503, 200]
+    run.arm(max_seconds=0.0, grace_seconds=0.0, end={"url": office.url, "key_file": "guard.key"})
+    run.ended()
+    assert office.seen == [("DELETE", "/api/v1/pods/p1", "Bearer pit_narrow_key")] * 2
+    assert [line["type"] for line in run.said][2:5] == ["not_ended", "ended", "power_off"] and run.off.exists()
+    assert "pit_narrow_key" not in json.dumps(run.said) and "503" in run.said[2]["problem"]
+
+
+@pytest.mark.parametrize("key", [None, "two\nlines", ""])
+def test_without_a_key_that_can_be_used_it_is_switched_off_all_the_same(run: Guarded, office: Office, key: str | None) -> None:
+    if key is not None:
+        (run.folder / "guard.key").write_text(key)
+    office.answers = [403] * 3
+    run.arm(max_seconds=0.0, grace_seconds=0.0, end={"url": office.url, "key_file": "guard.key"})
+    run.ended()
+    assert sum(line["type"] == "not_ended" for line in run.said) == 3 and run.off.exists()
+    assert "lines" not in json.dumps(run.said)
+
+
+def test_the_time_counts_anew_when_it_is_told_so(run: Guarded) -> None:
+    run.arm(max_seconds=1000, count_from="one", grace_seconds=0.0)
+    time.sleep(0.3)
+    run.arm(max_seconds=0.2, count_from="two", grace_seconds=0.0)
+    told = time.monotonic()
+    run.ended()
+    assert run.off.exists() and time.monotonic() - told >= 0.15
+
+
 def test_a_folder_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path) -> None:
     run.arm()
     pid = run.until("armed")["pid"]
@@ -140,7 +203,7 @@ def test_a_folder_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path) -> N
 def test_it_is_one_file_for_python_3_8() -> None:
     tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
     names = {
-        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        (node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name).partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
     }

@@ -13,26 +13,23 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from hudtui.core.compute.doors import Doors, Login
 from hudtui.core.compute.ledger import Ledger, Owned
-from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, Unclear
+from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderError, Unclear, Unusable
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
-from hudtui.core.compute.values import Address, Offer, Order, Pod
+from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hostkeys import HostKeyChanged
-from hudtui.core.remote.ssh_errors import LoginRefused
 from hudtui.core.text import clean_line
 
 __all__ = ["PREFIX", "Acquired", "Gone", "Login", "StillThere", "Unusable", "acquire", "release", "resume", "unique_name"]
 
 Kind = Literal["intended", "created", "adopted", "waiting", "installing", "trying", "ready"]
-Login = Callable[[Pod], Awaitable[Host]]
-"""Logs in to the first of a pod's addresses. `LoginRefused` tells that none of the keys fit (yet)."""
 
 PREFIX = "hudtui-"
 """How the names of all machines begin that are rented by this program."""
@@ -41,21 +38,6 @@ _LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 _LOOKS = (0.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds before each look for a machine whose creation is unclear."""
-_KEY_PATIENCE = 130.0
-"""Seconds for which a refused key may yet be accepted: users report up to 90."""
-_DOOR_PATIENCE = 300.0
-"""Seconds for which a machine that is said to be ready may not answer."""
-_LOGIN_TIMEOUT = 90.0
-_USERS = ("root", "ubuntu")
-"""Users to try when the one that the provider named is refused."""
-
-
-class Unusable(ProviderError):
-    """A machine was created and never became usable."""
-
-
-class Gone(ProviderError):
-    """A machine was taken back, or ended, before it was ready."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +121,10 @@ async def acquire(
     finally:
         ledger.let_go(order.name)
     assert getting.last is not None
-    yield getting.last
+    try:
+        yield getting.last
+    finally:
+        getting.handed_over()
 
 
 async def resume(
@@ -187,7 +172,10 @@ async def resume(
     finally:
         ledger.let_go(owned.name)
     assert getting.last is not None
-    yield getting.last
+    try:
+        yield getting.last
+    finally:
+        getting.handed_over()
 
 
 class _Getting:
@@ -302,7 +290,7 @@ class _Getting:
         """Follow the machine until somebody is logged in to it."""
         began = changed = self.clock()
         before: tuple[object, ...] = ()
-        doors = _Doors(self.login, self.clock)
+        doors = Doors(self.login, self.clock)
         while True:
             state = (pod.stage, pod.status, pod.progress, bool(pod.addresses))
             if state != before:
@@ -360,6 +348,12 @@ class _Getting:
             )
         return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
 
+    def handed_over(self) -> None:
+        """The machine is the caller's now. One who is cancelled at this very moment has it all the same, and is told so."""
+        task = asyncio.current_task()
+        if self.say is not None and task is not None and task.cancelling():
+            self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
+
     # --- the end of a failed or cancelled attempt ---
 
     async def abandon(self, error: BaseException) -> None:
@@ -404,66 +398,6 @@ class _Getting:
         except ProviderError as error:
             self.ledger.note(self.name, "never", why=error.what)
             return None
-
-
-class _Doors:
-    """Attempts to log in to one machine."""
-
-    def __init__(self, login: Login, clock: Callable[[], float]) -> None:
-        self._login, self._clock = login, clock
-        self._refused: float | None = None
-        self._silent: float | None = None
-        self._user = ""
-        self.news = ""
-        """What the last attempt led to, when that was new."""
-        self._told = ""
-
-    async def knock(self, pod: Pod) -> Host | None:
-        """Log in, by the user that was named or another usual one; None when it may work later.
-
-        Raises:
-            Unusable: It will not work any more.
-            HostKeyChanged: Somebody else answers.
-        """
-        named = pod.addresses[0].user
-        for user in dict.fromkeys((named, *_USERS)):
-            self._user = user
-            try:
-                async with asyncio.timeout(_LOGIN_TIMEOUT):
-                    return await self._login(replace(pod, addresses=self.opened(pod)))
-            except HostKeyChanged:
-                raise
-            except LoginRefused as error:
-                refusal = error
-            except (MachineError, OSError, TimeoutError) as error:
-                self._closed(pod, error)
-                return None
-        now = self._clock()
-        self._refused, self._silent = (now if self._refused is None else self._refused), None
-        if now - self._refused > _KEY_PATIENCE:
-            raise Unusable(
-                f"{pod.addresses[0]} let none of the keys in for {now - self._refused:.0f} s",
-                why=refusal.why,
-                fix="Is the key that you log in with the one that the provider has for you? `hudtui keys list` shows it.",
-            )
-        self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
-        return None
-
-    def opened(self, pod: Pod) -> tuple[Address, ...]:
-        """The machine's addresses with the user that was tried last."""
-        return tuple(replace(address, user=self._user) for address in pod.addresses)
-
-    def _closed(self, pod: Pod, error: BaseException) -> None:
-        now = self._clock()
-        self._silent = now if self._silent is None else self._silent
-        what = error.what if isinstance(error, HudtuiError) else clean_line(str(error)) or type(error).__name__
-        if now - self._silent > _DOOR_PATIENCE:
-            raise Unusable(f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what)
-        self._say(f"{what}; trying again")
-
-    def _say(self, text: str) -> None:
-        self.news = text if text != self._told else ""
-        self._told = text
 
 
 def _another(given: str, chosen: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.compute.prime_http import PrimeHttp, Refusal
+from hudtui.core.compute.prime_http import PREFIX, PrimeHttp, Refusal
 from hudtui.core.compute.prime_http import Query as Pairs
 from hudtui.core.compute.prime_parse import (
     find_addresses,
@@ -272,6 +272,10 @@ class Prime:
         except Refusal as refusal:
             if refusal.status != 404:
                 raise
+
+    def end_url(self, pod: str) -> str:
+        """The address that a machine's own guard sends its DELETE to."""
+        return f"{self._http.base_url}{PREFIX}/pods/{_segment(pod)}"
 
     async def history(self) -> tuple[Pod, ...]:
         """The hundred pods that ended last, with what they cost."""

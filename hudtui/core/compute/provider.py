@@ -29,6 +29,14 @@ class Unclear(ProviderError):
     """A request may or may not have been carried out: its answer was lost. Look before asking again."""
 
 
+class Unusable(ProviderError):
+    """A machine was created and never became usable."""
+
+
+class Gone(ProviderError):
+    """A machine was taken back, or ended, before it was ready."""
+
+
 @runtime_checkable
 class Provider(Protocol):
     """Somebody who has machines.

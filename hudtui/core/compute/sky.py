@@ -75,6 +75,8 @@ class Sky:
     paid = True
     brings_key = True
     """It makes an SSH key of its own and puts it onto its machines."""
+    ends_itself = True
+    """Its machines watch over themselves, and go down for good; one that is only switched off would not."""
 
     def __init__(
         self, program: Sequence[str], *, idle_minutes: int = IDLE_MINUTES, clock: Callable[[], float] = time.monotonic

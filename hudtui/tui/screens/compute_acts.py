@@ -15,9 +15,11 @@ from hudtui.tui.screens.base import StationScreen
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Holding, Holdings
-    from hudtui.core.compute.guard import Limits
+    from hudtui.core.compute.guard import Limits, Usage
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.values import Offer
+    from hudtui.core.compute.values import Offer, Pod
+    from hudtui.core.remote.host import Host
+    from hudtui.core.settings import Settings
     from hudtui.tui.purse import Office
 
 _LIMITS = (
@@ -82,7 +84,8 @@ class Acts(StationScreen):
 
     async def _rent(self, offer: Offer) -> None:
         from hudtui.core.compute.acquire import acquire, unique_name
-        from hudtui.core.compute.guard import estimate, limits_from_settings
+        from hudtui.core.compute.guard import estimate, hours_left, limits_from_settings
+        from hudtui.core.compute.machine_guard import NOTHING, before_renting
         from hudtui.core.compute.providers import login_with
         from hudtui.core.compute.values import Order
         from hudtui.tui.screens.compute_access import ready_to_log_in
@@ -94,6 +97,7 @@ class Acts(StationScreen):
             return
         # Nobody measures whether a machine without a run is idle.
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
+        most = hours_left(limits, NOTHING, offer.price.hourly)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
         lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
         if provider.simulated:
@@ -103,11 +107,12 @@ class Acts(StationScreen):
             *estimate(offer, limits.max_hours or 24.0).text.split("; "),
             "",
             _told(limits),
+            *([] if most is None else [before_renting(provider, office.settings.get)]),
             f"SSH key {key.fingerprint}",
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
             return
-        order = Order(unique_name("pod"), offer, ssh_key=key.id)
+        order = Order(unique_name("pod"), offer, ssh_key=key.id, max_hours=most)
         await asyncio.to_thread(office.desk.limits.set, order.name, limits)
         self.shell.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
         steps = acquire(
@@ -119,6 +124,7 @@ class Acts(StationScreen):
             sleep=self.shell.services.sleep,
             say=lambda words: self.shell.say(words, severity="warning"),
         )
+        told = ""
         try:
             async with aclosing(steps):
                 async for step in steps:
@@ -127,10 +133,24 @@ class Acts(StationScreen):
                         self.show_tab("pods")
                     if step.pod is not None:
                         await self._look_quietly()
-            self.say(f"{order.name} is ready: t opens a terminal on it. It costs money until x ends it.", "success")
+                    if step.pod is not None and step.host is not None:
+                        told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
+            self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
         finally:
             self.shell.workers.cancel_group(self.shell, "rent watch")
             self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
+
+    async def _leave_guard(
+        self, host: Host, pod: Pod, limits: Limits, provider: Provider, settings: Settings, usage: Usage | None = None
+    ) -> str:
+        """What the guard on a machine without a run will do; it is started, or told its limits."""
+        from hudtui.core.compute.machine_guard import NOTHING, guard
+
+        try:
+            told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get, usage=usage or NOTHING)
+        except HudtuiError as error:
+            return f"There is no guard on it: {error.lines()[0]}."
+        return told or "No limit is set: it costs money until you end it."
 
     async def _watch(self) -> None:
         """While a machine is being got, what is alive is looked at more often."""
@@ -197,7 +217,8 @@ class Acts(StationScreen):
             self.start(self._change(self.holding), group="limits")
 
     async def _change(self, holding: Holding) -> None:
-        from hudtui.core.compute.guard import amount, limits_from_settings
+        from hudtui.core.compute.guard import Usage, amount, limits_from_settings
+        from hudtui.core.compute.providers import login_with
         from hudtui.tui.widgets.pick import Pick
 
         office = await self.shell.purse.open()
@@ -222,6 +243,15 @@ class Acts(StationScreen):
             return
         changed = limits.with_value(name, text)
         await asyncio.to_thread(office.desk.limits.set, holding.pod.name, changed)
+        if holding.run is None and holding.pod.stage == "ready":
+            provider = office.desk.provider_of(holding.pod.provider)
+            host = await login_with(office.settings.get)(holding.pod)
+            used = None
+            if holding.spend is not None and self.holdings is not None:
+                used = Usage(holding.spend.hours, holding.spend.spent, self.holdings.spending.today)
+            told = await self._leave_guard(host, holding.pod, changed, provider, office.settings, used)
+            self.say(f"{holding.pod.name}: {title} is {text.strip()} now. {told}", "success")
+            return await self._look_quietly()
         await self._look_quietly()
         self.say(f"{holding.pod.name}: {title} is {text.strip()} now.", "success")
 
@@ -278,7 +308,7 @@ def _told(limits: Limits) -> str:
         )
         if value is not None
     ]
-    return f"Ended at {' or '.join(bounds)}, while hudtui is open." if bounds else "No limit: only x ends it."
+    return f"Ended at {' or '.join(bounds)}." if bounds else "No limit: only x ends it."
 
 
 def _ending(one: Holding) -> list[str]:

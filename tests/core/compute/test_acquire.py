@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -250,6 +251,27 @@ async def test_cancelled_in_the_middle_of_the_order(world: Any, kind: str) -> No
         await task
     assert len(world.sim.pods) == 1 and "was ended" in told[0]
     _nothing_is_left(world)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_cancelled_when_it_is_ready_it_stays_and_that_is_said(world: Any, leaves: bool) -> None:
+    order = await world.order()
+    told: list[str] = []
+
+    async def get() -> None:
+        async with aclosing(_acquire(world, order, say=told.append)) as steps:
+            async for step in steps:
+                if step.kind == "ready":
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.cancel()
+                    if leaves:
+                        break
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(get())
+    assert told == [f"{NAME} is ready, and stays: it costs money until `hudtui pods terminate {NAME}`"]
+    assert len(world.sim.alive) == 1 and world.ledger.get(NAME).state == "ready"
 
 
 async def test_going_on_after_a_crash(world: Any) -> None:

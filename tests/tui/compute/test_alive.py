@@ -77,7 +77,7 @@ async def test_rent_log_in_and_end(
         text = screen_text(app)
         assert "$0.44" in text and "No real money" in text and "Ended at 25" in text
         await pilot.press("y")
-        await until(pilot, lambda: not app.screen.is_modal and app.screen.message.endswith("until x ends it."))
+        await until(pilot, lambda: not app.screen.is_modal and "x ends it." in app.screen.message)
         await settle(pilot)
 
         entry = Ledger().owned()[0]

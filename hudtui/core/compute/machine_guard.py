@@ -1,0 +1,153 @@
+"""The guard that lives on a rented machine, and carries on when nobody is there: what it is told, and how it gets there.
+
+What it does stands in `hudtui/pod/guard.py`. Without a key of its own it can only switch the machine off; with one it ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any
+
+from hudtui.core.compute.guard import Limits, Usage, hours_left
+from hudtui.core.compute.provider import Provider
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import Host
+from hudtui.core.text import clean
+
+FOLDER = ".hudtui-guard"
+"""Where it is on machines that no run has been started on; below the home."""
+KEY = "HUDTUI_GUARD_KEY"
+"""A key of the provider that may end machines and do nothing else. It is left on rented machines."""
+KEY_FILE = "guard.key"
+POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
+NOTHING = Usage(0.0, 0.0, 0.0)
+"""What a machine has used up when it is new."""
+_PATIENCE = 60.0
+
+
+def end_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) -> dict[str, str] | None:
+    """The guard's rule `end`: how it tells the provider; None where no key was given for that, or the provider has no such way.
+
+    Raises:
+        InputError: The key is the user's own: that one never goes to a machine.
+    """
+    key, way = lookup(KEY), getattr(provider, "end_url", None)
+    if key is None or way is None:
+        return None
+    if key == lookup("PRIME_API_KEY"):
+        raise InputError(
+            f"{KEY} is your own key, and would be left on rented machines", fix="Make one that may only end machines."
+        )
+    return {"url": way(pod), "key_file": KEY_FILE}
+
+
+def rules_for(
+    limits: Limits,
+    provider: Provider,
+    pod: str,
+    *,
+    hourly: float | None,
+    lookup: Callable[[str], str | None],
+    usage: Usage = NOTHING,
+) -> dict[str, Any]:
+    """What the guard of a machine without a run goes by: its limits, counted from now. Nobody measures whether it is idle.
+
+    Raises:
+        InputError: See `end_rule`.
+    """
+    left = hours_left(limits, usage, hourly or 0.0)
+    return {
+        "max_seconds": None if left is None else round(left * 3600, 1),
+        "grace_seconds": 0.0,
+        "count_from": f"{time.time():.3f}",
+        "power_off": [["true"]] if provider.simulated else list(POWER_OFF),
+        "end": end_rule(provider, pod, lookup),
+    }
+
+
+async def arm(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
+    """Start the guard, or tell the one that is at work its rules.
+
+    Args:
+        host: The machine.
+        folder: Where the guard's files are; made if it is not there.
+        rules: See `hudtui/pod/guard.py`.
+        key: What goes into the file that the rule `end` names.
+
+    Raises:
+        MachineError: It could not start.
+    """
+    for command in (["mkdir", "-p", "--", folder], ["chmod", "700", "--", folder]):
+        await _run(host, command)
+    if key is not None:
+        await host.put(key.encode(), f"{folder}/{KEY_FILE}", mode=0o600)
+    await host.put(json.dumps(dict(rules), indent=1).encode(), f"{folder}/guard.json", mode=0o600)
+    code = resources.files("hudtui.pod").joinpath("guard.py").read_bytes()
+    await host.put(code, f"{folder}/guard.py", mode=0o700)
+    await _run(host, ["python3", f"{folder}/guard.py", "arm", folder])
+
+
+async def _run(host: Host, command: list[str]) -> None:
+    done = await host.run(command, timeout=_PATIENCE)
+    if not done.ok:
+        raise MachineError(f"the guard of {host.name} could not be armed", why=clean(done.stderr[-1000:]).strip() or None)
+
+
+async def guard(
+    host: Host,
+    limits: Limits,
+    provider: Provider,
+    pod: str,
+    *,
+    hourly: float | None,
+    lookup: Callable[[str], str | None],
+    usage: Usage = NOTHING,
+) -> str | None:
+    """Arm the guard of a machine without a run, or tell the one that is at work other limits.
+
+    Args:
+        host: The machine.
+        limits: What it may cost, and how long it may live.
+        provider: Where it was rented.
+        pod: The provider's id of it.
+        hourly: Its price.
+        lookup: The settings.
+        usage: What it has used up by now.
+
+    Returns:
+        What people have to know of it; None where there is no limit that it could watch.
+
+    Raises:
+        MachineError: It could not start.
+        InputError: See `end_rule`.
+    """
+    if getattr(provider, "ends_itself", False):
+        return f"{provider.title} ends it by itself when its time is over, also when hudtui is gone."
+    rules = rules_for(limits, provider, pod, hourly=hourly, lookup=lookup, usage=usage)
+    await arm(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
+    if rules["max_seconds"] is None:
+        return None
+    return promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None)
+
+
+def before_renting(provider: Provider, lookup: Callable[[str], str | None]) -> str:
+    """What holds the limits when hudtui is closed, for people who are about to pay."""
+    if getattr(provider, "ends_itself", False):
+        return f"When hudtui is closed, {provider.title} ends it in time."
+    if lookup(KEY) and hasattr(provider, "end_url"):
+        return "When hudtui is closed, a guard on it ends it in time."
+    return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the charges."
+
+
+def promise(hours: float, *, ends: bool) -> str:
+    """What the guard will do, in words, and what that does not stop."""
+    after = f"after {hours:.3g} h, also when hudtui is gone"
+    if ends:
+        return f"A guard on the machine ends it {after}."
+    return (
+        f"A guard on the machine switches it off {after}. THAT MAY NOT STOP THE CHARGES: only ending it does. "
+        f"With {KEY}, a key that may only end machines, the guard ends it."
+    )

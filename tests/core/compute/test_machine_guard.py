@@ -1,0 +1,116 @@
+"""The guard on a machine that was rented: armed over SSH, and on its own from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.acquire import acquire
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.local_provider import Local
+from hudtui.core.compute.machine_guard import FOLDER, arm, end_rule, guard, promise, rules_for
+from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.sky import Sky
+from hudtui.core.compute.values import Pod
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.local import LocalHost
+
+ALL = {"read": True, "write": True}
+
+
+async def a_machine(world: Any) -> tuple[Host, Pod]:
+    order = await world.order("hudtui-guarded", "cpu-8")
+    steps = acquire(order, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock)
+    last = [step async for step in steps][-1]
+    assert last.host is not None and last.pod is not None
+    return last.host, last.pod
+
+
+async def until(host: Host, kind: str) -> dict[str, Any]:
+    while True:
+        facts = await host.facts(f"{FOLDER}/guard.jsonl")
+        lines = (await host.get(f"{FOLDER}/guard.jsonl")).splitlines() if facts else []
+        found = [line for line in map(json.loads, lines) if line["type"] == kind]
+        if found:
+            return dict(found[-1])
+        await asyncio.sleep(0.05)
+
+
+async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(world: Any) -> None:
+    world.sim.add_token("pit_only_ends", {"instances": ALL})
+    host, pod = await a_machine(world)
+    settings = {"HUDTUI_GUARD_KEY": "pit_only_ends", "PRIME_API_KEY": world.sim.api_key}
+    told = await guard(host, Limits(max_hours=5), world.prime, pod.id, hourly=0.08, lookup=settings.get)
+    assert told is not None and "ends it after 5 h" in told
+    rules = json.loads(await host.get(f"{FOLDER}/guard.json"))
+    facts = await host.facts(f"{FOLDER}/guard.key")
+    assert "pit_only" not in json.dumps(rules) and rules["max_seconds"] == 18000.0 and facts is not None
+    done = await host.run(["stat", "-c", "%a", FOLDER, f"{FOLDER}/guard.key"])
+    assert done.stdout.split() == ["700", "600"]
+    rules |= {"max_seconds": 0.0, "count_from": "now", "look_seconds": 0.05}
+    await arm(host, FOLDER, rules)
+    await world.close()  # hudtui is gone
+    while world.sim.alive:  # noqa: ASYNC110 - it ends in another process
+        await asyncio.sleep(0.05)
+    ends = [request for request in world.sim.requests if request.method == "DELETE"]
+    assert [request.path for request in ends] == [f"/api/v1/pods/{pod.id}"]
+
+
+async def test_a_key_that_may_not_is_said_and_the_machine_is_switched_off(world: Any) -> None:
+    world.sim.add_token("pit_only_looks", {"instances": {"read": True, "write": False}})
+    host, pod = await a_machine(world)
+    lookup = {"HUDTUI_GUARD_KEY": "pit_only_looks"}.get
+    rules = rules_for(Limits(max_hours=1), world.prime, pod.id, hourly=0.08, lookup=lookup)
+    off = (await host.run(["pwd"])).stdout.strip() + "/off"
+    rules |= {"max_seconds": 0.0, "look_seconds": 0.05, "power_off": [["touch", off]]}
+    await arm(host, FOLDER, rules, key="pit_only_looks")
+    assert "403" in (await until(host, "not_ended"))["problem"]
+    assert (await until(host, "tried"))["status"] == 0 and world.sim.alive
+    assert await host.facts(off) is not None
+
+
+async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
+    host, pod = await a_machine(world)
+    none: dict[str, str] = {}
+    told = await guard(host, Limits(max_hours=2), world.prime, pod.id, hourly=0.08, lookup=none.get)
+    assert told is not None and "switches it off after 2 h" in told and "MAY NOT STOP THE CHARGES" in told
+    no_limits = Limits(run_budget=None, day_budget=None, max_hours=None)
+    assert await guard(host, no_limits, world.prime, pod.id, hourly=0.08, lookup=none.get) is None
+    armed = await host.run(["grep", "-c", "armed", f"{FOLDER}/guard.jsonl"])
+    assert armed.stdout.strip() == "1", "there is one, and it has the new rules"
+    assert json.loads(await host.get(f"{FOLDER}/guard.json"))["max_seconds"] is None
+    assert await host.facts(f"{FOLDER}/guard.key") is None
+
+
+async def test_a_machine_where_it_cannot_work_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="could not be armed"):
+        await arm(LocalHost(), str(tmp_path / "file" / "folder"), {})
+
+
+async def test_the_users_own_key_never_goes_to_a_machine() -> None:
+    prime = Prime("pit_mine_123", base_url="http://127.0.0.1:1")
+    with pytest.raises(InputError, match="your own key"):
+        end_rule(prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+    assert end_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
+    narrow = {"HUDTUI_GUARD_KEY": "pit_narrow_123"}.get
+    assert end_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
+    assert end_rule(Local(None), "p", narrow) is None
+    await prime.close()
+
+
+async def test_what_ends_by_itself_needs_no_guard(tmp_path: Path) -> None:
+    told = await guard(LocalHost(), Limits(), Sky(("sky",)), "c", hourly=1.0, lookup={}.get)
+    assert told is not None and "by itself" in told
+    assert not (tmp_path / FOLDER).exists()
+
+
+def test_the_limits_that_come_first_hold() -> None:
+    rules = rules_for(Limits(run_budget=10, max_hours=24), Local(None), "p", hourly=5.0, lookup={}.get)
+    assert rules["max_seconds"] == 7200.0 and rules["end"] is None
+    assert "2 h" in promise(2.0, ends=True)
