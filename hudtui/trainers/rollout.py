@@ -245,10 +245,8 @@ class Players:
         for episode in broken:
             why = clean_line(episode.error or "", 300)
             self._say(f"an episode of {clean_line(episode.task_id, 80)} broke off and is left out: {why}")
-        rewards = {round(one.reward, 9) for one in played if one.reward is not None}
-        if alone and len(rewards) == 1 and len(played) > 1:  # of several processes none knows the others' rewards
-            value = next(iter(rewards))
-            self.warn(f"all {len(played)} episodes of this step have the reward {value:g}: there is nothing to learn from it")
+        if alone and (text := _nothing_to_learn(played)):  # of several processes none knows the others' rewards
+            self.warn(text)
         missing = [one.episode for one in played if one.episode.ok and not one.episode.scores.reward_found]
         for episode in missing:
             failed = episode.info.get("evaluation_error")
@@ -266,6 +264,23 @@ class Players:
         if text not in self._said and len(self._said) < 200:
             self._said.add(text)
             self.warn(text)
+
+
+def _nothing_to_learn(played: Sequence[Played]) -> str | None:
+    """What to say when no task has episodes that differ in their reward; None when one has, or each was played once."""
+    groups: dict[str, list[float]] = {}
+    for one in played:
+        if one.reward is not None:
+            groups.setdefault(one.episode.task_id, []).append(round(one.reward, 9))
+    compared = [rewards for rewards in groups.values() if len(rewards) > 1]
+    if not compared or any(len(set(rewards)) > 1 for rewards in compared):
+        return None
+    values = {rewards[0] for rewards in compared}
+    if len(values) == 1:
+        return f"all {len(played)} episodes of this step have the reward {values.pop():g}: there is nothing to learn from it"
+    return (
+        f"each of the {len(compared)} tasks of this step gave all its episodes the same reward: there is nothing to learn from it"
+    )
 
 
 def _without_unjudged(tasks: Sequence[Task], played: list[Played]) -> list[Played]:

@@ -101,12 +101,6 @@ async def test_one_broken_environment_is_left_out_and_told_of(players: Any, game
     assert any("broken" in text and "left out" in text for text in warned)
 
 
-async def test_equal_rewards_are_told_in_words(players: Any, game: Callable[..., Task], script: Any) -> None:
-    warned: list[str] = []
-    await players(warn=warned.append).play([game("a"), game("a")], script("nothing to say"))
-    assert any("nothing to learn from it" in text for text in warned)
-
-
 class Odd:
     """An environment in memory, for answers that no bundled one gives."""
 
@@ -127,6 +121,31 @@ def odd(reward: Any) -> Any:
         yield Odd(reward)
 
     return connect
+
+
+@pytest.mark.parametrize(
+    ("rewards", "said"),
+    [
+        ({"a": [0.5, 0.5]}, "all 2 episodes of this step have the reward"),
+        ({"a": [0.5, 0.5], "b": [0.7, 0.7]}, "each of the 2 tasks of this step gave all its episodes the same reward"),
+        ({"a": [0.5, 0.6], "b": [0.7, 0.7]}, None),
+        ({"a": [0.5], "b": [0.5]}, None),  # each was played once: an evaluation
+    ],
+)
+async def test_equal_rewards_are_told_in_words(
+    rewards: dict[str, list[float]], said: str | None, players: Any, game: Callable[..., Task], script: Any
+) -> None:
+    tasks = [replace(game(name), mcp_config={name: {}}) for name, given in rewards.items() for _ in given]
+
+    @contextlib.asynccontextmanager
+    async def connect(servers: Any) -> AsyncIterator[Session]:
+        yield Odd(rewards[next(iter(servers))].pop())
+
+    warned: list[str] = []
+    played = await players(connect, warn=warned.append).play(tasks, script(LEFT))
+    assert all(one.reward is not None for one in played)
+    told = [text for text in warned if "nothing to learn from it" in text]
+    assert len(told) == (said is not None) and all(said and said in text for text in told)
 
 
 async def test_images_are_told_of_in_words_and_warned_of_once(players: Any, game: Callable[..., Task], script: Any) -> None:
