@@ -69,6 +69,12 @@ def run(
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of all that is random.")] = None,
     max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have.")] = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL.")] = None,
+    push_image: Annotated[
+        str | None,
+        typer.Option(
+            "--push-image", metavar="NAME", help="Push the local image there first; with a / at its end its name stays."
+        ),
+    ] = None,
     python: Annotated[
         str | None, typer.Option("--python", help="Python on the machine with all that is needed; else it is installed there.")
     ] = None,
@@ -126,6 +132,7 @@ def run(
     limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}
     given = {key: text for key, text in limits.items() if text is not None}
     how = _How(yes=yes, detach=detach, dry_run=dry_run, emit_script=emit_script, tmux=not no_tmux, as_json=as_json)
+    how.push_image = push_image
     console.run(_work(wish, given, how), as_json=as_json, when_ended=_GOES_ON)
 
 
@@ -135,6 +142,8 @@ class _How:
     def __init__(self, *, yes: bool, detach: bool, dry_run: bool, emit_script: bool, tmux: bool, as_json: bool) -> None:
         self.yes, self.detach, self.dry_run, self.emit_script = yes, detach, dry_run, emit_script
         self.tmux, self.as_json = tmux, as_json
+        self.push_image: str | None = None
+        """The name that the environment's local image is pushed under."""
 
     @property
     def only_looks(self) -> bool:
@@ -164,6 +173,8 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         place = runlog.workspace()
         if not how.only_looks:
             await runlog.reconcile(store)
+            if how.push_image is not None:
+                await _push(how.push_image, place)
         prepared, wish = await _prepare(wish, limits, store, place, how)
         if how.emit_script:
             _script(prepared)
@@ -236,12 +247,28 @@ async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) 
         return await _make_key(wish)
     if check.remedy == "register-key":
         return await _register_key(check.options[0], wish, settings)
+    if check.remedy == "push-image":
+        name = await ask(
+            typer.prompt, "Push it under which name, such as ghcr.io/my-org/? (empty: not now)", default="", err=True
+        )
+        if not name.strip():
+            return None
+        await _push(name, place)
+        return wish
     if check.remedy == "choose-machine":
         text = await ask(typer.prompt, "On which machine? local, user@host, or prime", default="", err=True)
         if not text.strip():
             return None
         return replace(wish, provider="prime", host=None) if text == "prime" else replace(wish, host=text.strip(), provider=None)
     return None
+
+
+async def _push(name: str, place: Workspace) -> None:
+    """Push the environment's local image, and write its digest into the lock file."""
+    from hudtui.core.runs.preflight import push_locked
+
+    async for step in push_locked(place, name):
+        console.say(f"  {step.text}")
 
 
 async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:

@@ -194,3 +194,44 @@ def test_killed_while_it_runs_and_taken_up_again(workspace: Path, sim: Simulator
     assert (found["state"], found["machine"]) == ("finished", "released")
     assert not sim.alive and ordered(sim) == 1
     assert (Path(found["results"]) / "out" / "metrics.jsonl").exists()
+
+
+DIGEST = "sha256:" + "ab" * 32
+DOCKER = f"""#!/bin/sh
+case "$1" in push) echo "dev: digest: {DIGEST} size: 528";; image) exit 1;; esac
+"""
+
+
+def test_an_image_of_this_computer_alone_is_pushed_first(
+    workspace: Path, sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    for task in tasks:
+        del task["mcp_config"]
+    (workspace / "tasks.json").write_text(json.dumps(tasks))
+    lock = workspace / "hud.lock.yaml"
+    lock.write_text("version: '1.3'\nimages:\n  local: my-env:dev  # built here\n  full: null\n  pushed: null\n")
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
+    said = json.loads(hudtui(*RENT, "--dry-run", code=2).stdout)
+    (missing,) = [check for check in said["checks"] if check["state"] == "missing"]
+    assert "my-env:dev is on this computer alone" in missing["text"] and "--push-image" in missing["fix"]
+    done = hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2)  # nobody can be asked for the rest
+    assert f"pushed ghcr.io/me/my-env:dev as {DIGEST}" in done.stderr and "--yes" in done.stderr
+    assert f"ghcr.io/me/my-env@{DIGEST}" in lock.read_text() and "# built here" in lock.read_text()
+    assert json.loads(hudtui(*RENT, "--dry-run").stdout)["ready"] and ordered(sim) == 0
+    assert "no image of this project" in hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2).stderr
+
+
+def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: Simulator) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
+    words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/train/bin/python", "--steps", "2", "--dry-run")
+    found = json.loads(hudtui(*words).stdout)
+    (stage,) = found["plan"]["stages"]
+    assert (found["engine"], stage["argv"][0], stage["env"]["CUDA_VISIBLE_DEVICES"]) == ("trl", "/opt/train/bin/python", "")
+    assert found["machine"]["rented"] and "rehearsal" in " ".join(found["plan"]["notes"]) and ordered(sim) == 0
+    assert "only a training" in hudtui("rl", "--rehearse", "--engine", "rollouts", code=2).stderr

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,12 +22,15 @@ from hudtui.core.workspace import Workspace, make_state_dir
 if TYPE_CHECKING:
     from hudtui.core.compute.guard import Limits
     from hudtui.core.compute.values import Offer
+    from hudtui.core.environment.push import Pushing
     from hudtui.core.gym.config import GymConfig
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.task import Task
 
 CheckState = Literal["fine", "warning", "missing"]
-Remedy = Literal["generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine"]
+Remedy = Literal[
+    "generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine", "push-image"
+]
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
 """Variables of tasks that mean this computer, and have a value of their own on each machine."""
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
@@ -102,6 +106,8 @@ class Looked:
     remarks: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
+    local_image: str | None = None
+    """The environment's image, where no registry has it."""
     tunnels: list[int] = field(default_factory=list)
     """Ports of this computer that environments listen on."""
 
@@ -141,16 +147,36 @@ def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
     except InputError as error:
         seen.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
         return None, None
-    if lock.image is None and lock.image_local is not None:
-        seen.add(
-            "image",
-            "warning",
-            f"the environment's image {lock.image_local} is only on this computer: tasks that run on it cannot have it elsewhere",
-            "Push it to a registry (docker push), and write its name into the lock file.",
-        )
+    if lock.image is not None and lock.image == lock.image_local:
+        seen.local_image = lock.image
     elif lock.image is not None:
         seen.add("image", "fine", lock.image)
     return lock.image, lock.primary_dataset.name if lock.primary_dataset else None
+
+
+async def push_locked(workspace: Workspace, name: str) -> AsyncGenerator[Pushing, None]:
+    """Push the image of the lock file, which is on this computer alone, and write its digest into the lock file.
+
+    Args:
+        workspace: The project.
+        name: See `push_name`.
+
+    Raises:
+        InputError: There is no such image, or the name is none.
+        MachineError: It could not be pushed.
+    """
+    from hudtui.core.environment.push import push_image
+    from hudtui.core.lockfile import read_lock, set_image
+
+    lock = read_lock(workspace.lock) if workspace.lock is not None else None
+    if lock is None or lock.image is None or lock.image != lock.image_local:
+        why = "there is no lock file" if lock is None else f"its image is {lock.image}"
+        raise InputError("no image of this project is on this computer alone", why=why, fix="Leave --push-image out.")
+    async with aclosing(push_image(lock.image, name)) as steps:
+        async for step in steps:
+            if step.image is not None:
+                set_image(lock.path, step.image)
+            yield step
 
 
 def _look_at_tasks(
@@ -272,6 +298,8 @@ def _look_at_policy(wish: Wish, config: GymConfig) -> None:
 
 def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> None:
     """How the run's machine reaches the environments of the tasks."""
+    if seen.local_image is not None:
+        _look_at_local_image(seen, seen.local_image, remote=remote)
     if not seen.tasks or not remote:
         return
     told: dict[str, None] = {}
@@ -284,6 +312,18 @@ def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> N
         seen.remarks.append(text)
         state: CheckState = "warning" if "tunnel" in text or "has to be" in text else "fine"
         seen.add("environment", state, text)
+
+
+def _look_at_local_image(seen: Looked, image: str, *, remote: bool) -> None:
+    """An image that no registry has can be used on this computer alone."""
+    if not remote:
+        seen.add("image", "fine", f"{image}, which is on this computer alone")
+    elif any(image in json.dumps(task.mcp_config) for task in seen.tasks):
+        text = f"the environment's image {image} is on this computer alone, and its tasks run on it"
+        fix = "Push it to a registry that the machine can reach: --push-image ghcr.io/my-org/"
+        seen.add("image", "missing", text, fix, remedy="push-image", options=(image,))
+    else:
+        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
 
 
 def _way(name: str, server: Any, seen: Looked) -> str:

@@ -339,8 +339,23 @@ class LaunchScreen(StationScreen):
             self.shell.open_station("settings")
         elif check.remedy == "choose-machine":
             self.shell.open_station("compute")
+        elif check.remedy == "push-image":
+            await self._push_image(check.options[0])
         elif check.remedy in ("make-key", "register-key"):
             await self._set_up_key()
+
+    async def _push_image(self, image: str) -> None:
+        from hudtui.core.runs.preflight import push_locked
+
+        name = await self.shell.ask(f"Push {clean_line(image, 60)} under which name?", placeholder="ghcr.io/my-org/")
+        if not name:
+            return
+        self.busy("Pushing the image")
+        async with aclosing(push_locked(self.shell.workspace, name)) as steps:
+            async for step in steps:
+                self.busy(clean_line(step.text, 200))
+        self.clear_message()
+        self._plan_soon()
 
     async def _set_up_key(self) -> None:
         from hudtui.tui.screens.compute_access import ready_to_log_in

@@ -1,0 +1,121 @@
+"""Pushing the image of an environment to a registry, so that other machines can have it; and the digest for the lock file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from hudtui.core.environment.source import find_engine
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.text import clean_line
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(
+    r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?::[0-9]+)?(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+(?::[\w][\w.-]{0,127})?"
+)
+_KEPT = 12
+
+
+@dataclass(frozen=True)
+class Pushing:
+    """A line of what the container engine says, or the end."""
+
+    text: str
+    image: str | None = None
+    """The pushed image with its digest; set once, at the end."""
+
+
+def push_name(local: str, wanted: str) -> str:
+    """The name that a local image is pushed under.
+
+    Args:
+        local: Such as `my-env:dev`.
+        wanted: Such as `ghcr.io/my-org/my-env:1.0`; with a slash at its end, the local name is put behind it.
+
+    Raises:
+        InputError: It is no name of an image in a registry.
+    """
+    name = wanted.strip()
+    if name.endswith("/"):
+        name += local.partition("@")[0].rpartition("/")[2]
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{clean_line(wanted, 100)!r} is no name for an image in a registry",
+            fix="Such as ghcr.io/my-org/my-env:1.0; small letters. With a / at its end the image keeps its own name.",
+        )
+    return name
+
+
+async def push_image(local: str, wanted: str, *, engine: str | None = None) -> AsyncGenerator[Pushing, None]:
+    """Tag a local image and push it; the last thing that is told is the image with its digest.
+
+    Leaving it early ends the push; what was pushed by then stays in the registry, without a name.
+
+    Args:
+        local: The image, as this computer's container engine knows it.
+        wanted: See `push_name`.
+        engine: `docker` or `podman`; whichever is there by default.
+
+    Raises:
+        InputError: The name is none, or there is no container engine.
+        MachineError: The image is not there, or the registry did not take it.
+    """
+    name = push_name(local, wanted)
+    engine = engine or find_engine()
+    if engine is None:
+        raise InputError("there is neither docker nor podman on this computer", fix="Install one, or push the image elsewhere.")
+    yield Pushing(f"{engine} tag {local} {name}")
+    async for line in _run(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?"):
+        yield Pushing(line)
+    yield Pushing(f"{engine} push {name}")
+    registry = name.partition("/")[0]
+    digest = None
+    fix = f"Perhaps {engine} has to be let in: {engine} login {registry}"
+    async for line in _run(engine, "push", name, problem=f"{name} could not be pushed", fix=fix):
+        digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
+        yield Pushing(line)
+    digest = await _digest(engine, name) or digest
+    if digest is None:
+        raise MachineError(
+            f"{name} was pushed, and {engine} does not tell its digest", fix="Write it into the lock file by hand."
+        )
+    repository = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
+    yield Pushing(f"pushed {name} as {digest}", f"{repository}@{digest}")
+
+
+async def _digest(engine: str, name: str) -> str | None:
+    """The digest in the registry, as the engine has kept it for that name."""
+    repository = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
+    said = [line async for line in _run(engine, "image", "inspect", "--format", "{{json .RepoDigests}}", name, problem="")]
+    found = re.findall(re.escape(repository) + r"@(sha256:[0-9a-f]{64})", " ".join(said))
+    return found[-1] if found else None
+
+
+async def _run(engine: str, *words: str, problem: str, fix: str | None = None) -> AsyncGenerator[str, None]:
+    """The lines of a command; without a `problem` its failure means nothing."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            engine, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError as error:
+        raise MachineError(f"{engine} cannot be started", why=error.strerror) from None
+    last: list[str] = []
+    try:
+        assert process.stdout is not None
+        while piece := await process.stdout.readline():
+            for text in piece.decode("utf-8", "replace").replace("\r", "\n").splitlines():
+                line = clean_line(text, 300).strip()
+                if line:
+                    last = [*last[-_KEPT:], line]
+                    yield line
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if status != 0 and problem:
+        raise MachineError(problem, why=" ".join(last[-3:]) or f"status {status}", fix=fix)
