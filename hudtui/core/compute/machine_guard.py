@@ -68,6 +68,11 @@ def rules_for(
     }
 
 
+def ends_itself(provider: Provider) -> bool:
+    """Its machines watch over themselves and end for good. One that is switched off by somebody else would not."""
+    return bool(getattr(provider, "ends_itself", False))
+
+
 async def arm(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
     """Start the guard, or tell the one that is at work its rules.
 
@@ -124,7 +129,7 @@ async def guard(
         MachineError: It could not start.
         InputError: See `end_rule`.
     """
-    if getattr(provider, "ends_itself", False):
+    if ends_itself(provider):
         return f"{provider.title} ends it by itself when its time is over, also when hudtui is gone."
     rules = rules_for(limits, provider, pod, hourly=hourly, lookup=lookup, usage=usage)
     await arm(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
@@ -135,7 +140,7 @@ async def guard(
 
 def before_renting(provider: Provider, lookup: Callable[[str], str | None]) -> str:
     """What holds the limits when hudtui is closed, for people who are about to pay."""
-    if getattr(provider, "ends_itself", False):
+    if ends_itself(provider):
         return f"When hudtui is closed, {provider.title} ends it in time."
     if lookup(KEY) and hasattr(provider, "end_url"):
         return "When hudtui is closed, a guard on it ends it in time."

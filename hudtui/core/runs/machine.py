@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import PurePosixPath
 from typing import Any
 
+from hudtui.core.compute.machine_guard import arm
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.ssh_errors import Disconnected
@@ -112,23 +113,17 @@ class Machine:
         """Ask the supervisor to end the run; one that is dead is started for it."""
         await self._ask("stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3))
 
-    async def arm(self, rules: Mapping[str, Any]) -> None:
-        """Start the guard that switches the machine off when nobody needs it, or tell the one that is at work its rules.
+    async def arm(self, rules: Mapping[str, Any], *, key: str | None = None) -> None:
+        """Start the guard that ends the machine when nobody needs it, or tell the one that is at work its rules.
 
         Args:
             rules: See `hudtui/pod/guard.py`.
+            key: For the rule `end`.
 
         Raises:
             MachineError: It could not start.
         """
-        await self.host.put(json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600)
-        code = resources.files("hudtui.pod").joinpath("guard.py").read_bytes()
-        await self.host.put(code, self.path("guard.py"), mode=0o700)
-        done = await self._run(["python3", self.path("guard.py"), "arm", self.record.folder], None)
-        if not done.ok:
-            raise MachineError(
-                f"the guard of {clean_line(self.host.name)} could not be armed", why=clean(done.stderr[-1000:]).strip() or None
-            )
+        await arm(self.host, self.record.folder, rules, key=key)
 
     async def rule(self, rules: Mapping[str, Any]) -> None:
         """Tell the guard other rules."""

@@ -21,6 +21,8 @@ from hudtui.core.compute.acquire import Acquired, acquire, resume
 from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.machine_guard import KEY as GUARD_KEY
+from hudtui.core.compute.machine_guard import POWER_OFF, end_rule, ends_itself
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.providers import target_of
 from hudtui.core.compute.release import GRACE as GRACE_UNSEEN
@@ -48,7 +50,6 @@ FETCH_WITHIN = 3600.0
 """Seconds for which a run that has ended waits for somebody who fetches its results."""
 GRACE = 900.0
 """Seconds between the guard's request to stop and the moment it switches the machine off: to fetch the results."""
-POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
 _GIVEN_UP_WITHIN = 240.0
 """Seconds for another hudtui to give up a machine that it is getting."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
@@ -399,25 +400,33 @@ class _Tending:
         """Arm the guard before anything else; then carry the plan out as on any machine."""
         began = time.monotonic()
         await self.machine.make_folder()
-        await self.machine.arm(self.rules())
+        await self.arm()
         if event := self.step("guard", began):
             yield event
         async with aclosing(carry_out(self.run, self.host, self.store, lookup=self.lookup, tmux=self.tmux)) as events:
             async for event in events:
                 yield event
 
+    async def arm(self) -> None:
+        """Start the guard on the machine, with the key that was given for it."""
+        rules = self.rules()
+        await self.machine.arm(rules, key=self.broker.settings(GUARD_KEY) if rules["end"] else None)
+
     def rules(self) -> dict[str, Any]:
         """What the guard on the machine goes by, counted from the moment it was armed."""
         limits = self.limits()
         armed = next((event.at for event in self.store.events(self.run) if event.data.get("name") == "guard"), time.time())
         left = hours_left(limits, self.usage(), self.rent.hourly)
+        owned = self.owned()
+        pod = owned.pod if owned is not None else None
         return {
             "max_seconds": None if left is None else round(max(time.time() - armed, 0.0) + left * 3600, 1),
             "grace_seconds": GRACE,
             "start_seconds": START_WITHIN,
             "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,
             "idle_seconds": None if limits.idle_minutes is None else limits.idle_minutes * 60,
-            "power_off": [["true"]] if self.rent.simulated else list(POWER_OFF),
+            "power_off": [["true"]] if self.rent.simulated or ends_itself(self.broker.provider) else list(POWER_OFF),
+            "end": end_rule(self.broker.provider, pod, self.broker.settings) if pod is not None else None,
         }
 
     def limits(self) -> Limits:
@@ -470,7 +479,7 @@ class _Tending:
         status = await self.machine.status()
         if status.supervisor is not None or status.ended:
             return None
-        await self.machine.arm(self.rules())
+        await self.arm()
         await self.machine.start(secrets_if_there(self.record.plan, self.lookup))
         text = "its supervisor had been ended, perhaps with the machine, and was started again"
         return self.store.append(self.run, "note", {"message": text})

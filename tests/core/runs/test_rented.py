@@ -221,6 +221,26 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     assert kept is not None and kept.max_hours == 1e-6
 
 
+async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_is_gone(world: World) -> None:
+    world.sim.add_token("pit_only_ends", {"instances": {"read": True, "write": True}})
+    world.broker.settings = {"HUDTUI_GUARD_KEY": "pit_only_ends"}.get
+    record = world.record("sleep 1000")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                break
+    host = find_host(record.host)
+    rules = await world.rules(record)
+    assert rules["end"]["url"].startswith(world.sim.url) and "pit_only_ends" not in json.dumps(rules)
+    sooner = {**rules, "max_seconds": 0.0, "grace_seconds": 0.0, "look_seconds": 0.05}
+    await host.put(json.dumps(sooner).encode(), f"{record.folder}/guard.json", mode=0o600)
+    while world.sim.alive:  # noqa: ASYNC110 - it is ended by a process of the machine
+        await asyncio.sleep(0.05)
+    with pytest.raises(MachineError, match="is gone"):
+        await world.tend(record)
+    assert (world.store.summary(record.id).state, world.store.summary(record.id).machine) == ("failed", "released")
+
+
 async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
     record = world.record("sleep 1000")
     with pytest.raises(MachineError, match="is gone: it was taken back"):
