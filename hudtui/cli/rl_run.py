@@ -69,6 +69,12 @@ def run(
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of all that is random.")] = None,
     max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have.")] = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL.")] = None,
+    environments: Annotated[
+        str,
+        typer.Option(
+            "--environments", help="as-is; or remote: those of this computer run on the platform, from the lock's image."
+        ),
+    ] = "as-is",
     push_image: Annotated[
         str | None,
         typer.Option(
@@ -127,6 +133,7 @@ def run(
         python=python,
         output_dir=output_dir,
         keep_on_failure=keep_on_failure,
+        environments=environments,
         rehearse=rehearse,
     )
     limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}

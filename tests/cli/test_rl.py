@@ -235,3 +235,20 @@ def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: Simulator)
     assert (found["engine"], stage["argv"][0], stage["env"]["CUDA_VISIBLE_DEVICES"]) == ("trl", "/opt/train/bin/python", "")
     assert found["machine"]["rented"] and "rehearsal" in " ".join(found["plan"]["notes"]) and ordered(sim) == 0
     assert "only a training" in hudtui("rl", "--rehearse", "--engine", "rollouts", code=2).stderr
+
+
+def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, sim: Simulator) -> None:
+    words = (*RENT, "--environments", "remote", "--dry-run")
+    said = json.loads(hudtui(*words, code=2).stdout)
+    assert "no lock file names an image" in " ".join(check["text"] for check in said["checks"])
+    (workspace / "hud.lock.yaml").write_text(f"version: '1.3'\nimages:\n  local: my-env:dev\n  pushed: me/my-env@{DIGEST}\n")
+    found = json.loads(hudtui(*words).stdout)
+    assert any("environment hud: at " in check["text"] for check in found["checks"]), found["checks"]
+    (tasks,) = [file["source"]["path"] for file in found["plan"]["files"] if file["path"].startswith("files/tasks/")]
+    (server,) = json.loads(Path(tasks).read_text())[0]["mcp_config"].values()
+    assert server["headers"] == {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": f"me/my-env@{DIGEST}"}
+    assert found["secrets"] == ["HUD_API_KEY"] and SECRET not in Path(tasks).read_text()
+    (workspace / ".env").unlink()
+    said = json.loads(hudtui(*words, code=2).stdout)
+    assert "HUD_API_KEY is not set" in " ".join(check["text"] for check in said["checks"])
+    assert "is no place for environments" in hudtui(*RENT, "--environments", "moon", "--yes", code=2).stderr

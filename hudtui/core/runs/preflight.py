@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ CheckState = Literal["fine", "warning", "missing"]
 Remedy = Literal[
     "generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine", "push-image"
 ]
+AS_THEY_ARE, REMOTE = "as-is", "remote"
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
 """Variables of tasks that mean this computer, and have a value of their own on each machine."""
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
@@ -69,6 +70,8 @@ class Wish:
     """Python on the machine with all that the run needs, instead of an environment that is made there."""
     limits: Limits | None = None
     """None: those of the settings."""
+    environments: str = AS_THEY_ARE
+    """Where the tasks' environments run: `as-is`, or `remote` for those of this computer to run on the platform."""
     output_dir: Path | None = None
     keep_on_failure: bool = False
     rehearse: bool = False
@@ -220,7 +223,35 @@ def _look_at_tasks(
     for problem in problems[:3]:
         seen.add("tasks", "warning", problem)
     seen.tasks = found.tasks
-    seen.task_file = (workspace.folder / source) if plain else _copy(found.tasks, source, workspace)
+    if wish.environments == REMOTE:
+        seen.tasks, plain = _on_platform(found.tasks, workspace, settings, lock_image, seen), False
+    elif wish.environments != AS_THEY_ARE:
+        raise InputError(f"{wish.environments!r} is no place for environments", fix=f"{AS_THEY_ARE}, or {REMOTE}.")
+    seen.task_file = (workspace.folder / source) if plain else _copy(seen.tasks, source, workspace)
+
+
+def _on_platform(
+    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, seen: Looked
+) -> tuple[Task, ...]:
+    """The tasks with the platform's own server, running the image of the lock file, in place of one of this computer."""
+    from hudtui.core.tasks.rewrite import rewriting
+
+    platform = workspace.platform
+    if image is None:
+        fix = "Build and push the environment's image, so that the lock file names it; or leave the environments as they are."
+        seen.add("environment", "missing", f"no lock file names an image that {platform.title} could run", fix)
+        return tasks
+    try:
+        rewrite = rewriting(platform, image=image, lookup=settings.lookup, remote=True)
+        moved = tuple(replace(task, mcp_config=rewrite(task.mcp_config)[0]) for task in tasks)
+    except InputError as error:
+        seen.refuse("environment", error)
+        return tasks
+    if settings.get(platform.key_variable) is None:
+        name = platform.key_variable
+        text, fix = f"{name} is not set, and the environments run on {platform.title}", f"hudtui settings set {name}"
+        seen.add("keys", "missing", text, fix, remedy="set-key", options=(name,))
+    return moved
 
 
 def _shown(source: str, workspace: Workspace) -> str:

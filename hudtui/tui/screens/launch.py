@@ -47,6 +47,7 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
     ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
     ("budget", "budget", "what the machine may cost; the settings' when empty", _RENTS),
+    ("environments", "envs", "as-is; or remote: those of this computer run on the platform, from the lock's image", _AWAY),
     ("python", "python", "on the machine, with all that is needed; an environment is made there when empty", _AWAY),
     ("name", "name", "what to call it; made from config and policy when empty", _ALWAYS),
 )
@@ -110,6 +111,7 @@ class LaunchScreen(StationScreen):
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
         self._field("machine").suggester = SuggestFromList(("local", _PAID))
+        self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
         self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
         for name, value in _USUAL.items():
             if not self._value(name):
@@ -276,6 +278,7 @@ class LaunchScreen(StationScreen):
             gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
             offer=self.offer if rents else None,
             limits=limits,
+            environments=(self._value("environments") or "as-is") if machine != "local" else "as-is",
             python=(self._value("python") or None) if machine != "local" else None,
         )
 
