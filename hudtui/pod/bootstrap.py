@@ -2,7 +2,7 @@
 """Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
 
     bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
-                 [--tools DIR] [--disk GIB] [--driver MAJOR] [--extra NAME --extra-index URL] [--flash-attn]
+                 [--tools DIR] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB] [--extra NAME --extra-index URL] [--flash-attn]
 
 The lock is a list of exact versions with hashes; nothing else is installed. A second start with the same files finds the work
 done and ends at once. What a machine lacks is said in words before anything is downloaded.
@@ -68,8 +68,8 @@ def check_disk(folder: str, wanted: float) -> None:
     say("disk: %.0f GiB free, about %.0f needed" % (free, wanted))
 
 
-def check_driver(wanted: int) -> None:
-    """Whether there is an NVIDIA driver that is new enough."""
+def check_gpus(wanted: int, least: List[float]) -> None:
+    """Whether there is an NVIDIA driver that is new enough, and the GPUs that the plan is for: each with so many GiB at least."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -87,6 +87,16 @@ def check_driver(wanted: int) -> None:
             "the NVIDIA driver is %s; this version of PyTorch needs %d or newer" % (version or "unknown", wanted),
             "Take a machine with a newer image.",
         )
+    sizes = [line.rsplit(",", 2)[1].split() for line in text.splitlines() if line.count(",") >= 2]
+    if len(sizes) < len(least):
+        give_up("this machine has %d of the %d GPUs that the plan is for" % (len(sizes), len(least)), "Plan with --gpus anew.")
+    for number, gib in enumerate(least):
+        mib = int(sizes[number][0]) if sizes[number] and sizes[number][0].isdigit() else None  # some share the computer's memory
+        if mib is not None and mib < gib * 1024:
+            give_up(
+                "GPU %d has %.0f GiB; what it has to hold takes %.0f at least" % (number, mib / 1024, gib),
+                "Take larger GPUs, more of them, or a smaller model.",
+            )
 
 
 # --- installers ---------------------------------------------------------------------------------------------------------------
@@ -244,6 +254,7 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--tools", help="where uv is put when there is none; by default beside the environment")
     parser.add_argument("--disk", type=float, default=0.0)
     parser.add_argument("--driver", type=int, default=0)
+    parser.add_argument("--vram", type=lambda text: [float(gib) for gib in text.split(",")], default=[], help="GiB of each GPU")
     parser.add_argument("--extra")
     parser.add_argument("--extra-index")
     parser.add_argument("--flash-attn", action="store_true")
@@ -256,7 +267,7 @@ def main(words: Optional[List[str]] = None) -> int:
         if not os.path.isfile(path):
             give_up("there is no file %s" % path)
     if given.driver:
-        check_driver(given.driver)
+        check_gpus(given.driver, given.vram)
     wanted = digest(locks, [given.python, given.extra or "", str(given.flash_attn)])
     mark = os.path.join(folder, MARK)
     with alone(folder):

@@ -132,6 +132,24 @@ def test_a_new_driver_is_shown_with_its_gpus(tmp_path: Path, lock: Path, tools: 
     assert done.returncode == 0 and "gpu: NVIDIA H100, 81559 MiB" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("vram", "words"),
+    [
+        ("8,8", "this machine has 1 of the 2 GPUs that the plan is for"),
+        ("88", "GPU 0 has 80 GiB; what it has to hold takes 88 at least"),
+        ("8", None),
+        ("0", None),
+    ],
+)
+def test_gpus_that_will_not_do_are_told_before_anything_is_installed(
+    tmp_path: Path, lock: Path, tools: Path, vram: str, words: str | None
+) -> None:
+    program(tools, "nvidia-smi", "echo 'NVIDIA H100, 81559 MiB, 580.65.06'")
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), "--driver", "580", "--vram", vram, path=tools)
+    assert done.returncode == (5 if words else 0) and (words or "gpu: NVIDIA H100") in done.stdout, done.stdout
+    assert (tmp_path / "e").exists() is (words is None)
+
+
 def test_no_driver_is_told(tmp_path: Path, lock: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--venv", str(tmp_path / "e"), "--lock", str(lock), "--driver", "580"]
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=90)

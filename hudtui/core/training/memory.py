@@ -34,6 +34,11 @@ class Need:
         """All of it, with what the libraries take."""
         return self.weights + self.optimizer + self.activations + self.cache + _OVERHEAD
 
+    @property
+    def floor(self) -> float:
+        """What it cannot do without: the weights and what training keeps beside them."""
+        return self.weights + self.optimizer + _OVERHEAD
+
     def line(self) -> str:
         """In one line, for people."""
         parts = {"weights": self.weights, "optimizer": self.optimizer, "activations": self.activations, "cache": self.cache}
@@ -114,10 +119,9 @@ def check_memory(found: tuple[Need, ...], gpu_memory: float) -> None:
         InputError: A GPU cannot even hold the weights and what training keeps beside them.
     """
     for need in found:
-        floor = need.weights + need.optimizer + _OVERHEAD
-        if floor > gpu_memory:
+        if need.floor > gpu_memory:
             raise InputError(
-                f"GPU {need.gpu} would have to hold {floor:.0f} GiB at least; it has {gpu_memory:.0f}",
+                f"GPU {need.gpu} would have to hold {need.floor:.0f} GiB at least; it has {gpu_memory:.0f}",
                 why=need.line(),
                 fix="Take larger GPUs, more of them, or a smaller model.",
             )

@@ -163,6 +163,9 @@ def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) 
         size = billions(recipe.model)
         weights = 2.2 * size if size is not None else 20.0
         argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
+        found = needs(layout(spec.gpus, recipe, spec.gpu_memory), recipe)
+        least = [need.floor for need in found] if found else [0.0] * spec.gpus
+        argv += ["--vram", ",".join(f"{gib:.0f}" for gib in least)]
     argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
     return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)
 

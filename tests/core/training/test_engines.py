@@ -53,6 +53,7 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
     assert serve.secrets == stage(found, "model").secrets == ("HF_TOKEN",) and train.secrets == ("HF_TOKEN", "HUD_API_KEY")
     assert found.wheel and [port.number for port in found.ports] == [8000]
     assert {output.kind for output in found.outputs} == {"metrics", "traces", "model"}
+    assert option(stage(found, "bootstrap").argv, "--vram") == "8,8"  # of each GPU at least; the machine looks before it installs
     assert len(found.notes) == 2 and found.notes[0].startswith("GPU 0 (serve): about")
     assert plan_from_json(json.loads(json.dumps(found.to_json()))) == found
 
