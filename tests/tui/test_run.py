@@ -16,6 +16,7 @@ from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.run import RunScreen
+from hudtui.tui.screens.run_logs import RunLogs
 from hudtui.tui.widgets.charts import Trace, chart, figure, smooth, thin
 from hudtui.tui.widgets.curve import curve
 from hudtui.tui.widgets.log_lines import LogLines
@@ -407,7 +408,8 @@ def test_charts_are_the_same_for_the_same_numbers() -> None:
     many = [(float(x), math.sin(x / 50)) for x in range(10_000)]
     few = thin(many, 200)
     assert len(few) <= 202 and max(y for _, y in few) > 0.999 and few[0] == many[0] and few[-1] == many[-1]
-    assert [figure(value) for value in (0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
+    assert [figure(value) for value in (-0.004375, 0.0, 1234567.0, 12345.0, 0.00001, 0.4375, -3e12)] == [
+        "-0.00438",
         "0",
         "1.235M",
         "12.35k",
@@ -415,3 +417,90 @@ def test_charts_are_the_same_for_the_same_numbers() -> None:
         "0.4375",
         "-3e+12",
     ]
+
+
+# -- several stages, the machine, events ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def staged(project: Path) -> Path:
+    """A run of three stages that has ended, with the GPUs that were seen."""
+    store = RunStore(project / ".hudtui")
+    folder = store.folder / "grpo-1"
+    plan = Plan("trl", tuple(Stage(name, ("true",), service=name == "serve") for name in ("setup", "serve", "train")))
+    spec = RunSpec("trl", "grpo", str(project))
+    store.add(RunRecord("grpo-1", NOW - 120, "grpo", "trl", "local", this_machine(), str(folder), spec, plan))
+    (folder / "logs").mkdir(parents=True)
+    for name, text in (("setup", "installed all\n"), ("serve", "INFO the model is served\n"), ("train", "step 1/2 loss=0.5\n")):
+        (folder / "logs" / f"{name}.log").write_text(text)
+    events: list[dict[str, Any]] = [{"seq": 1, "at": NOW - 100, "type": "started", "data": {"mode": "tmux", "run": "grpo-1"}}]
+    for place, name in enumerate(("setup", "serve", "train")):
+        data = {"stage": name, "attempt": 1}
+        events.append({"seq": place + 2, "at": NOW - 99 + place, "type": "stage_started", "data": data})
+    events.append({"seq": 5, "at": NOW - 40, "type": "note", "data": {"message": "careful \x1b]0;x\x07now"}})
+    events.append({"seq": 6, "at": NOW - 40, "type": "finished", "data": {}})
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    stages = {name: {"state": "ended", "attempt": 1, "exit": 0} for name in ("setup", "serve", "train")}
+    (folder / "status.json").write_text(json.dumps({"run": "grpo-1", "state": "finished", "stages": stages}))
+    gpus = [
+        {"at": NOW - 100 + 10 * n, "gpus": [{"index": 0, "utilization": 50 + 5 * n, "used_mib": 1024 * n, "memory_mib": 81559}]}
+        for n in range(1, 7)
+    ]
+    (folder / "gpu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gpus))
+    store.mirror("grpo-1", events)
+    return project
+
+
+async def test_the_logs_of_all_stages(open_app: Any, staged: Path, screen_text: Any) -> None:
+    async with open_app(staged, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "step 1/2")  # that of the stage that ran last
+        await pilot.press("p")
+        logs = app.screen.query_one(RunLogs)
+        for _ in range(500):
+            if len(logs.views) == 3 and "is served" in screen_text(app) and "installed all" in screen_text(app):
+                break
+            await pilot.pause(0.02)
+        assert [view.buffer.everything() for view in logs.views] == [
+            "step 1/2 loss=0.5\n",
+            "installed all\n",
+            "INFO the model is served\n",
+        ]
+        names = [line.partition("▕")[2].strip() for line in screen_text(app).splitlines()]
+        assert names.count("setup") == names.count("serve") == names.count("train") == 1  # each above its log
+        await pilot.press("p")
+        assert len(logs.views) == 1
+        await pilot.press("right_square_bracket")
+        await _log_of(app, "installed all")
+
+
+async def test_events_are_told_in_words(open_app: Any, staged: Path, screen_text: Any) -> None:
+    async with open_app(staged, size=(120, 36)) as (app, pilot):
+        await pilot.press("5")
+        await _log_of(app, "step 1/2")
+        await pilot.press(*["greater_than_sign"] * 4)
+        table = app.screen.query_one("#run-events", Grid)
+        rows = [[str(cell) for cell in table.get_row_at(place)[1:]] for place in range(table.row_count)]
+        assert rows[0] == ["hudtui", "planned"] and rows[1] == ["machine", "started (mode tmux, run grpo-1)"]
+        assert ["machine", "stage started train (attempt 1)"] in rows and ["machine", "careful now"] in rows
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 20)])
+def test_picture_of_the_machine(snap: Any, staged: Path, size: tuple[int, int]) -> None:
+    async def ready(pilot: Any) -> None:
+        await pilot.press("5")
+        await _drawn(pilot, "grpo-1", "step 1/2")
+        await pilot.press(*["greater_than_sign"] * 2)
+        await _drawn(pilot, "grpo-1", "step 1/2")
+
+    assert snap(_app(staged), size=size, run_before=ready)
+
+
+async def test_others_are_a_key_away(open_app: Any, project: Path) -> None:
+    async with open_app(project) as (app, pilot):
+        await pilot.press("5", "r")
+        for _ in range(500):
+            if app.screen.NAME == "watch":
+                break
+            await pilot.pause(0.02)
+        assert app.screen.NAME == "watch"

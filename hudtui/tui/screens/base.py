@@ -84,7 +84,12 @@ class StationScreen(Acting, Screen[None]):
         self.query_one(MessageBar).say(message, "busy")
 
     def fail(self, error: BaseException) -> None:
-        """Show an error in place. One that is not meant for users is logged with its traceback and shown as a defect."""
+        """Show an error in place. One that is not meant for users is logged with its traceback and shown as a defect.
+
+        While hudtui is being closed nothing is one: the widgets go one after the other, and some work may still look for them.
+        """
+        if not self.shell.is_running:
+            return
         if not isinstance(error, HudtuiError):
             error = self.shell.defect(error)
         self.query_one(MessageBar).fail(error)
@@ -152,7 +157,7 @@ class StationScreen(Acting, Screen[None]):
 
     def show_frame(self) -> None:
         """Bring header and road up to date, as soon as they are made."""
-        if not self._framed:
+        if not self._framed or not self.shell.is_running:
             return
         app = self.shell
         self.query_one(HeaderBar).show(app.facts, app.folder, self.TITLE or "", app.purse.money)
@@ -160,7 +165,7 @@ class StationScreen(Acting, Screen[None]):
 
     def show_facts(self) -> None:
         """Bring the frame and the screen up to date with `app.facts`, as soon as its widgets are made."""
-        if not self._framed:
+        if not self._framed or not self.shell.is_running:
             return
         self.show_frame()
         if self.shell.facts is not None:

@@ -19,11 +19,11 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.run_words import CURVE, head, list_cells
+from hudtui.tui.screens.run_logs import RunLogs
+from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.json_view import JsonView
-from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.words import ago
@@ -31,16 +31,14 @@ from hudtui.tui.widgets.words import ago
 if TYPE_CHECKING:
     from hudtui.core.runs.monitor import Monitor, Result, RunView
     from hudtui.core.runs.store import RunStore
-
-OPENING_LINES = 2_000
-"""A log is opened so many lines before its end; `runs logs --all` prints the rest."""
+    from hudtui.core.runs.values import RunEvent
 
 GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for a look at one run of the list: its machine may be away."""
-_TABS = ("log", "metrics", "result", "events", "plan")
+_TABS = ("log", "metrics", "machine", "result", "events", "plan")
 
 
 class RunScreen(StationScreen):
@@ -52,8 +50,8 @@ class RunScreen(StationScreen):
     CSS_PATH = "run.tcss"
     HELP = (
         "The runs of this project, the newest first. Enter opens one: its log is followed while it grows, and closing hudtui "
-        "stops nothing. m shows its numbers as curves; c puts the run under the cursor beside them. v shows the real tmux "
-        "session; a starts another run."
+        "stops nothing. m shows its numbers as curves; c puts the run under the cursor beside them; > goes on to GPUs and model "
+        "server. v shows the real tmux session; a starts another run; r shows those of others."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
@@ -63,9 +61,18 @@ class RunScreen(StationScreen):
         Action(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
         ),
-        Action("run.next-tab", "Next tab", "Log, metrics, result, events, plan.", "greater_than_sign", show=False, palette=False),
+        Action("run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "r"),
+        Action(
+            "run.next-tab",
+            "Next tab",
+            "Log, metrics, machine, result, events, plan.",
+            "greater_than_sign",
+            show=False,
+            palette=False,
+        ),
         Action("run.previous-tab", "Previous tab", "The tab before.", "less_than_sign", show=False, palette=False),
         Action("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
+        Action("run.logs", "All logs", "The logs of all stages below one another, or one.", "p", show=False),
         Action("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
         Action("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
         Action("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
@@ -77,7 +84,9 @@ class RunScreen(StationScreen):
         """Id of the run that is shown."""
         self.view: RunView | None = None
         self.window: str | None = None
-        """The stage whose log is shown; None for the one that runs, or ran last."""
+        """The stage whose log is wanted; None for the one that runs, or ran last."""
+        self.several = False
+        """The logs of all stages are shown."""
         self._monitor: Monitor | None = None
         self._listed: tuple[RunFact, ...] | None = None
         self._views: dict[str, RunView] = {}
@@ -93,24 +102,29 @@ class RunScreen(StationScreen):
                 yield Static(id="run-head")
                 with TabbedContent(id="run-tabs"):
                     with TabPane("Log", id="log"):
-                        yield LogView(id="run-log", empty="The log appears here.")
+                        yield RunLogs(self, id="run-logs")
                     with TabPane("Metrics", id="metrics"):
                         yield MetricsPane(id="run-metrics")
+                    with TabPane("Machine", id="machine"):
+                        yield MetricsPane(id="run-machine", by_time=True, empty=NO_LOAD)
                     with TabPane("Result", id="result"):
                         yield Grid(id="run-result")
                     with TabPane("Events", id="events"):
-                        yield JsonView(id="run-events", empty="Nothing has happened yet.")
+                        yield Grid(id="run-events")
                     with TabPane("Plan", id="plan"):
                         yield JsonView(id="run-plan")
 
     def on_mount(self) -> None:
         """Make the columns."""
         grid = self.query_one("#run-list", Grid)
-        for title, width in (("state", 10), ("run", 18), ("step", 8), ("reward", CURVE), ("last sign", 9)):
+        for title, width in (("state", 10), ("run", 18), ("step", 8), ("reward", CURVE), ("last sign", 10)):
             grid.add_column(title, width=width, key=title)
         table = self.query_one("#run-result", Grid)
         for title in ("task", "reward", "±", "episodes", "turns", "errors"):
             table.add_column(title)
+        events = self.query_one("#run-events", Grid)
+        for title, width in (("when", 8), ("who", 7), ("what", 100)):
+            events.add_column(title, width=width)
         self.query_one("#run-panes").display = False
 
     # -- the list ----------------------------------------------------------------------------------------------------
@@ -210,9 +224,7 @@ class RunScreen(StationScreen):
     def _focus_tab(self) -> None:
         """The pane of the tab that is shown takes the focus."""
         tabs = self.query_one("#run-tabs", TabbedContent)
-        widget = self.query_one(
-            {"result": "#run-result", "events": "#run-events", "plan": "#run-plan"}.get(tabs.active, f"#run-{tabs.active}")
-        )
+        widget = self.query_one("#run-log" if tabs.active == "log" else f"#run-{tabs.active}")
         self.call_after_refresh(widget.focus)
 
     def _turn_to(self, tab: str) -> None:
@@ -277,10 +289,11 @@ class RunScreen(StationScreen):
 
     def _choose(self, run: str) -> None:
         self.chosen, self.view, self.window = run, None, None
-        self.query_one("#run-log", LogView).clear()
+        self.query_one(RunLogs).forget()
         self.query_one("#run-metrics", MetricsPane).show(())
+        self.query_one("#run-machine", MetricsPane).show(())
         self.query_one("#run-result", Grid).clear()
-        self.query_one("#run-events", JsonView).clear()
+        self.query_one("#run-events", Grid).clear()
         self.query_one("#run-plan", JsonView).clear()
         self._follow()
 
@@ -290,18 +303,16 @@ class RunScreen(StationScreen):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
             self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
-            self.run_worker(self._log(self.chosen), name="forever", group="log", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
         """Nobody looks: nothing is read."""
         self.workers.cancel_group(self, "watch")
-        self.workers.cancel_group(self, "log")
         self.workers.cancel_group(self, "glance")
+        self.query_one(RunLogs).rest()
 
     def on_screen_resume(self) -> None:
         """Go on where it was left."""
         if self.chosen is not None:
-            self.query_one("#run-log", LogView).clear()
             self._follow()
 
     def _open_store(self) -> RunStore:
@@ -322,36 +333,6 @@ class RunScreen(StationScreen):
                 async for view in views:
                     before, self.view = self.view, view
                     self._show(view, before)
-        except HudtuiError as error:
-            self.fail(error)
-        except Exception as error:
-            self.fail(error)
-
-    async def _log(self, run: str) -> None:
-        from hudtui.core.remote.lines import LineFeed
-
-        pane = self.query_one("#run-log", LogView)
-        try:
-            await asyncio.to_thread(self._open_store)
-            monitor = self._monitor
-            assert monitor is not None
-            pane.save_name = f"{run}.log"
-            offset = await monitor.tail(run, self.window, lines=OPENING_LINES)
-            if offset:
-                pane.append([f"… {offset:,} bytes before this are in {monitor.log_path(run, self.window)}"])
-            feed, partial = LineFeed(offset=offset), ""
-            async with aclosing(monitor.follow(run, self.window, offset=offset)) as chunks:
-                async for chunk in chunks:
-                    found = feed.feed(chunk)
-                    if found.restarted:
-                        pane.append(["… the log was begun anew"])
-                    pane.append(found.done)
-                    partial = found.partial
-            if partial:
-                pane.append([partial])
-            pane.ended = True
-        except HudtuiError as error:
-            self.fail(error)
         except Exception as error:
             self.fail(error)
 
@@ -361,14 +342,31 @@ class RunScreen(StationScreen):
             self.shell.reload()
             self.refresh_bindings()
         width = max(self.query_one("#run-head").size.width - 2, 20)
-        shown = self.window or run.stage or (view.windows[0] if view.windows else None)
-        self.query_one("#run-head", Static).update(head(view, width, shown))
+        self.query_one("#run-head", Static).update(head(view, width, self._shown_window(view)))
+        self._show_logs(view)
         self._show_metrics()
+        self.query_one("#run-machine", MetricsPane).show([Numbers(run.name, view.load)])
         self._see(view)
         if before is None or before.result != view.result:
             self._show_result(view.result)
         if before is None or before.events != view.events:
-            self.query_one("#run-events", JsonView).show([event.to_json() for event in view.events])
+            self._show_events(view.events)
+
+    def _shown_window(self, view: RunView) -> str | None:
+        """The stage whose log is shown: the chosen one, else the one that runs, or ran last."""
+        return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
+
+    def _show_logs(self, view: RunView) -> None:
+        if self._monitor is not None:
+            begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
+            self.query_one(RunLogs).show(self._monitor, view.summary.id, self._shown_window(view), begun)
+
+    def _show_events(self, events: Iterable[RunEvent]) -> None:
+        grid = self.query_one("#run-events", Grid)
+        grid.clear()
+        for event in events:
+            grid.add_row(*event_cells(event))
+        grid.move_cursor(row=grid.row_count - 1)
 
     def _show_result(self, result: Result) -> None:
         table = self.query_one("#run-result", Grid)
@@ -388,14 +386,14 @@ class RunScreen(StationScreen):
     def why_not(self, action_id: str) -> str | None:
         """What needs a run, one that goes on, or its session."""
         name = action_id.partition(".")[2]
-        if name in ("stop", "terminal", "window", "reveal", "compare", "metrics") and (self.chosen is None or self.view is None):
+        if name not in ("start", "others", "back", "pane") and (self.chosen is None or self.view is None):
             return "there is no run yet" if not self._listed else "the run is still being read"
         if name == "stop" and self.view is not None and not self.view.summary.active:
             return f"it has ended already: {self.view.summary.state}"
         if name == "terminal" and self.view is not None and self.view.attach is None:
             ended = not self.view.summary.active
             return "it has ended, and its session with it" if ended else "it runs as detached processes, without tmux"
-        if name == "window" and self.view is not None and len(self.view.windows) < 2:
+        if name in ("window", "logs") and self.view is not None and len(self.view.windows) < 2:
             return "it has one log"
         return None
 
@@ -436,23 +434,39 @@ class RunScreen(StationScreen):
 
     def action_terminal(self) -> None:
         """Step aside for the run's tmux session."""
-        if self.view is None or self.view.attach is None:
-            return
+        if self.view is not None:
+            self.start(self._terminal(self.view), group="terminal")
+
+    async def _terminal(self, view: RunView) -> None:
+        from hudtui.core.runs.attach import attach_command
+
+        self._step_aside(await attach_command(view))
+
+    def _step_aside(self, command: tuple[str, ...]) -> None:
+        """Leave the terminal to a program until it ends."""
         environment = {key: value for key, value in os.environ.items() if key != "TMUX"}
         with self.app.suspend():
-            subprocess.run(self.view.attach, env=environment, check=False)
+            subprocess.run(command, env=environment, check=False)
 
     def action_window(self) -> None:
         """Show the next stage's log."""
         if self.view is None:
             return
         windows = self.view.windows
-        shown = self.window or self.view.summary.stage or windows[0]
+        shown = self._shown_window(self.view) or windows[0]
         self.window = windows[(windows.index(shown) + 1) % len(windows)]
-        self.query_one("#run-log", LogView).clear()
-        if self.chosen is not None:
-            self.run_worker(self._log(self.chosen), name="forever", group="log", exclusive=True, exit_on_error=False)
         self._show(self.view, self.view)
+
+    def action_logs(self) -> None:
+        """The logs of all stages, or of one."""
+        self.several = not self.several
+        if self.view is not None:
+            self._turn_to("log")
+            self._show_logs(self.view)
+
+    def action_others(self) -> None:
+        """Go to what others have started."""
+        self.shell.open_station("watch")
 
     def action_reveal(self) -> None:
         """Where everything is."""

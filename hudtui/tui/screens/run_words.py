@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
@@ -12,7 +13,9 @@ from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.words import ago, span
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.values import RunEvent
     from hudtui.core.runs.view import RunView
+    from hudtui.core.runs.vllm import Server
     from hudtui.tui.facts import RunFact
 
 STYLES = {
@@ -25,6 +28,10 @@ STYLES = {
 }
 CURVE = 10
 """Cells of the curve of rewards in the list."""
+NO_LOAD = (
+    "Nothing is known of GPUs or a model server. Where nvidia-smi is, or a stage is a vLLM server, they appear here as curves "
+    "while the run goes on."
+)
 _ALARMS = 3
 """Alarms that the head shows; the others are counted."""
 
@@ -69,7 +76,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if view.elapsed is not None:
         parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
     if run.active and view.left is not None:
-        parts.append((f"  about {span(view.left)} left", "$foreground-muted"))
+        parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:
         hourly = "" if run.hourly is None or not run.unsettled else f" at {run.hourly:.2f}/h"
         parts.append((f"  {view.cost:.2f} {run.currency}{hourly}", "$foreground-muted"))
@@ -78,6 +85,8 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
     if run.active and view.gpus:
         lines.append(Content.styled(cut(_gpus(view), width), "$foreground-muted"))
+    if run.active:
+        lines += [Content.styled(cut(_server(server), width), "$foreground-muted") for server in view.servers]
     if run.mode == "processes":
         lines.append(
             Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
@@ -118,6 +127,38 @@ def _alarms(view: RunView, width: int) -> list[Content]:
     if len(view.alarms) > _ALARMS:
         lines.append(Content.styled(f"! and {len(view.alarms) - _ALARMS} more", "$warning"))
     return lines
+
+
+def event_cells(event: RunEvent) -> tuple[str, str, str]:
+    """When, who, what."""
+    data = dict(event.data)
+    kind = event.type.replace("_", " ")
+    first = next((str(data.pop(key)) for key in ("message", "text", "name", "stage") if data.get(key)), "")
+    rest = ", ".join(f"{name} {_short(value)}" for name, value in data.items() if value not in (None, "", [], {}))
+    what = " ".join(part for part in ("" if kind == "note" else kind, first, f"({rest})" if rest else "") if part)
+    when = datetime.fromtimestamp(event.at).strftime("%H:%M:%S")
+    return when, "machine" if event.origin == "machine" else "hudtui", clean_line(what, 400)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _server(server: Server) -> str:
+    """A model server in one line."""
+    sample = server.sample
+    if not server.answers:
+        return f"{server.stage} does not answer: {server.problem}"
+    parts = [server.stage]
+    if sample.running is not None:
+        parts.append(f"{sample.running:g} running")
+    if sample.waiting is not None:
+        parts.append(f"{sample.waiting:g} waiting")
+    if sample.kv_cache is not None:
+        parts.append(f"KV {sample.kv_cache * 100:.0f} %")
+    if server.tokens_per_s is not None:
+        parts.append(f"{server.tokens_per_s:.0f} tokens/s")
+    return "  ".join(parts)
 
 
 def _gpus(view: RunView) -> str:

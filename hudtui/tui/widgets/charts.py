@@ -19,7 +19,7 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 _LABEL = 8
 """Cells for the labels of the y axis."""
-COLOURS = ("$accent", "$warning", "$success", "$primary", "$error", "$secondary")
+COLOURS = ("$accent", "$primary", "$success", "$error", "$secondary", "$foreground")
 """Of the runs that are compared, in their order."""
 
 
@@ -68,7 +68,7 @@ def figure(value: float) -> str:
         return f"{value / 1e6:.4g}M"
     if size >= 1e4:
         return f"{value / 1e3:.4g}k"
-    return f"{value:.4g}"
+    return min((f"{value:.{digits}g}" for digits in (4, 3, 2)), key=lambda text: max(len(text), 8))
 
 
 def braille(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = (0.0, 0.6, 0.9)
 """How strongly curves may be smoothed."""
+EMPTY = "No numbers yet. What the run measures appears here as curves."
 _NARROWEST = 36
 """Cells of a chart."""
 _MOST = 40
@@ -46,8 +47,10 @@ class _Charts(Widget):
     ALLOW_SELECT = False
     DEFAULT_CSS = "_Charts { height: auto; width: 1fr; padding: 0 1; }"
 
-    def __init__(self) -> None:
+    def __init__(self, empty: str) -> None:
         super().__init__()
+        self.empty = empty
+        """Shown while there is no number."""
         self.runs: tuple[Numbers, ...] = ()
         self.weight = 0.0
         self.by_time = False
@@ -83,7 +86,7 @@ class _Charts(Widget):
         """As many lines as the charts take."""
         count = len(self._shown())
         if not count:
-            return 1
+            return -(-len(self.empty) // max(width, 1)) + 1
         columns, _, height = self._shape(width, count)
         return math.ceil(count / columns) * height
 
@@ -91,7 +94,7 @@ class _Charts(Widget):
         """All charts."""
         shown = self._shown()
         if not shown:
-            return Content.styled("No numbers yet. What the run measures appears here as curves.", "$foreground-muted")
+            return Content.styled(self.empty, "$foreground-muted")
         columns, width, height = self._shape(self.content_size.width, len(shown))
         if width < 20:
             return Content("")
@@ -157,9 +160,10 @@ class MetricsPane(Acting, Vertical):
         Action("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
     )
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, by_time: bool = False, empty: str = EMPTY, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._charts = _Charts()
+        self._charts = _Charts(empty)
+        self._charts.by_time = by_time
         self._words = Static(id="plot-words")
         self._key: object = None
 

@@ -1,0 +1,31 @@
+"""The terminal of a run: the command that shows its tmux session here, wherever its machine is."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hudtui.core.errors import RunError
+from hudtui.core.runs.hosts import LOCAL, find_host, reached, target_of
+from hudtui.core.runs.view import RunView
+
+_PATIENCE = 30.0
+
+
+async def attach_command(view: RunView) -> tuple[str, ...]:
+    """The command that shows a run's session on this terminal.
+
+    Raises:
+        RunError: It has no session.
+        MachineError: Its machine does not answer.
+    """
+    run = view.summary
+    if view.attach is None:
+        why = "it runs as detached processes" if run.active else "it has ended, and its session with it"
+        raise RunError(f"run {run.id} has no terminal: {why}", fix=f"hudtui runs logs {run.id}")
+    if run.host == LOCAL:
+        return view.attach
+    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.remote.ssh_terminal import terminal_argv
+
+    await reached(find_host(run.host), within=_PATIENCE)  # so that its host key is known
+    return terminal_argv(await asyncio.to_thread(target_of, run.host), Pins(), view.attach)

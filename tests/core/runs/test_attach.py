@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.errors import RunError
+from hudtui.core.remote.connect import close_hosts
+from hudtui.core.runs.attach import attach_command
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.view import RunView
+
+
+def view(host: str = "local", **more: Any) -> RunView:
+    return RunView(RunSummary("a-1", "a", "rollouts", host, "/runs/a-1", **{"state": "running", "mode": "tmux", **more}))
+
+
+async def test_here_it_is_tmux_itself() -> None:
+    assert await attach_command(view()) == ("tmux", "attach-session", "-t", "=hudtui-a-1")
+
+
+async def test_elsewhere_it_is_ssh_with_the_key_that_is_known(ssh_box: Any) -> None:
+    config = Path.home() / ".ssh" / "config"
+    config.parent.mkdir(mode=0o700)
+    lines = ("HostName 127.0.0.1", f"Port {ssh_box.port}", f"User {getpass.getuser()}", f"IdentityFile {ssh_box.server.key}")
+    config.write_text("\n  ".join(("Host box", *lines, "IdentityAgent none")) + "\n")
+    command = await attach_command(view("box"))
+    assert command[0] == "ssh" and "-t" in command and "attach-session" in " ".join(command)
+    assert "StrictHostKeyChecking=no" not in " ".join(command)
+    await close_hosts()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [({"mode": "processes"}, "detached processes"), ({"state": "finished"}, "it has ended")]
+)
+async def test_where_there_is_none_it_is_said(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(RunError, match=why) as caught:
+        await attach_command(view(**more))
+    assert caught.value.fix == "hudtui runs logs a-1"
