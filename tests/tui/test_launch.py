@@ -102,7 +102,8 @@ def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: 
 
 
 def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: Simulator) -> None:
-    assert _picture(snap, workspace, (160, 60), machine="prime", engine="trl", gpus="2xH100", model="Qwen/Qwen2.5-3B-Instruct")
+    given = {"machine": "prime", "engine": "trl", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct"}
+    assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
 
 
 def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> None:
