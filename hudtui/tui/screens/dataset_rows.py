@@ -11,8 +11,9 @@ from textual.message import Message
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Action
 from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.scrolling import Scrolling
 from hudtui.tui.widgets.task_table import Cell, Column
 
 if TYPE_CHECKING:
@@ -103,26 +104,10 @@ class Shown(Static):
         self.post_message(self.Sized())
 
 
-class Page(Acting, VerticalScroll):
+class Page(Scrolling, VerticalScroll):
     """Text that scrolls."""
 
     ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
-
-    def action_down(self) -> None:
-        """One line down."""
-        self.scroll_down(animate=False)
-
-    def action_up(self) -> None:
-        """One line up."""
-        self.scroll_up(animate=False)
-
-    def action_first(self) -> None:
-        """The beginning."""
-        self.scroll_home(animate=False)
-
-    def action_last(self) -> None:
-        """The end."""
-        self.scroll_end(animate=False)
 
 
 def columns_for(category: str | None) -> tuple[Column, ...]:

@@ -13,15 +13,17 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Action
 from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_model import LogBuffer
+from hudtui.tui.widgets.scrolling import Scrolling
 
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')
 
 
-class JsonView(Acting, LogLines):
+class JsonView(Scrolling, LogLines):
     """A value as indented JSON, or a text as it is. Draws what is in sight only, so size does not matter."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"json--key", "json--text", "json--number", "json--word"}
@@ -35,10 +37,7 @@ class JsonView(Acting, LogLines):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("json.copy", "Copy", "Copy the whole text.", "y", palette=False),
         Action("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "w", palette=False, show=False),
-        Action("json.down", "Down", "One line down.", "j", palette=False, show=False),
-        Action("json.up", "Up", "One line up.", "k", palette=False, show=False),
-        Action("json.top", "Top", "The first line.", "g", palette=False, show=False),
-        Action("json.bottom", "Bottom", "The last line.", "G", palette=False, show=False),
+        *MOVES,
     )
 
     def __init__(self, *, empty: str = "Nothing to show.", id: str | None = None) -> None:  # noqa: A002
@@ -100,22 +99,6 @@ class JsonView(Acting, LogLines):
         """Wrap or not."""
         self.wrap = not self.wrap
         self.rebuild()
-
-    def action_down(self) -> None:
-        """One line down."""
-        self.scroll_down(animate=False)
-
-    def action_up(self) -> None:
-        """One line up."""
-        self.scroll_up(animate=False)
-
-    def action_top(self) -> None:
-        """The first line."""
-        self.scroll_home(animate=False)
-
-    def action_bottom(self) -> None:
-        """The last line."""
-        self.scroll_end(animate=False)
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,15 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Action
+from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.scrolling import Scrolling
 
 
-class Sheet(Acting, ScrollView, can_focus=True):
+class Sheet(Scrolling, ScrollView, can_focus=True):
     """Lines, wrapped to the width there is."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("sheet.down", "Down", "One line down.", "j", palette=False, show=False),
-        Action("sheet.up", "Up", "One line up.", "k", palette=False, show=False),
-        Action("sheet.top", "Top", "The first line.", "g", palette=False, show=False),
-        Action("sheet.bottom", "Bottom", "The last line.", "G", palette=False, show=False),
-    )
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
     DEFAULT_CSS = """
     Sheet { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; background: $background; }
     Sheet:focus { background-tint: $foreground 3%; }
@@ -104,22 +101,6 @@ class Sheet(Acting, ScrollView, can_focus=True):
             strip = Strip(content.render_segments(self.visual_style), content.cell_length)
             strip = self._strips[row] = strip.adjust_cell_length(width, self.rich_style)
         return strip
-
-    def action_down(self) -> None:
-        """One line down."""
-        self.scroll_down(animate=False)
-
-    def action_up(self) -> None:
-        """One line up."""
-        self.scroll_up(animate=False)
-
-    def action_top(self) -> None:
-        """The first line."""
-        self.scroll_home(animate=False)
-
-    def action_bottom(self) -> None:
-        """The last line."""
-        self.scroll_end(animate=False)
 
 
 def _alike(one: Content, other: Content) -> bool:

@@ -1,0 +1,30 @@
+"""The movements of vi for what is scrolled line by line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from hudtui.tui.keymap import Acting
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+
+class Scrolling(Acting):
+    """Mixin, first in the list of bases, for widgets that scroll. They list `MOVES` in their `ACTIONS`: a mixin binds no keys."""
+
+    def action_down(self) -> None:
+        """One line down."""
+        cast("Widget", self).scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        """One line up."""
+        cast("Widget", self).scroll_up(animate=False)
+
+    def action_first(self) -> None:
+        """The beginning."""
+        cast("Widget", self).scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        """The end."""
+        cast("Widget", self).scroll_end(animate=False)
