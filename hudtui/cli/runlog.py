@@ -223,6 +223,8 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 def print_view(view: RunView) -> None:
     """Print everything about a run."""
+    from hudtui.core.runs.view import gpu_text, server_text
+
     run = view.summary
     facts: list[tuple[str, Any]] = [
         ("run", f"{run.id}  ({run.name})"),
@@ -230,6 +232,8 @@ def print_view(view: RunView) -> None:
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),
         ("time", seconds_text(view.elapsed)),
+        ("step", view.step),
+        ("left", f"about {seconds_text(view.left)}" if run.active and view.left is not None else None),
         ("machine", None if run.host == "local" else run.host),
         ("cost", cost_text(run) + _price(run) if run.hourly is not None else None),
         ("folder", run.folder if run.results is None else run.results),
@@ -240,8 +244,15 @@ def print_view(view: RunView) -> None:
     for name, value in facts:
         if value is not None:
             console.out(f"{name:<10} {value}")
+    if run.active:
+        for gpu in view.gpus:
+            console.out(f"{'gpu':<10} {gpu_text(gpu)}")
+        for server in view.servers:
+            console.out(f"{'server':<10} {server_text(server)}")
     for note in run.notes:
         console.out(f"{'note':<10} {note}")
+    for alarm in view.alarms:
+        console.out(f"{'alarm':<10} {alarm.text}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
     console.out()
     ends = [
         (stage.name, stage.state, "-" if stage.exit is None else str(stage.exit), _stage_time(stage)) for stage in view.stages

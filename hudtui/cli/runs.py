@@ -480,14 +480,15 @@ async def _view_or_none(monitor: Monitor, run: RunSummary) -> RunView | None:
 
 
 def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
-    reward, silent = (view.result.reward, view.silent) if view else (None, None)
+    reward, silent = (view.reward, view.silent) if view else (None, None)
     cost = run.cost(time.time())
-    return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent}
+    alarms = [alarm.to_json() for alarm in view.alarms] if view else []
+    return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent, "alarms": alarms}
 
 
 def _list_row(run: RunSummary, view: RunView | None) -> tuple[str, ...]:
-    reward, step = (view.result.reward if view else None), _step(view)
-    note = run.why or ("no sign of life for " + runlog.seconds_text(view.silent) if view and view.worrying else "")
+    reward, step = (view.reward if view else None), _step(view)
+    note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else "")
     if not run.active and run.unsettled:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
     return (
@@ -506,5 +507,5 @@ def _list_row(run: RunSummary, view: RunView | None) -> tuple[str, ...]:
 
 def _step(view: RunView | None) -> float | None:
     """The last step that a run has told a reward of."""
-    points = view.metrics.series("reward") if view else ()
+    points = view.metrics.quantity("reward") if view else ()
     return points[-1].x if points else None

@@ -112,3 +112,28 @@ def test_a_session_on_another_machine_is_watched(box: Any) -> None:
     assert rows[0]["metrics"]["reward"] == 0.25
     listed = json.loads(hudtui("runs", "watch", "box", "--list", "--json").stdout)
     assert [(one["name"], one["run"]) for one in listed] == [("theirs", None)]
+
+
+def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
+    make_run("first", [0.1, 0.5])
+    folder = Path.cwd() / ".hudtui" / "runs" / "first"
+    now = time.time()
+    events = [{"seq": 1, "at": now - 50, "type": "started", "data": {"mode": "tmux"}}]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    stages = {"play": {"state": "running", "attempt": 1}}
+    status = {"run": "first", "state": "running", "heartbeat": now - 3600, "stages": stages, "disk_free": 1000}
+    (folder / "status.json").write_text(json.dumps(status))
+    gpus = [{"index": 0, "utilization": 93.0, "used_mib": 70_000, "memory_mib": 81_559}]
+    (folder / "gpu.jsonl").write_text(json.dumps({"at": now - 5, "gpus": gpus}) + "\n")
+    RunStore(Path.cwd() / ".hudtui").mirror("first", events)
+    done = hudtui("runs", "show", "first")
+    assert done.exit_code == 0, done.output
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert "step       2" in lines and "gpu        GPU 0 93 % 68/80 GiB" in lines
+    assert "alarm      no sign of life for 60 min" in lines and "alarm      the disk is full: 0 MiB left" in lines
+    data = json.loads(hudtui("runs", "show", "first", "--json").stdout)
+    assert [alarm["kind"] for alarm in data["alarms"]] == ["heartbeat", "disk", "nan"]
+    assert data["load"]["GPU 0 busy %"][0][1] == 93.0 and data["servers"] == []
+    [row] = json.loads(hudtui("runs", "list", "--json").stdout)
+    assert (row["reward"], row["step"], row["alarms"][0]["kind"]) == (0.5, 2, "heartbeat")
+    assert "! no sign of life" in hudtui("runs", "list").stdout

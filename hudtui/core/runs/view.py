@@ -143,6 +143,14 @@ class RunView:
         return self.summary.active and self.silent is not None and self.silent > SILENT
 
     @property
+    def reward(self) -> float | None:
+        """Mean over the tasks, or the newest of a training; None before the first."""
+        if self.result.reward is not None:
+            return self.result.reward
+        points = self.metrics.quantity("reward")
+        return points[-1].y if points else None
+
+    @property
     def step(self) -> str | None:
         """How far it is: `12/100`, or `12` where the end is not known; None before the first numbers."""
         newest = self.metrics.newest
@@ -212,6 +220,31 @@ def gpus_of(row: Mapping[str, Any]) -> tuple[Gpu, ...]:
         for one in (listed if isinstance(listed, list) else [])[:64]
         if isinstance(one, dict)
     )
+
+
+def gpu_text(gpu: Gpu) -> str:
+    """A GPU in a few words."""
+    parts = [f"GPU {gpu.index}"]
+    if gpu.utilization is not None:
+        parts.append(f"{gpu.utilization:.0f} %")
+    if gpu.used_mib is not None:
+        of = "" if gpu.total_mib is None else f"/{gpu.total_mib / 1024:.0f}"
+        parts.append(f"{gpu.used_mib / 1024:.0f}{of} GiB")
+    return " ".join(parts)
+
+
+def server_text(server: Server) -> str:
+    """A model server in one line."""
+    sample = server.sample
+    if not server.answers:
+        return f"{server.stage} does not answer: {server.problem}"
+    told = (
+        (sample.running, "{:g} running"),
+        (sample.waiting, "{:g} waiting"),
+        (None if sample.kv_cache is None else sample.kv_cache * 100, "KV {:.0f} %"),
+        (server.tokens_per_s, "{:.0f} tokens/s"),
+    )
+    return "  ".join((server.stage, *(words.format(value) for value, words in told if value is not None)))
 
 
 def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:

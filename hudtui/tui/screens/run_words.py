@@ -15,7 +15,6 @@ from hudtui.tui.widgets.words import ago, span
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.runs.view import RunView
-    from hudtui.core.runs.vllm import Server
     from hudtui.tui.facts import RunFact
 
 STYLES = {
@@ -69,6 +68,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         shown: Name of the log that is shown.
     """
     from hudtui.core.runs.values import GLYPHS
+    from hudtui.core.runs.view import gpu_text, server_text
 
     run = view.summary
     parts: list[Any] = [(f"{GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
@@ -84,9 +84,9 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if run.why and not (view.worrying and run.active):
         lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
     if run.active and view.gpus:
-        lines.append(Content.styled(cut(_gpus(view), width), "$foreground-muted"))
+        lines.append(Content.styled(cut("  ".join(map(gpu_text, view.gpus)), width), "$foreground-muted"))
     if run.active:
-        lines += [Content.styled(cut(_server(server), width), "$foreground-muted") for server in view.servers]
+        lines += [Content.styled(cut(server_text(server), width), "$foreground-muted") for server in view.servers]
     if run.mode == "processes":
         lines.append(
             Content.styled(cut("○ no tmux here: detached processes, closing hudtui stops nothing", width), "$foreground-muted")
@@ -142,32 +142,3 @@ def event_cells(event: RunEvent) -> tuple[str, str, str]:
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _server(server: Server) -> str:
-    """A model server in one line."""
-    sample = server.sample
-    if not server.answers:
-        return f"{server.stage} does not answer: {server.problem}"
-    parts = [server.stage]
-    if sample.running is not None:
-        parts.append(f"{sample.running:g} running")
-    if sample.waiting is not None:
-        parts.append(f"{sample.waiting:g} waiting")
-    if sample.kv_cache is not None:
-        parts.append(f"KV {sample.kv_cache * 100:.0f} %")
-    if server.tokens_per_s is not None:
-        parts.append(f"{server.tokens_per_s:.0f} tokens/s")
-    return "  ".join(parts)
-
-
-def _gpus(view: RunView) -> str:
-    parts = []
-    for gpu in view.gpus:
-        busy = "" if gpu.utilization is None else f" {gpu.utilization:.0f} %"
-        memory = ""
-        if gpu.used_mib is not None:
-            of = "" if gpu.total_mib is None else f"/{gpu.total_mib / 1024:.0f}"
-            memory = f" {gpu.used_mib / 1024:.0f}{of} GiB"
-        parts.append(f"GPU {gpu.index}{busy}{memory}")
-    return "  ".join(parts)
