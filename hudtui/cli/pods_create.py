@@ -236,8 +236,9 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
                     said = line.text = step.text
         assert pod is not None and host is not None
         try:
-            told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+            kept = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+            told = f"{kept.text} {kept.caveat}".strip() if kept else "No limit is set: it costs money until you end it."
         except HudtuiError as error:
             told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
-        line.say(f"  {told or 'No limit is set: it costs money until you end it.'}")
+        line.say(f"  {told}")
     return {**pod.to_json(), "simulated": provider.simulated}

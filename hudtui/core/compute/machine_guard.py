@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -26,6 +27,15 @@ POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"],
 NOTHING = Usage(0.0, 0.0, 0.0)
 """What a machine has used up when it is new."""
 _PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a guard will do, for people."""
+
+    text: str
+    caveat: str = ""
+    """What that does not stop."""
 
 
 def end_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) -> dict[str, str] | None:
@@ -110,7 +120,7 @@ async def guard(
     hourly: float | None,
     lookup: Callable[[str], str | None],
     usage: Usage = NOTHING,
-) -> str | None:
+) -> Promise | None:
     """Arm the guard of a machine without a run, or tell the one that is at work other limits.
 
     Args:
@@ -123,14 +133,14 @@ async def guard(
         usage: What it has used up by now.
 
     Returns:
-        What people have to know of it; None where there is no limit that it could watch.
+        What it will do; None where there is no limit that it could watch.
 
     Raises:
         MachineError: It could not start.
         InputError: See `end_rule`.
     """
     if ends_itself(provider):
-        return f"{provider.title} ends it by itself when its time is over, also when hudtui is gone."
+        return Promise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
     rules = rules_for(limits, provider, pod, hourly=hourly, lookup=lookup, usage=usage)
     await arm(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
     if rules["max_seconds"] is None:
@@ -147,12 +157,12 @@ def before_renting(provider: Provider, lookup: Callable[[str], str | None]) -> s
     return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the charges."
 
 
-def promise(hours: float, *, ends: bool) -> str:
-    """What the guard will do, in words, and what that does not stop."""
+def promise(hours: float, *, ends: bool) -> Promise:
+    """What the guard will do."""
     after = f"after {hours:.3g} h, also when hudtui is gone"
     if ends:
-        return f"A guard on the machine ends it {after}."
-    return (
-        f"A guard on the machine switches it off {after}. THAT MAY NOT STOP THE CHARGES: only ending it does. "
-        f"With {KEY}, a key that may only end machines, the guard ends it."
+        return Promise(f"A guard on the machine ends it {after}.")
+    return Promise(
+        f"A guard on the machine switches it off {after}.",
+        f"THAT MAY NOT STOP THE CHARGES: only ending it does. With {KEY}, a key that may only end machines, the guard ends it.",
     )

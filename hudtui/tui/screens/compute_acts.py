@@ -150,7 +150,7 @@ class Acts(StationScreen):
             told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get, usage=usage or NOTHING)
         except HudtuiError as error:
             return f"There is no guard on it: {error.lines()[0]}."
-        return told or "No limit is set: it costs money until you end it."
+        return told.text if told is not None else "No limit is set: it costs money until you end it."
 
     async def _watch(self) -> None:
         """While a machine is being got, what is alive is looked at more often."""
@@ -227,7 +227,7 @@ class Acts(StationScreen):
             limits = await asyncio.to_thread(limits_from_settings, office.settings)
         values = [getattr(limits, name) for name, _ in _LIMITS]
         options = [
-            f"{title:<34}{'none' if value is None else amount(value)}" for (_, title), value in zip(_LIMITS, values, strict=True)
+            f"{title}: {'none' if value is None else amount(value)}" for (_, title), value in zip(_LIMITS, values, strict=True)
         ]
         chosen: int | None = await self.app.push_screen_wait(Pick(f"Limits of {holding.pod.name}", options))
         if chosen is None:

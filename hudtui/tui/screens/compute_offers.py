@@ -31,7 +31,7 @@ COLUMNS = (
     Column("spot", "spot", 4),
     Column("provider", "provider", 12, flexible=2),
     Column("region", "region", 10, flexible=1, from_width=78),
-    Column("stock", "stock", 8, from_width=88),
+    Column("stock", "stock", 9, from_width=89),
     Column("setup", "setup", 6, from_width=95),
     Column("images", "images", 6, from_width=102),
 )
@@ -262,5 +262,5 @@ def _history(history: Sequence[Point], offer: Offer, now: float, width: int) -> 
     return [
         Content.styled("Price of one GPU and hour, the lowest of its kind", "bold $primary"),
         Content.assemble((curve(prices, max(min(width - 2, 48), 8)), "$accent"), f"  {span}"),
-        Content.styled(f"seen {times} since {ago(now - history[0][0])}", "$foreground-muted"),
+        Content.styled(f"seen {times}, {'' if len(prices) == 1 else 'first '}{ago(now - history[0][0])}", "$foreground-muted"),
     ]

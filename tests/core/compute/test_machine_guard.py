@@ -46,7 +46,7 @@ async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(
     host, pod = await a_machine(world)
     settings = {"HUDTUI_GUARD_KEY": "pit_only_ends", "PRIME_API_KEY": world.sim.api_key}
     told = await guard(host, Limits(max_hours=5), world.prime, pod.id, hourly=0.08, lookup=settings.get)
-    assert told is not None and "ends it after 5 h" in told
+    assert told is not None and "ends it after 5 h" in told.text and not told.caveat
     rules = json.loads(await host.get(f"{FOLDER}/guard.json"))
     facts = await host.facts(f"{FOLDER}/guard.key")
     assert "pit_only" not in json.dumps(rules) and rules["max_seconds"] == 18000.0 and facts is not None
@@ -78,7 +78,7 @@ async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
     host, pod = await a_machine(world)
     none: dict[str, str] = {}
     told = await guard(host, Limits(max_hours=2), world.prime, pod.id, hourly=0.08, lookup=none.get)
-    assert told is not None and "switches it off after 2 h" in told and "MAY NOT STOP THE CHARGES" in told
+    assert told is not None and "switches it off after 2 h" in told.text and "MAY NOT STOP THE CHARGES" in told.caveat
     no_limits = Limits(run_budget=None, day_budget=None, max_hours=None)
     assert await guard(host, no_limits, world.prime, pod.id, hourly=0.08, lookup=none.get) is None
     armed = await host.run(["grep", "-c", "armed", f"{FOLDER}/guard.jsonl"])
@@ -106,11 +106,11 @@ async def test_the_users_own_key_never_goes_to_a_machine() -> None:
 
 async def test_what_ends_by_itself_needs_no_guard(tmp_path: Path) -> None:
     told = await guard(LocalHost(), Limits(), Sky(("sky",)), "c", hourly=1.0, lookup={}.get)
-    assert told is not None and "by itself" in told
+    assert told is not None and "by itself" in told.text
     assert not (tmp_path / FOLDER).exists()
 
 
 def test_the_limits_that_come_first_hold() -> None:
     rules = rules_for(Limits(run_budget=10, max_hours=24), Local(None), "p", hourly=5.0, lookup={}.get)
     assert rules["max_seconds"] == 7200.0 and rules["end"] is None
-    assert "2 h" in promise(2.0, ends=True)
+    assert "2 h" in promise(2.0, ends=True).text
