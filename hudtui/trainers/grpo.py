@@ -41,7 +41,11 @@ def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
     The one place that uses a private method of TRL; `tests/trainers` holds it to what is expected here.
     """
     ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
-    return [_trimmed(list(map(int, one)), trainer) for one in ids], logprobs
+    replies = [_trimmed(list(map(int, one)), trainer) for one in ids]
+    if logprobs is None:
+        return replies, None
+    # One for each token that is left; none is known for an end that was put there.
+    return replies, [[*own, None][: len(reply)] for reply, own in zip(replies, logprobs, strict=True)]
 
 
 def _trimmed(ids: list[int], trainer: Any) -> list[int]:

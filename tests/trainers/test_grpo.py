@@ -90,3 +90,15 @@ def test_a_reply_ends_at_its_end_mark_and_is_never_empty() -> None:
 
     replies, logprobs = generate_turn(Trainer(), [[2]] * 4)
     assert replies == [[5, 1], [5, 6], [1], [0]] and logprobs is None
+
+
+def test_log_probabilities_belong_to_the_tokens_that_are_left() -> None:
+    class Trainer:
+        class _tokenizer:
+            pad_token_id, eos_token_id = 0, 1
+
+        def _generate_single_turn(self, *_: Any) -> Any:
+            return [[5, 1, 7], [5, 6], []], [[-0.1, -0.2, -0.3], [-0.4, -0.5], []]
+
+    replies, logprobs = generate_turn(Trainer(), [[2]] * 3)
+    assert replies == [[5, 1], [5, 6], [1]] and logprobs == [[-0.1, -0.2], [-0.4, -0.5], [None]]
