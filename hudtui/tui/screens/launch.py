@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
     from hudtui.core.runs.preflight import Check, Wish
+    from hudtui.core.runs.shown import PlanLine
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.runs.wish import Preparation
@@ -70,7 +72,8 @@ class LaunchScreen(StationScreen):
     HELP = (
         "What will run, and where: this machine, one of yours behind SSH, or one that is rented for it. Below stands all that "
         "will happen: machine and price, files, commands, where results go. Nothing starts before ^g (or the palette's Start) is "
-        "pressed; what costs money is asked for once more. f7 rehearses a training for nothing."
+        "pressed; what costs money is asked for once more. f7 rehearses a training for nothing. Page up and page "
+        "down scroll the plan."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True),
@@ -80,6 +83,8 @@ class LaunchScreen(StationScreen):
         Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
         Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
         Action("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
+        Action("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
+        Action("launch.plan_down", "Plan down", "Scroll the plan down.", "pagedown", show=False, palette=False, priority=True),
     )
 
     def __init__(self) -> None:
@@ -90,6 +95,7 @@ class LaunchScreen(StationScreen):
         """The machine that was chosen on the Compute station."""
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
+        self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
         self._typed_machine = ""
 
     @property
@@ -167,6 +173,14 @@ class LaunchScreen(StationScreen):
         """The field below."""
         self.focus_next(Field)
 
+    def action_plan_up(self) -> None:
+        """The part of the plan above."""
+        self.query_one("#launch-plan-scroll").scroll_page_up(animate=False)
+
+    def action_plan_down(self) -> None:
+        """The part of the plan below."""
+        self.query_one("#launch-plan-scroll").scroll_page_down(animate=False)
+
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Field.Changed) -> None:
@@ -205,19 +219,24 @@ class LaunchScreen(StationScreen):
     async def _plan(self) -> None:
         self.prepared = None
         problem: HudtuiError | None = None
-        lines: list[Content] = []
+        plan: tuple[PlanLine, ...] = ()
         machine = self._value("machine") or "local"
-        if machine not in ("local", _PAID) and machine != self._typed_machine:
-            lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
-        else:
+        waits = machine not in ("local", _PAID) and machine != self._typed_machine
+        if not waits:
             try:
-                self.prepared, lines = await self._prepare()
+                self.prepared, plan = await self._prepare()
             except HudtuiError as error:
                 problem = error
-        self._show(lines, problem)
+        self._shown = (plan, problem, waits)
+        self._show(*self._shown)
         self.refresh_bindings()
 
-    async def _prepare(self) -> tuple[Preparation, list[Content]]:
+    def on_resize(self) -> None:
+        """Break the lines of the plan anew."""
+        if self._shown is not None:
+            self.call_after_refresh(self._show, *self._shown)
+
+    async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...]]:
         from hudtui.core.runs.shown import plan_lines
         from hudtui.core.runs.store import RunStore
         from hudtui.core.runs.wish import prepare
@@ -231,9 +250,9 @@ class LaunchScreen(StationScreen):
             settings, providers = await asyncio.to_thread(self._settings), None
         prepared = await prepare(self._wish(settings), workspace, settings, store, providers=providers)
         if prepared.record is None:
-            return prepared, []
+            return prepared, ()
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
-        return prepared, [Content(f"{clean_line(line.label, 10):<10} {clean_line(line.text)}") for line in shown]
+        return prepared, shown
 
     def _settings(self) -> Settings:
         from hudtui.core.settings import load_settings
@@ -282,8 +301,10 @@ class LaunchScreen(StationScreen):
             python=(self._value("python") or None) if machine != "local" else None,
         )
 
-    def _show(self, plan: list[Content], problem: HudtuiError | None) -> None:
+    def _show(self, plan: tuple[PlanLine, ...], problem: HudtuiError | None, waits: bool) -> None:
         lines: list[Content] = []
+        if waits:
+            lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
         glyphs = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
         for check in self.prepared.checks if self.prepared is not None else ():
             glyph, style = glyphs[check.state]
@@ -295,12 +316,14 @@ class LaunchScreen(StationScreen):
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
             lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
         if self.record is not None:
-            lines += [Content(""), Content.styled("Plan", "bold $primary"), *plan]
+            width = max(self.query_one("#launch-plan").content_size.width, 40)
+            lines += [Content(""), Content.styled("Plan", "bold $primary")]
+            lines += [
+                Content(part) for line in plan for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
+            ]
             lines += [Content(""), Content.styled("^g starts it. Closing hudtui does not stop it.", "bold $accent")]
-        else:
-            lines += plan
-            if self._to_mend is not None:
-                lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
+        elif self._to_mend is not None:
+            lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
 
     def action_copy(self) -> None:
@@ -496,6 +519,12 @@ class LaunchScreen(StationScreen):
     def _short(self, path: Path) -> str:
         folder = self.shell.folder
         return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _hanging(label: str, text: str, width: int) -> list[str]:
+    """A line of the plan, broken so that what goes on stands below its beginning."""
+    parts = textwrap.wrap(text, max(width - 11, 20), break_on_hyphens=False) or [""]
+    return [f"{label if number == 0 else '':<10} {part}" for number, part in enumerate(parts)]
 
 
 class _Quoted:
