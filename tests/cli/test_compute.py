@@ -177,6 +177,8 @@ def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.Monke
         "disk",
         "The wallet has",
         "is ready: root@127.0.0.1:",
+        "A guard on the machine switches it off after 9.21 h",
+        "THAT MAY NOT STOP THE CHARGES",
         f"hudtui pods terminate {name}",
     ):
         assert said in done.stderr
