@@ -224,7 +224,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         reason = None if offer.secrets else "none is written out"
         words = f"put variables in the place of those in {offer.secrets:,} task{'' if offer.secrets == 1 else 's'}"
         yield "secrets", Toggle(words, on=True, reason=reason, id="make-secrets")
-        if self.publish:
+        if self.publish and offer.secrets:
             yield "", Toggle("publish secrets as they are", reason=reason, id="make-keep")
         fewest = "4" if 0 < offer.usable < 4 else ""
         yield "at least", Field(fewest, placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
