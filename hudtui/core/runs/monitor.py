@@ -8,7 +8,7 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.launcher import find_host
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunStore
-from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.view import (
     Gpu,
     Result,
@@ -71,6 +71,16 @@ class Monitor:
         self._now = now
         self._machines: dict[str, Machine] = {}
         self._seen: dict[str, _Seen] = {}
+        self._rented: dict[str, bool] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    def _keep(self, run: str) -> _Kept:
+        """What the store says of a run. The store is read only when it was written since: most looks find it as it was."""
+        stamp = _stamp(self.store.path)
+        kept = self._kept.get(run)
+        if kept is None or kept.stamp != stamp:
+            kept = self._kept[run] = _Kept(stamp, self.store.summary(run), self.store.events(run))
+        return kept
 
     def _machine(self, run: str) -> Machine:
         if run not in self._machines:
@@ -87,7 +97,9 @@ class Monitor:
 
     def _waits(self, run: str) -> bool:
         """Its machine is still being got, or was never there: nothing can be asked of it."""
-        return self.store.record(run).spec.rent is not None and self.store.summary(run).started is None
+        if run not in self._rented:
+            self._rented[run] = self.store.record(run).spec.rent is not None
+        return self._rented[run] and self._keep(run).summary.started is None
 
     def _nowhere(self, run: str) -> Machine:
         """Stands in for a machine that is not there yet: it knows of no file."""
@@ -116,12 +128,13 @@ class Monitor:
         waits = self._waits(run)
         machine = self._nowhere(run) if waits else self._machine(run)
         problem = None
-        if self.store.summary(run).active:
+        if self._keep(run).summary.active:
             try:
                 await machine.sync(self.store)
             except RunError as error:
                 problem = error.what
-        summary = self.store.summary(run)
+        kept = self._keep(run)
+        summary = kept.summary
         status = await _status(machine)
         saved = status.get("stages")
         states = saved if isinstance(saved, dict) else {}
@@ -169,7 +182,7 @@ class Monitor:
             result=seen.result,
             metrics=seen.metrics,
             disk_free=disk_free,
-            events=self.store.events(run),
+            events=kept.events,
             problem=problem,
             alarms=alarms(facts),
             gpus=seen.gpus,
@@ -267,6 +280,28 @@ class Monitor:
             closing = getattr(chunks, "aclose", None)
             if closing is not None:
                 await closing()
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the store said of a run, and how its file looked then."""
+
+    stamp: object
+    summary: RunSummary
+    events: tuple[RunEvent, ...]
+
+
+def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """How the store's file looks, with the one that its newest changes are in: not the same after any change."""
+
+    def look(file: Path) -> tuple[int, int, int] | None:
+        try:
+            found = file.stat()
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    return look(path), look(path.with_name(f"{path.name}-wal"))
 
 
 class _Seen:

@@ -136,3 +136,17 @@ async def test_the_last_page_comes_from_the_end(store: RunStore, make: Make) -> 
         pass
     offset = await monitor.tail(record.id, lines=3)
     assert b"".join([chunk.data async for chunk in monitor.read(record.id, offset=offset)]) == b"99998\n99999\n100000\n"
+
+
+async def test_what_another_process_keeps_is_seen_at_once(store: RunStore, make: Make) -> None:
+    record = make("sleep 60")
+    await start(record, store)
+    monitor = Monitor(store)
+    await monitor.view(record.id)
+    for place in range(20):
+        RunStore(store.state_dir).append(record.id, "note", {"message": f"note {place}"})
+        view = await monitor.view(record.id)
+        assert view.summary.notes[-1] == f"note {place}" and f"note {place}" in [
+            event.data.get("message") for event in view.events
+        ]
+    await stop(record.id, HOST, store)
