@@ -127,7 +127,7 @@ def run(
         seed=seed,
         max_turns=max_turns,
         base_url=base_url,
-        host=host,
+        host="local" if rehearse and host is None and provider is None else host,
         provider=provider,
         gpus=gpus,
         python=python,
@@ -372,7 +372,7 @@ def _script(prepared: Preparation) -> None:
 
 async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
     from hudtui.cli.runs import tend_run
-    from hudtui.core.runs.rented import broker_for
+    from hudtui.core.runs.broker import broker_for
 
     runlog.say_event(store.add(record))
     await tend_run(store, record.id, broker_for(record, runlog.settings(), say=console.say), tmux=how.tmux)
@@ -415,10 +415,10 @@ async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
 
 
 async def _bring_home(record: RunRecord, store: RunStore) -> None:
+    from hudtui.core.runs.broker import results_folder
     from hudtui.core.runs.collect import collect
     from hudtui.core.runs.hosts import find_host
     from hudtui.core.runs.machine import Machine
-    from hudtui.core.runs.rented import results_folder
 
     found = await collect(Machine(find_host(record.host), record), results_folder(record, store))
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")

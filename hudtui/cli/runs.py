@@ -13,8 +13,8 @@ import typer
 from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.broker import Broker
     from hudtui.core.runs.monitor import Monitor, RunView
-    from hudtui.core.runs.rented import Broker
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunSummary
 
@@ -289,10 +289,10 @@ def pull(
     """Bring the results of a run to this computer. What is here already is not fetched again; the run may go on meanwhile."""
 
     async def work() -> None:
+        from hudtui.core.runs.broker import results_folder
         from hudtui.core.runs.collect import collect
         from hudtui.core.runs.hosts import find_host
         from hudtui.core.runs.machine import Machine
-        from hudtui.core.runs.rented import results_folder
 
         store, monitor = runlog.open_store()
         record = store.record(store.find(run))
@@ -414,7 +414,7 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
 
 
 async def _broker(store: RunStore, run: str) -> Broker:
-    from hudtui.core.runs.rented import broker_for
+    from hudtui.core.runs.broker import broker_for
 
     return broker_for(store.record(run), runlog.settings(), say=console.say)
 

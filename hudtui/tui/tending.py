@@ -65,7 +65,8 @@ class Tending:
         Raises:
             HudtuiError: The machine could not be ended for certain.
         """
-        from hudtui.core.runs.rented import Broker, end
+        from hudtui.core.runs.broker import Broker
+        from hudtui.core.runs.rented import end
 
         rent = record.spec.rent
         assert rent is not None
@@ -87,7 +88,8 @@ class Tending:
 
     async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
-        from hudtui.core.runs.rented import Broker, tend
+        from hudtui.core.runs.broker import Broker
+        from hudtui.core.runs.rented import tend
 
         rent = record.spec.rent
         assert rent is not None

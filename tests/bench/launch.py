@@ -30,8 +30,9 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
     from hudtui.core.compute.prime import Prime
     from hudtui.core.compute.values import Query
     from hudtui.core.remote.connect import close_hosts
+    from hudtui.core.runs.broker import Broker, offer_to_json
     from hudtui.core.runs.hosts import rented_host
-    from hudtui.core.runs.rented import Broker, offer_to_json, tend
+    from hudtui.core.runs.rented import tend
     from hudtui.core.runs.store import RunRecord, RunStore, this_machine
     from hudtui.core.training.plan import Output, Plan, PlanFile, Rent, RunSpec, Stage
     from hudtui.sim import Simulator

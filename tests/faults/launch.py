@@ -42,9 +42,10 @@ from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import HudtuiError
 from hudtui.core.remote.connect import close_hosts
 from hudtui.core.runs import rented
+from hudtui.core.runs.broker import Broker, offer_to_json
 from hudtui.core.runs.hosts import rented_host
 from hudtui.core.runs.launcher import reconcile
-from hudtui.core.runs.rented import Broker, offer_to_json, tend
+from hudtui.core.runs.rented import tend
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.training.plan import Output, Plan, Rent, RunSpec, Stage

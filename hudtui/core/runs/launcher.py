@@ -401,7 +401,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
 
 async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice:
     """Only look: whoever tends it does what is missing, and that may take long."""
-    from hudtui.core.runs.rented import unsettled
+    from hudtui.core.runs.broker import unsettled
 
     if summary.started is not None and not summary.final:
         with contextlib.suppress(MachineError):

@@ -11,38 +11,32 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from hudtui.core.compute.acquire import Acquired, acquire, resume
 from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
-from hudtui.core.compute.ledger import Ledger, Owned
-from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.ledger import Owned
 from hudtui.core.compute.machine_guard import KEY as GUARD_KEY
 from hudtui.core.compute.machine_guard import POWER_OFF, end_rule, ends_itself
-from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.providers import target_of
 from hudtui.core.compute.release import GRACE as GRACE_UNSEEN
-from hudtui.core.compute.release import Sleep, StillThere, release, settle
+from hudtui.core.compute.release import StillThere, release, settle
 from hudtui.core.compute.spending import spend
-from hudtui.core.compute.values import Offer, Order, Pod
-from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
-from hudtui.core.events import Notice
+from hudtui.core.compute.values import Pod
+from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.runs.broker import Broker, order_of, results_folder
 from hudtui.core.runs.collect import Collected, Progress, collect
 from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine
 from hudtui.core.runs.launcher import Lookup, carry_out, check, secrets_if_there, sentence, stop
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.training.plan import Rent
-
-if TYPE_CHECKING:
-    from hudtui.core.settings import Settings
 
 START_WITHIN = 1800.0
 """Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
@@ -54,92 +48,6 @@ _GIVEN_UP_WITHIN = 240.0
 """Seconds for another hudtui to give up a machine that it is getting."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
 """So often is a machine that is away asked for the results, and so many seconds lie between; each attempt takes up to 30."""
-WARNING = (
-    "the guard on the machine stops the run and switches the machine off when its limits are reached or nobody fetches "
-    "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
-    "stops that"
-)
-"""What people have to know of the guard before they pay."""
-
-
-@dataclass
-class Broker:
-    """Whoever machines are rented from, and what is written down about them."""
-
-    provider: Provider
-    settings: Lookup
-    """The value of a setting by its name: for the key to log in with."""
-    ledger: Ledger = field(default_factory=Ledger)
-    book: LimitBook = field(default_factory=LimitBook)
-    sleep: Sleep = asyncio.sleep
-    every: float = 5.0
-    """Seconds between looks at a run that goes on."""
-    within: float = 20.0
-    """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
-    say: Callable[[str], None] | None = None
-    """Told what became of a machine when its order was cancelled."""
-    clock: Callable[[], float] = time.monotonic
-    """For how long a machine is waited for."""
-    look: float = 30.0
-    """Seconds between looks whether the supervisor is still at work, which a machine that was rebooted has lost."""
-
-
-def broker_for(record: RunRecord, settings: Settings, *, say: Callable[[str], None] | None = None) -> Broker:
-    """Whoever the machine of a run is rented from, by the user's settings.
-
-    Raises:
-        RunError: No machine was rented for it.
-        InputError: There is no such provider, or it is another one than the run's: simulated ones and real ones are not mixed up.
-        LoginNeeded: Its key is missing.
-    """
-    from hudtui.core.compute.providers import open_provider
-
-    rent = record.spec.rent
-    if rent is None:
-        raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
-    provider = open_provider(rent.provider, settings.get)
-    if provider.simulated != rent.simulated:
-        kind = "simulated" if rent.simulated else "real"
-        raise InputError(
-            f"run {record.id} is on a {kind} machine, and the settings lead to {provider.title}",
-            fix="See HUDTUI_SIM and PRIME_API_BASE_URL.",
-        )
-    return Broker(provider, settings.get, say=say)
-
-
-def offer_to_json(offer: Offer) -> dict[str, Any]:
-    """An offer as plain data, with what its provider needs for the order."""
-    import msgspec
-
-    data: dict[str, Any] = msgspec.to_builtins(offer)
-    return data
-
-
-def order_of(rent: Rent) -> Order:
-    """What is asked of the provider."""
-    import msgspec
-
-    offer = msgspec.convert(dict(rent.offer), Offer)
-    return Order(rent.machine, offer, image=rent.image, disk_gb=rent.disk_gb, ssh_key=rent.ssh_key)
-
-
-def results_folder(record: RunRecord, store: RunStore) -> Path:
-    """Where the results of a run are, or will be, on this computer."""
-    if record.spec.output_dir is not None:
-        return Path(record.spec.output_dir) / record.id
-    return Path(record.folder) if record.host == "local" else store.folder / record.id
-
-
-def unsettled(summary: RunSummary) -> Notice:
-    """What the user should know of a run on a rented machine that nobody tends."""
-    price = f", which costs {summary.hourly:.2f} {summary.currency} an hour" if summary.hourly else ""
-    if summary.active:
-        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
-    return Notice(
-        "warning",
-        f"run {summary.id} has ended ({summary.state}), and its machine{price}, may still be there: "
-        f"hudtui runs resume {summary.id} fetches the results and ends it",
-    )
 
 
 async def tend(
@@ -318,7 +226,7 @@ class _Tending:
             if broker.book.get(self.rent.machine) is None:
                 broker.book.set(self.rent.machine, Limits.from_json(self.record.spec.limits))
             steps = acquire(
-                order_of(self.rent),
+                replace(order_of(self.rent), max_hours=hours_left(self.limits(), self.usage(), self.rent.hourly)),
                 broker.provider,
                 broker.ledger,
                 login=self.login,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.guard import Limits, money
+from hudtui.core.runs.broker import results_folder
 from hudtui.core.runs.hosts import LOCAL
-from hudtui.core.runs.rented import results_folder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.wish import Preparation
 from hudtui.core.text import clean_line

@@ -199,7 +199,7 @@ def _rented(
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
     from hudtui.core.compute.guard import estimate
-    from hudtui.core.runs.rented import WARNING, offer_to_json
+    from hudtui.core.runs.broker import WARNING, offer_to_json
 
     rent = Rent(
         provider=provider.name,
@@ -229,8 +229,11 @@ def _rented(
 
 async def _ssh_key(provider: Provider, settings: Settings, seen: Looked) -> str | None:
     """The provider's id of the key that this computer logs in with."""
+    from hudtui.core.compute.provider import brings_key
     from hudtui.core.compute.ssh_key import key_path, read_key
 
+    if brings_key(provider):
+        return None
     path = key_path(settings.get)
     if path is None:
         fix = "Make one: hudtui keys create. Or name it: hudtui keys set-path FILE"

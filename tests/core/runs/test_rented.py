@@ -22,11 +22,12 @@ from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.connect import close_hosts
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs import rented
+from hudtui.core.runs.broker import Broker, offer_to_json, order_of
 from hudtui.core.runs.hosts import find_host, rented_host
 from hudtui.core.runs.launcher import reconcile
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.monitor import Monitor
-from hudtui.core.runs.rented import Broker, alone, change_limits, end, offer_to_json, order_of, tend
+from hudtui.core.runs.rented import alone, change_limits, end, tend
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.training.plan import Rent, Stage
 from hudtui.sim import Simulator
