@@ -23,6 +23,14 @@ _ENVIRONMENT_GIB = 22.0
 _STARTS_WITHIN = 1800.0
 """Seconds for the server to download a model and load it."""
 _SHARED_SECRETS = ("HF_TOKEN",)
+_SHARDED = (
+    *("--use_fsdp", "--fsdp_version", "2"),
+    # Layer by layer: otherwise each GPU would gather the whole model at once.
+    *("--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
+    # Otherwise the trainer saves no model that anything else can load.
+    *("--fsdp_state_dict_type", "FULL_STATE_DICT"),
+)
+"""Has `accelerate` spread a model over the GPUs that train it."""
 
 
 class Trl:
@@ -150,7 +158,7 @@ def _train(
     if len(where.train) > 1:
         command = (_beside(python, "accelerate"), "launch", "--num_machines", "1", "--num_processes", str(len(where.train)))
         command += ("--mixed_precision", "bf16" if recipe.bf16 else "no")
-        command += ("--use_fsdp", "--fsdp_version", "2") if where.sharded else ("--multi_gpu",)
+        command += _SHARDED if where.sharded else ("--multi_gpu",)
     return Stage("train", (*command, *argv), cwd=cwd, env=env, secrets=secrets, grace=300)
 
 

@@ -89,7 +89,10 @@ def test_more_gpus_are_shared_out(gpus: int, serving: str, training: str) -> Non
 
 def test_a_model_too_large_for_one_gpu_is_spread() -> None:
     found = plan(gpus=8, model="Qwen/Qwen2.5-72B-Instruct", gpu_memory=141.0)
-    assert "--use_fsdp" in stage(found, "train").argv
+    train = stage(found, "train").argv
+    assert "--use_fsdp" in train and "--multi_gpu" not in train
+    assert option(train, "--fsdp_auto_wrap_policy") == "TRANSFORMER_BASED_WRAP"  # what is gathered at once is one layer
+    assert option(train, "--fsdp_state_dict_type") == "FULL_STATE_DICT"  # with shards alone, the trainer would save no model
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_downloaded() -> None:
