@@ -248,7 +248,9 @@ async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) 
     if check.remedy == "set-key":
         return await _set_key(check.options[0], wish, place)
     if check.remedy == "generate-config":
-        source = await ask(typer.prompt, "Generate one from which environment? (empty: none)", default="", err=True)
+        source = await ask(
+            typer.prompt, "Generate one from which environment? (empty: none)", default="", show_default=False, err=True
+        )
         return await _generate(source, wish, place) if source.strip() else None
     if check.remedy == "make-key":
         return await _make_key(wish)
@@ -263,7 +265,7 @@ async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) 
         await _push(name, place)
         return wish
     if check.remedy == "choose-machine":
-        text = await ask(typer.prompt, "On which machine? local, user@host, or prime", default="", err=True)
+        text = await ask(typer.prompt, "On which machine? local, user@host, or prime", default="", show_default=False, err=True)
         if not text.strip():
             return None
         return replace(wish, provider="prime", host=None) if text == "prime" else replace(wish, host=text.strip(), provider=None)
