@@ -215,7 +215,8 @@ class Sky:
         """The accounts are the clouds' own: no balance is known. What was spent is SkyPilot's estimate."""
         costs = await self._costs()
         pods = (parse_pod(row, row) for row in costs.values())
-        return Account("your clouds' own accounts", spent={pod.id: pod.billed for pod in pods if pod.billed is not None})
+        spent = {pod.id: pod.billed for pod in pods if pod.billed is not None}
+        return Account("your clouds' own accounts", spent=spent, estimated=True)
 
     async def logs(self, pod: str, *, job: int | None = None) -> str:
         """The log of a cluster's job, the newest one by default, as far as it is written; cleaned.

@@ -7,7 +7,7 @@ a little too much. Which of the two it is, is said everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -119,6 +119,8 @@ def spend(
         for pod in others
         if pod.alive and pod.id not in known and pod.name not in known
     ]
+    estimated = {provider for provider, account in accounts.items() if account.estimated}
+    pods = [replace(pod, billed=False) if pod.provider in estimated else pod for pod in pods]
     alive = [pod for pod in pods if pod.open]
     currencies = [pod.currency for pod in pods]
     currency = max(set(currencies), key=lambda one: (currencies.count(one), one == "USD", one), default="USD")

@@ -210,6 +210,8 @@ class Account:
     currency: str = "USD"
     spent: Mapping[str, float] = field(default_factory=dict)
     """By pod id: what was charged so far."""
+    estimated: bool = False
+    """What was charged is an estimate of the provider's, and no bill."""
     scopes: tuple[str, ...] = ()
     """What the key may do, such as `instances:write`; empty where the provider does not say."""
 

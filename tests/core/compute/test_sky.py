@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.release import release
 from hudtui.core.compute.sky import INSTALL, Sky, find_sky
 from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json
+from hudtui.core.compute.spending import spend
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import InputError
 from hudtui.core.remote.host import Host
@@ -277,7 +279,9 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) 
     assert [one.pod.name for one in found.orphans] == ["hudtui-t1"] and not found.unclear
     stub.now += 120  # costs are not asked for more often
     account = await sky.account()
-    assert account.spent == {"hudtui-t1": 1.245} and account.balance is None
+    assert account.spent == {"hudtui-t1": 1.245} and account.balance is None and account.estimated
+    (cost,) = spend(ledger, {"sky": account}, time.time()).pods
+    assert (cost.spent, cost.billed, cost.text) == (1.245, False, "about $1.25")
     assert "hello red" in await sky.logs("hudtui-t1")
 
     async def sleep(seconds: float) -> None:
@@ -379,3 +383,13 @@ async def test_there_is_nothing_to_register(sky: Sky) -> None:
     assert await sky.keys() == ()
     with pytest.raises(ProviderError, match="of its own"):
         await sky.register_key("a", "ssh-ed25519 AAAA")
+
+
+async def test_a_run_there_needs_no_key_of_the_users(sky: Sky, tmp_path: Path) -> None:
+    from hudtui.core.platform import HUD
+    from hudtui.core.runs.preflight import Looked
+    from hudtui.core.runs.wish import _ssh_key
+    from hudtui.core.settings import load_settings
+
+    seen = Looked()
+    assert await _ssh_key(sky, load_settings(tmp_path, HUD), seen) is None and not seen.missing
