@@ -115,6 +115,19 @@ def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Si
     assert ordered(sim) == 0 and not (workspace / ".hudtui").exists()
 
 
+def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
+    workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (*RENT, "--dry-run")
+    assert "may still be charged for" in " ".join(json.loads(hudtui(*words).stdout)["plan"]["notes"])
+    monkeypatch.setenv("HUDTUI_GUARD_KEY", "key-that-ends-machines")
+    found = json.loads(hudtui(*words).stdout)
+    assert "with the key that you gave for that" in " ".join(found["plan"]["notes"])
+    assert "key-that-ends-machines" not in json.dumps(found)
+    monkeypatch.setenv("PRIME_API_KEY", "key-that-ends-machines")
+    assert "is your own key" in hudtui(*RENT, "--yes", code=2).stderr and ordered(sim) == 0
+
+
 def test_nothing_is_bought_without_a_yes(workspace: Path, sim: Simulator) -> None:
     assert "--yes" in hudtui(*RENT, code=2).stderr
     assert ordered(sim) == 0 and not (workspace / ".hudtui" / "runs.db").exists()

@@ -30,6 +30,11 @@ WARNING = (
     "stops that"
 )
 """What people have to know of the guard before they pay."""
+GUARDED = (
+    "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
+    "reached or nobody fetches the results"
+)
+"""The same, where a key was given that ends machines."""
 
 
 @dataclass

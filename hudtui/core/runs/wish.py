@@ -113,7 +113,7 @@ async def prepare(
     try:
         spec = await asyncio.to_thread(_spec, wish, workspace, seen, limits)
         if choice is not None and provider is not None:
-            spec, estimate = _rented(spec, wish, choice.offer, provider, key, limits)
+            spec, estimate = _rented(spec, wish, choice.offer, provider, key, limits, settings)
             target = find_host(rented_host(spec.rent.machine)) if spec.rent is not None else find_host(LOCAL)
         else:
             assert host is not None
@@ -195,11 +195,12 @@ def describe(offer: Offer) -> str:
 
 
 def _rented(
-    spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits
+    spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
     from hudtui.core.compute.guard import estimate
-    from hudtui.core.runs.broker import WARNING, offer_to_json
+    from hudtui.core.compute.machine_guard import end_rule
+    from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
     rent = Rent(
         provider=provider.name,
@@ -222,7 +223,7 @@ def _rented(
         gpu_memory=offer.gpu_memory or 80.0,
         limits=limits.to_json(),
         max_seconds=None,  # the guard holds the time, and can be told another one
-        remarks=(*spec.remarks, WARNING),
+        remarks=(*spec.remarks, WARNING if end_rule(provider, rent.machine, settings.get) is None else GUARDED),
     )
     return spec, expected
 
