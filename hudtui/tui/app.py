@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 FACTS_WHILE_RUNNING = 3.0
 """Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
 
+SETTLED = 3.0
+"""Seconds after which a station that was opened for the first time has made what it keeps."""
+
 
 def _palette() -> type:
     from hudtui.tui.palette import ActionProvider
@@ -233,6 +236,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         await ahead.prepare(self, ahead.soon(facts))
         ahead.spare_collector()
 
+    @staticmethod
+    def _spare_collector() -> None:
+        from hudtui.tui import ahead
+
+        ahead.spare_collector()
+
     async def _read(self, everything: bool = False) -> Facts:
         facts = await asyncio.to_thread(self.services.load_facts, self.folder)
         if everything or facts != self.facts:
@@ -299,6 +308,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             screen = self._stations[name] = screen_class(name)()
             screen.add_class(*self._size_classes())  # Textual adds them late, and works out every style a second time
             self.install_screen(screen, name)
+            if not self.is_headless:
+                self.set_timer(SETTLED, self._spare_collector, name=f"{name} settled")
         while isinstance(self.screen, ModalScreen) and len(self.screen_stack) > 1:
             self.pop_screen()
         if name == "home":

@@ -104,8 +104,7 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     app = HudtuiApp(folder)
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.pause()
-        await ahead.prepare(app, ("mapping",))  # as the app does by itself on a terminal, before any station is opened
-        ahead.spare_collector()
+        await ahead.prepare(app, ("mapping",))  # this and `spare_collector` below the app does by itself on a terminal
         app.open_station("mapping")
         view: Any = None
         while view is None or not view.rows:
@@ -114,6 +113,7 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
         view.reply.load_text(f"<think>x</think><tool>act_{actions // 2}(4, 5)</tool>")
         view.editor.focus()
         await pilot.pause()
+        ahead.spare_collector()
         yield pilot
 
 
