@@ -68,8 +68,9 @@ class LocalHost:
             if transport.get_returncode() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.shield(protocol.exited)
+                while not protocol.exited.done():  # a second cancellation, as at the end of the loop, finds it still dying
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.shield(protocol.exited)
             transport.close()
         status = transport.get_returncode()
         return Completed(words, -1 if status is None else status, *protocol.texts())
