@@ -107,8 +107,14 @@ _SERVER_FIX = "Lower gpu_memory_utilization where training shares the GPU, or ma
 _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer episodes at once."
 
 
+_WORDS = ("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engine", "Background loop")
+"""One of them is in every line that tells of a trouble: most lines are done with after looking for these."""
+
+
 def sign_of(stage: str, line: str) -> Sign | None:
     """What a line of a log tells of a trouble; None for all others."""
+    if not any(word in line for word in _WORDS):
+        return None
     if _CUDA.search(line):
         return Sign("memory", stage, clean_line(line, 200), _TRAINER_FIX)
     if _CACHE.search(line):
@@ -118,6 +124,14 @@ def sign_of(stage: str, line: str) -> Sign | None:
     if _DEAD.search(line):
         return Sign("server", stage, clean_line(line, 200))
     return None
+
+
+def signs_of(stage: str, lines: Sequence[str]) -> tuple[Sign, ...]:
+    """What lines of a log tell of troubles, as `sign_of` for each of their beginnings; quick where there is none."""
+    text = "\n".join(lines)
+    if not any(word in text for word in _WORDS):
+        return ()
+    return tuple(sign for line in lines if (sign := sign_of(stage, line[:2000])) is not None)
 
 
 def spread_of(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:

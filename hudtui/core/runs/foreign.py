@@ -24,7 +24,7 @@ from hudtui.core.remote.follow import last_lines
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.lines import LineFeed
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import Sign, sign_of
+from hudtui.core.runs.alarms import Sign, signs_of
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recognise import LogReader
@@ -256,8 +256,7 @@ class Watch:
     def _seen(self, source: Source, lines: list[str], note: str | None = None) -> Seen:
         at, reader = self._now(), self.readers[source.name]
         rows = [row for line in lines if (row := reader.see(line, at=at)) is not None]
-        signs = [sign for line in lines if (sign := sign_of(source.name, line[:2000])) is not None]
-        return Seen(source.name, at, tuple(lines), tuple(rows), tuple(signs), note)
+        return Seen(source.name, at, tuple(lines), tuple(rows), signs_of(source.name, lines), note)
 
     async def _file(self, source: Source, once: bool) -> AsyncGenerator[Seen, None]:
         assert source.path is not None

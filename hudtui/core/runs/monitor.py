@@ -16,7 +16,7 @@ from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.follow import CHUNK, last_lines
 from hudtui.core.remote.host import Chunk, Host
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.alarms import SILENT, RunFacts, Sign, StageFacts, alarms, sign_of, spread_of
+from hudtui.core.runs.alarms import SILENT, RunFacts, Sign, StageFacts, alarms, signs_of, spread_of
 from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.launcher import find_host
 from hudtui.core.runs.machine import Machine
@@ -388,9 +388,8 @@ class _Seen:
             fresh = await log.look(host)
             if fresh.anew:
                 self._signs.pop(stage.name, None)
-            for line in fresh.data.decode("utf-8", "replace").split("\n"):
-                if (sign := sign_of(stage.name, line[:2000])) is not None:
-                    self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
+            for sign in signs_of(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
+                self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
             if log.facts is not None:
                 grew[stage.name] = log.facts.modified
         return grew

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.alarms import Alarm, RunFacts, Sign, StageFacts, alarms, sign_of, spread_of
+from hudtui.core.runs.alarms import Alarm, RunFacts, Sign, StageFacts, alarms, sign_of, signs_of, spread_of
 from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.view import gpus_of, time_left
 from hudtui.core.training.metrics import MetricsReader, Point, Wrong
@@ -145,3 +145,11 @@ async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
     path.write_bytes(b"0123456789" * 3 + b"tail")
     fresh = await short.look(host)
     assert (fresh.data, fresh.skipped) == (b"456789tail", 24)
+
+
+def test_signs_of_many_lines_are_those_of_each() -> None:
+    lines = ["step 1 memory=3", OOM, "fine", "x" * 3000 + " CUDA out of memory", "EngineDeadError: EngineCore died"]
+    assert [sign.line for sign in signs_of("train", lines)] == [
+        sign.line for line in lines if (sign := sign_of("train", line[:2000])) is not None
+    ]
+    assert len(signs_of("train", lines)) == 2 and signs_of("train", ["fine"] * 5) == () and signs_of("train", []) == ()
