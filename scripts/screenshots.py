@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,15 +50,33 @@ async def first_run(pilot: Any) -> None:
     await pilot.pause(1.5)
 
 
+async def rehearsed(pilot: Any) -> None:
+    """The curves of the newest training."""
+    await pilot.pause(2.5)
+
+
+async def trained(pilot: Any) -> None:
+    """A training on the machine that was chosen."""
+    from textual.widgets import Input
+
+    pilot.app.screen.query_one("#launch-engine", Input).value = "trl"
+    await pilot.pause(4)
+
+
 SHOTS = (
     Shot("home"),
     Shot("welcome", folder="empty"),
     Shot("environment", ("1",), then=first_run),
     Shot("mapping", ("2",), size=WIDE, then=first_run),
     Shot("dataset", ("3",), then=first_run),
-    Shot("compute", ("4",), then=first_run),
+    Shot("compute", ("4",), size=WIDE, then=first_run),
+    Shot("machines", ("4", "p"), then=first_run),
+    Shot("machine-end", ("4", "p", "x"), size=SMALL),
+    Shot("compute-80x24", ("4",), size=SMALL, then=first_run),
     Shot("run", ("5",), size=WIDE, then=first_run),
+    Shot("training", ("5",), size=WIDE, then=rehearsed),
     Shot("launch", ("5", "a"), then=first_run),
+    Shot("launch-rented", ("4", "l"), size=WIDE, then=trained),
     Shot("settings", ("comma",)),
     Shot("palette", ("ctrl+p",), then=first_run),
     Shot("help", ("5", "question_mark")),
@@ -120,6 +141,26 @@ def make_demo(python: Path, folder: Path) -> None:
         raise SystemExit(f"hudtui demo failed:\n{done.stderr}")
 
 
+def rent(python: Path, folder: Path) -> None:
+    """A simulated machine for a run, and one that nobody remembers."""
+    for words in (
+        ["keys", "create"],
+        ["keys", "register", "--yes"],
+        ["pods", "create", "2xH100", "--yes", "--name", "train"],
+        ["pods", "create", "A100", "--no-spot", "--yes", "--name", "lost"],
+    ):
+        done = subprocess.run([python, "-m", "hudtui", *words], cwd=folder, text=True, capture_output=True)
+        if done.returncode:
+            raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
+
+
+def end_simulator(home: Path) -> None:
+    """End the demo's simulator, with its machines."""
+    with contextlib.suppress(OSError, ValueError):
+        told = json.loads((home / ".hudtui-home" / "state" / "simulator" / "server.json").read_text())
+        os.kill(told["pid"], signal.SIGTERM)
+
+
 def in_a_clean_home(name: str) -> int:
     """Do the work in a process that knows neither this machine's home nor where its Python lies: pictures show both."""
     home = Path(name) / "home"
@@ -138,6 +179,7 @@ def in_a_clean_home(name: str) -> int:
     try:
         return subprocess.run([home / ".venv/bin/python", __file__, *sys.argv[1:]], env=environment).returncode
     finally:
+        end_simulator(home)
         subprocess.run(["tmux", "kill-server"], env=environment, capture_output=True)
 
 
@@ -160,6 +202,7 @@ def main() -> int:
     if not files and not given.svg_only:
         print("no Fira Code or DejaVu under /usr/share/fonts: SVG only", file=sys.stderr)
     make_demo(Path(sys.executable), home / "demo")
+    rent(Path(sys.executable), home / "demo")
     for shot in SHOTS:
         if given.only and shot.name not in given.only:
             continue
