@@ -242,14 +242,10 @@ def attach(run: Run = None) -> None:
     """Show the tmux session of a run on this terminal; detach with tmux's prefix and d."""
 
     async def work() -> tuple[str, ...]:
-        from hudtui.core.errors import RunError
+        from hudtui.core.runs.attach import attach_command
 
         store, monitor = runlog.open_store()
-        view = await monitor.view(store.find(run))
-        if view.attach is None:
-            why = "it has ended" if not view.summary.active else "it runs as detached processes"
-            raise RunError(f"run {view.summary.id} has no tmux session: {why}", fix=f"hudtui runs logs {view.summary.id}")
-        return await _terminal(view)
+        return await attach_command(await monitor.view(store.find(run)))
 
     argv = _run(work())
     if not console.interactive():
@@ -445,20 +441,6 @@ def _progress() -> Any:
             console.say(f"  {name}: {done:,} of {whole:,} bytes")
 
     return progress
-
-
-async def _terminal(view: RunView) -> tuple[str, ...]:
-    """The command that shows a run's session on this terminal, wherever that is."""
-    from hudtui.core.remote.hostkeys import Pins
-    from hudtui.core.remote.ssh_terminal import terminal_argv
-    from hudtui.core.runs.hosts import LOCAL, find_host, reached, target_of
-
-    assert view.attach is not None
-    host = view.summary.host
-    if host == LOCAL:
-        return view.attach
-    await reached(find_host(host), within=30.0)
-    return terminal_argv(await asyncio.to_thread(target_of, host), Pins(), view.attach)
 
 
 def _run(work: Any, *, as_json: bool = False, when_ended: str = "") -> Any:

@@ -172,6 +172,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside."""
+        self.tending.close()
         await self.purse.close()
 
     def terminal_lost(self) -> None:
@@ -213,6 +214,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         first = self.facts is None
         try:
             facts = await self._read(everything)
+            if first:
+                await self.tending.introduce()
             # What lies in the folder is shown before any machine is asked.
             if first or facts.running:
                 notices = await self.services.sync_runs(self.folder, first)

@@ -34,6 +34,28 @@ class Tending:
         self.getting: dict[str, str] = {}
         """Names of the runs, by id, whose machine is being got: leaving gives it up."""
 
+    async def introduce(self) -> None:
+        """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
+        from importlib import import_module
+
+        hosts = await asyncio.to_thread(import_module, "hudtui.core.runs.hosts")
+        hosts.introduce(ask=self._ask, say=lambda notice: self._app.say(notice.message))
+
+    def close(self) -> None:
+        """Nobody is there any more who could be asked."""
+        import sys
+
+        if hosts := sys.modules.get("hudtui.core.runs.hosts"):
+            hosts.introduce()
+
+    async def _ask(self, prompt: str) -> str | None:
+        from textual.worker import NoActiveWorker
+
+        try:
+            return await self._app.ask(prompt, secret=True)
+        except NoActiveWorker:
+            return None  # asked for by something that nobody waits for
+
     def begin(self) -> None:
         """The app has started: go on with what an earlier one has left."""
         self._app.run_worker(self._take_up(), name="forever", group="tending", exit_on_error=False)

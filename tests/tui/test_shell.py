@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import pytest
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.runs import hosts
 from hudtui.tui import stations
 from hudtui.tui.facts import Account, Facts, RunFact, Services, StationFact
 from hudtui.tui.keymap import Acting, Action
@@ -209,6 +210,27 @@ async def test_quit_says_that_runs_go_on(open_app: Callable[..., Any], screen_te
         await pilot.pause()
         await pilot.press("ctrl+c")
     assert app.return_code == 0
+
+
+async def test_machines_can_ask_for_a_pass_phrase(open_app: Callable[..., Any], settle: Any, tmp_path: Path) -> None:
+    async with open_app(tmp_path) as (app, pilot):
+        await settle(pilot)
+        answers: list[str | None] = []
+
+        async def log_in() -> None:
+            assert hosts._person.ask is not None
+            answers.append(await hosts._person.ask("pass-phrase of ~/.ssh/work: "))
+
+        work = app.run_worker(log_in())
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if app.screen.is_modal:
+                break
+        assert app.screen.query_one(Input).password
+        await pilot.press(*"open", "enter")
+        await work.wait()
+        assert answers == ["open"]
+    assert hosts._person.ask is None
 
 
 async def test_without_runs_quit_asks_nothing(open_app: Callable[..., Any], tmp_path: Path) -> None:
