@@ -527,6 +527,9 @@ class Supervisor:
             if done.returncode != 0:
                 size = ["-x", "180", "-y", "50"]
                 done = self.tmux("new-session", "-d", *size, "-s", self.session, "-n", name, *(command + settings))
+            elif not self.tmux("list-clients", "-t", session).stdout.strip():
+                # Whoever comes next sees what runs; whoever is there already is not led away.
+                self.tmux("select-window", "-t", "%s:=%s" % (session, name))
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
         return None if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip() or "tmux failed"

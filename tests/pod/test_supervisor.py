@@ -172,6 +172,9 @@ def test_windows_show_the_logs_and_outlive_their_stages(run: Run) -> None:
         return "late" in show.stdout
 
     run.until(shown)
+    # Whoever attaches now sees the stage that runs.
+    active = ["tmux", "display-message", "-p", "-t", "=hudtui-r:", "#W"]
+    run.until(lambda: subprocess.run(active, capture_output=True, text=True).stdout == "second\n")
     run.call("stop")
     run.end("stopped")
 
