@@ -69,14 +69,8 @@ SHOTS = (
     Shot("environment", ("1",), then=first_run),
     Shot("mapping", ("2",), size=WIDE, then=first_run),
     Shot("dataset", ("3",), then=first_run),
-    Shot("compute", ("4",), size=WIDE, then=first_run),
-    Shot("machines", ("4", "p"), then=first_run),
-    Shot("machine-end", ("4", "p", "x"), size=SMALL),
-    Shot("compute-80x24", ("4",), size=SMALL, then=first_run),
     Shot("run", ("5",), size=WIDE, then=first_run),
-    Shot("training", ("5",), size=WIDE, then=rehearsed),
     Shot("launch", ("5", "a"), then=first_run),
-    Shot("launch-rented", ("4", "l"), size=WIDE, then=trained),
     Shot("settings", ("comma",)),
     Shot("palette", ("ctrl+p",), then=first_run),
     Shot("help", ("5", "question_mark")),
@@ -87,6 +81,17 @@ SHOTS = (
     Shot("mapping-80x24", ("2",), size=SMALL, then=first_run),
     Shot("run-80x24", ("5",), size=SMALL, then=first_run),
 )
+"""Before anything is rented."""
+
+LATER = (
+    Shot("compute", ("4",), size=WIDE, then=first_run),
+    Shot("compute-80x24", ("4",), size=SMALL, then=first_run),
+    Shot("machines", ("4", "p"), then=first_run),
+    Shot("machine-end", ("4", "p", "x"), size=SMALL),
+    Shot("training", ("5", "m"), size=WIDE, then=rehearsed),
+    Shot("launch-rented", ("4", "l"), size=WIDE, then=trained),
+)
+"""With machines that are alive, and a training."""
 
 
 async def settle(pilot: Any) -> None:
@@ -154,6 +159,19 @@ def rent(python: Path, folder: Path) -> None:
             raise SystemExit(f"hudtui {' '.join(words)} failed:\n{done.stderr}")
 
 
+def rehearse(python: Path, folder: Path) -> None:
+    """A training of a tiny model, where the environment of the rehearsal is there."""
+    trainer = Path(__file__).resolve().parent.parent / ".venv-train" / "bin" / "python"
+    if not trainer.exists():
+        print("no .venv-train: the picture of a training shows a run of the demo", file=sys.stderr)
+        return
+    words = [str(python), "-m", "hudtui", "rehearse", "--yes", "--steps", "12"]
+    environment = {**os.environ, "HUDTUI_TRAINER_PYTHON": str(trainer)}
+    done = subprocess.run(words, cwd=folder, env=environment, text=True, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"hudtui rehearse failed:\n{done.stderr}")
+
+
 def end_simulator(home: Path) -> None:
     """End the demo's simulator, with its machines."""
     with contextlib.suppress(OSError, ValueError):
@@ -202,10 +220,13 @@ def main() -> int:
     if not files and not given.svg_only:
         print("no Fira Code or DejaVu under /usr/share/fonts: SVG only", file=sys.stderr)
     make_demo(Path(sys.executable), home / "demo")
-    rent(Path(sys.executable), home / "demo")
-    for shot in SHOTS:
-        if given.only and shot.name not in given.only:
-            continue
+    wanted = [shot for shot in (*SHOTS, *LATER) if not given.only or shot.name in given.only]
+    ready = False
+    for shot in wanted:
+        if shot in LATER and not ready:
+            rent(Path(sys.executable), home / "demo")
+            rehearse(Path(sys.executable), home / "demo")
+            ready = True
         svg = asyncio.run(take(shot, home))
         if str(home.parent) in svg:
             print(f"{shot.name} shows a path of this machine", file=sys.stderr)
