@@ -181,6 +181,9 @@ async def _look_at_market(
             seen.add("machine", "warning", f"{provider.title}: {warning}")
         choice = choose(found.found, spec=spec, query=Query(spot=False) if spec else None)
     seen.add("machine", "fine", f"{provider.title}: {describe(choice.offer)}")
+    if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
+        text = "simulated machines have no GPU: a training ends at the look at it"
+        seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return provider, choice
 
 
