@@ -118,8 +118,14 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                 ended = time.monotonic()
                 await until(lambda: size >= path.stat().st_size or consuming.done())
                 behind = time.monotonic() - ended
-                await cutting  # those that are left may still double or spoil something
-                await asyncio.sleep(0.5)  # anything doubled would come now
+                # Those that are left may still double or spoil something; a follower that gave up ends the trial with its error.
+                await asyncio.wait({cutting, consuming}, return_when=asyncio.FIRST_COMPLETED)
+                if not consuming.done():
+                    await asyncio.wait({consuming}, timeout=0.5)  # anything doubled would come now
+                if consuming.done():
+                    consuming.result()
+                    raise AssertionError("the follower ended by itself")
+                cutting.result()
             finally:
                 for task in (consuming, cutting):
                     task.cancel()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import asyncssh
 
 _SEAM = 64
+_MUCH = 16 * 1024
+"""Bytes of one answer after which there is likely more; servers give less than is asked for (OpenSSH: 255 KiB at most)."""
 
 
 @dataclass
@@ -117,7 +119,7 @@ async def _poll(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
                     if fresh := data[len(seam) :]:
                         pause = FASTEST
                         yield place.take(place.position, fresh)
-                        if len(fresh) == CHUNK:
+                        if len(fresh) >= _MUCH:
                             continue
                     elif not await _replaced(files, place.path, stream):
                         leaving = False
@@ -146,7 +148,8 @@ async def _open(files: asyncssh.SFTPClient, path: str) -> Any:
         found = await files.stat(path)  # before it is opened: a pipe would hold the server
         if found.permissions is not None and not stat.S_ISREG(found.permissions):
             raise asyncssh.SFTPFailure("it is no ordinary file")
-        return await files.open(path, "rb", encoding=None)
+        # One request at a time: of several, those in flight when the follower leaves would report their failure to the terminal.
+        return await files.open(path, "rb", encoding=None, block_size=0)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
         return None
 

@@ -113,7 +113,8 @@ class Reader(Session):
         reader, program = cls(connection), _program()
         channel = await open_channel(link, connection, f"exec python3 -I -S -c '{_START}' {len(program)}", reader)
         try:
-            channel.write(program)
+            with contextlib.suppress(OSError):  # it may have ended already, as where there is no Python: that is told below
+                channel.write(program)
             reader.order({"mark": reader._mark.decode(), "chunk": CHUNK, "fastest": FASTEST, "slowest": SLOWEST})
             if not await reader._begun:
                 if reader._exited:

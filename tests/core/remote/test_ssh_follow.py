@@ -42,6 +42,27 @@ async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_bo
     assert result.disconnects >= (8 if python else 3) and result.connects == result.disconnects + 1
 
 
+async def test_without_python_the_reader_may_be_gone_before_it_is_sent(ssh_box: Box, tmp_path: Path, monkeypatch: Any) -> None:
+    from hudtui.core.remote import ssh_reader
+    from hudtui.core.remote.ssh_channel import open_channel
+
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "sh").symlink_to(str(shutil.which("sh")))
+    ssh_box.world(PATH=str(programs))
+    (ssh_box.home / "log").write_bytes(b"one\n")
+
+    async def slowly(link: Any, connection: Any, command: str, session: Any) -> Any:
+        channel = await open_channel(link, connection, command, session)
+        async with asyncio.timeout(30):
+            await channel.wait_closed()
+        return channel
+
+    monkeypatch.setattr(ssh_reader, "open_channel", slowly)
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        assert await collect(host, "log", 4) == b"one\n"
+
+
 async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
     data = b"".join(b"%09d\n" % number for number in range(30_000))
     (ssh_box.home / "log").write_bytes(data)
