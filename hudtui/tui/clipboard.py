@@ -7,6 +7,7 @@ case. Whatever way is taken, the text is also kept in a file, because a terminal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -79,9 +80,17 @@ async def _tmux(text: str) -> bool:
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
+        except OSError:
+            return False
+        try:
             await asyncio.wait_for(process.communicate(text.encode()), timeout=5)
         except (TimeoutError, OSError):
             return False
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
         if process.returncode == 0:
             return bool(options)
     return False

@@ -68,15 +68,18 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     if engine is None:
         raise InputError("there is neither docker nor podman on this computer", fix="Install one, or push the image elsewhere.")
     yield Pushing(f"{engine} tag {local} {name}")
-    async for line in _run(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?"):
-        yield Pushing(line)
+    tagging = _run(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?")
+    async with contextlib.aclosing(tagging) as lines:
+        async for line in lines:
+            yield Pushing(line)
     yield Pushing(f"{engine} push {name}")
     registry = name.partition("/")[0]
     digest = None
     fix = f"Perhaps {engine} has to be let in: {engine} login {registry}"
-    async for line in _run(engine, "push", name, problem=f"{name} could not be pushed", fix=fix):
-        digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
-        yield Pushing(line)
+    async with contextlib.aclosing(_run(engine, "push", name, problem=f"{name} could not be pushed", fix=fix)) as lines:
+        async for line in lines:
+            digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
+            yield Pushing(line)
     digest = await _digest(engine, name) or digest
     if digest is None:
         raise MachineError(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,7 +17,7 @@ case "$1" in
 tag) [ "$2" = my-env:dev ] || {{ echo "No such image: $2"; exit 1; }};;
 push) printf 'The push refers to repository\\n\\033[31mlayer: 1/2\\rlayer: 2/2\\n'
     case "$2" in *denied*) echo "denied: requested access to the resource is denied"; exit 1;; esac
-    case "$2" in *slow*) exec sleep 100;; esac
+    case "$2" in *slow*) echo $$ >"$0.pid"; echo waiting; exec sleep 100;; esac
     case "$2" in *podman*) ;; *) echo "1.0: digest: {DIGEST} size: 528";; esac;;
 image) case "$5" in *podman*) echo '["ghcr.io/old/podman@sha256:{"cd" * 32}","ghcr.io/me/podman@{DIGEST}"]';; *) exit 1;; esac;;
 esac
@@ -73,7 +74,9 @@ async def test_leaving_ends_the_push(engine: str) -> None:
     async def leave() -> None:
         async with aclosing(push_image("my-env:dev", "ghcr.io/me/slow:1", engine=engine)) as steps:
             async for step in steps:
-                if step.text == "layer: 2/2":
+                if step.text == "waiting":
                     return
 
     await asyncio.wait_for(leave(), 30)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(Path(engine + ".pid").read_text()), 0)
