@@ -13,7 +13,7 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -113,8 +113,9 @@ async def acquire(
         yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
         pod, kind = await getting.create(order)
         yield _step(kind, getting.created(pod, order.offer), pod)
-        async for step in getting.wait(pod):
-            yield step
+        async with contextlib.aclosing(getting.wait(pod)) as steps:
+            async for step in steps:
+                yield step
     except BaseException as error:
         await getting.abandon(error)
         raise
@@ -164,8 +165,9 @@ async def resume(
         ledger.note(owned.name, "created", pod=pod.id, hourly=pod.hourly)
         getting.pod = pod
         yield _step("adopted", f"found {owned.name} again: {pod.status or pod.stage}", pod)
-        async for step in getting.wait(pod):
-            yield step
+        async with contextlib.aclosing(getting.wait(pod)) as steps:
+            async for step in steps:
+                yield step
     except BaseException as error:
         await getting.abandon(error)
         raise
@@ -286,7 +288,7 @@ class _Getting:
 
     # --- readiness ---
 
-    async def wait(self, pod: Pod) -> AsyncIterator[Acquired]:
+    async def wait(self, pod: Pod) -> AsyncGenerator[Acquired, None]:
         """Follow the machine until somebody is logged in to it."""
         began = changed = self.clock()
         before: tuple[object, ...] = ()

@@ -139,8 +139,9 @@ async def launch(
     record = spec if isinstance(spec, RunRecord) else draft(spec, host, store)
     values = _secrets(record.plan, lookup)
     yield store.add(record)
-    async for event in carry_out(record.id, host, store, lookup=values.get, tmux=tmux):
-        yield event
+    async with contextlib.aclosing(carry_out(record.id, host, store, lookup=values.get, tmux=tmux)) as events:
+        async for event in events:
+            yield event
 
 
 def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
@@ -168,8 +169,9 @@ async def carry_out(
     machine = Machine(host, store.record(run))
     try:
         if not await machine.begun():
-            async for event in _prepare(machine, store, tmux=tmux):
-                yield event
+            async with contextlib.aclosing(_prepare(machine, store, tmux=tmux)) as events:
+                async for event in events:
+                    yield event
         began = time.monotonic()
         await machine.start(_secrets(machine.record.plan, lookup))
         if step := _step(store, run, "supervisor", began):
