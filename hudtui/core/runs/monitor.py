@@ -83,16 +83,21 @@ class Monitor:
         return kept
 
     def _machine(self, run: str) -> Machine:
-        if run not in self._machines:
-            record, summary = self.store.record(run), self.store.summary(run)
-            if summary.results and not summary.active and Path(summary.results).is_dir():
-                # It was brought home, in the same order as on its machine, which may be gone.
-                self._machines[run] = Machine(LocalHost(), replace(record, folder=summary.results))
-                return self._machines[run]
-            host = self._hosts(record.host)
-            if host is None:
-                raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
-            self._machines[run] = Machine(host, record)
+        summary = self._keep(run).summary
+        home = summary.results if summary.results and not summary.active and Path(summary.results).is_dir() else None
+        known = self._machines.get(run)
+        if known is not None and (home is None or known.record.folder == home):
+            return known
+        record = self.store.record(run)
+        if home is not None:
+            # It was brought home, in the same order as on its machine, which may be gone.
+            self._seen.pop(run, None)
+            self._machines[run] = Machine(LocalHost(), replace(record, folder=home))
+            return self._machines[run]
+        host = self._hosts(record.host)
+        if host is None:
+            raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
+        self._machines[run] = Machine(host, record)
         return self._machines[run]
 
     def _waits(self, run: str) -> bool:
@@ -266,12 +271,10 @@ class Monitor:
                     end = chunk.offset + len(chunk.data)
                     yield chunk
                 elif to_the_end:
-                    with contextlib.suppress(RunError):
+                    with contextlib.suppress(RunError, MachineError):  # one that is away is waited for, as the log itself is
                         await machine.sync(self.store)
                     if not self.store.summary(run).active:
-                        facts = await machine.host.facts(path)
-                        if facts is None or facts.size == end or facts.size < offset:
-                            return
+                        break
         finally:
             if step is not None:
                 step.cancel()
@@ -280,6 +283,10 @@ class Monitor:
             closing = getattr(chunks, "aclose", None)
             if closing is not None:
                 await closing()
+        # What is left, wherever it lies by now: a rented machine may be gone.
+        async with contextlib.aclosing(self.read(run, window, offset=end)) as rest:
+            async for chunk in rest:
+                yield chunk
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,28 @@ async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> N
     assert await world.tend(record) == [], "once more changes nothing"
 
 
+async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(world: World) -> None:
+    plays = Stage("s0", ("bash", "-c", "until [ -e out/go ]; do sleep 0.05; done; " + PLAY), grace=1.0)
+    record = world.record(stages=(Stage("before", ("echo", "first"), grace=1.0), plays))
+    tending = asyncio.create_task(world.tend(record))
+    monitor = Monitor(world.store)
+    while world.store.summary(record.id).stage != "s0":  # noqa: ASYNC110 - it comes from a machine
+        await asyncio.sleep(0.05)
+    view = await monitor.view(record.id)
+    assert view.summary.active and view.stages[0].state == "ended"
+    follower = asyncio.create_task(_all(monitor, record.id))
+    await world.put(record, "out/go")
+    await tending
+    assert not world.sim.alive and await asyncio.wait_for(follower, 30) == b"played\n"
+    view = await monitor.view(record.id)
+    assert view.result.reward == 1.0 and not view.summary.active
+    assert b"".join([chunk.data async for chunk in monitor.follow(record.id, "before")]) == b"first\n"
+
+
+async def _all(monitor: Monitor, run: str) -> bytes:
+    return b"".join([chunk.data async for chunk in monitor.follow(run)])
+
+
 async def test_what_is_missing_here_is_told_before_anything_is_rented(world: World) -> None:
     record = world.record(stages=(replace(RUN, secrets=("WANDB_API_KEY",)),))
     with pytest.raises(RunError, match="needs WANDB_API_KEY"):
