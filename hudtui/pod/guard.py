@@ -17,8 +17,9 @@ It needs nobody: the program that armed it may be gone for good. What it goes by
                     with the key for it, one that may do nothing else
     power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
 
-Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. Without `end` it cannot end a contract: a
-machine that is switched off may still be charged for, until its provider is told to end it.
+Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. A machine that it could neither end nor
+switch off is tried again, for as long as it is on and its time is over. Without `end` it cannot end a contract: a machine that is
+switched off may still be charged for, until its provider is told to end it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ LOOK = 5.0  # seconds between looks
 BUSY = 3.0  # percent of a GPU's time from which on it works
 ENDED = ("finished", "failed", "stopped")
 PAUSES = (0, 5, 20)  # seconds before each attempt to tell the provider
+AGAIN = 300.0  # seconds until all of it is tried again, when nothing worked
 
 
 def clock() -> float:
@@ -75,6 +77,7 @@ class Guard:
         self.asked = None  # type: Optional[float]
         self.asked_why = ""
         self.count_from = None  # type: Any
+        self.again = self.armed
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""
@@ -148,19 +151,21 @@ class Guard:
             if os.path.exists(self.path("guard.disarmed")):
                 self.say("disarmed")
                 return
-            why = self.look()
-            if why is not None:
-                self.end(why)
-                self.power_off(why)
-                return
-            time.sleep(min(LOOK, self.limit(read_json(self.path("guard.json")), "look_seconds")))
+            why, pause = self.look(), self.limit(read_json(self.path("guard.json")), "look_seconds")
+            if why is not None and clock() >= self.again:
+                ended, off = self.end(why), self.power_off(why)
+                if ended or off or ended is off is None:
+                    return
+                self.again = clock() + min(AGAIN, pause)
+                self.say("still_on", why=why, again_in=min(AGAIN, pause))
+            time.sleep(min(LOOK, pause))
 
-    def end(self, why: str) -> None:
-        """Tell the provider to end this machine, where a key was left for that."""
+    def end(self, why: str) -> Optional[bool]:
+        """Tell the provider to end this machine; whether it took that, None where no key was left for it."""
         rules = read_json(self.path("guard.json"))
         wish = rules.get("end")
         if not isinstance(wish, dict):
-            return
+            return None
         for pause in PAUSES:
             time.sleep(min(pause, self.limit(rules, "look_seconds")))
             try:
@@ -169,14 +174,15 @@ class Guard:
                 request = urllib.request.Request(wish["url"], method="DELETE", headers=headers)
                 with urllib.request.urlopen(request, timeout=30) as answer:
                     self.say("ended", why=why, status=answer.status)
-                    return
+                    return True
             except OSError as error:
                 self.say("not_ended", why=why, problem=str(error))
             except (HTTPException, ValueError, KeyError, TypeError) as error:  # what it says may have the key in it
                 self.say("not_ended", why=why, problem=type(error).__name__)
+        return False
 
-    def power_off(self, why: str) -> None:
-        """Switch the machine off, by the first command that works."""
+    def power_off(self, why: str) -> Optional[bool]:
+        """Switch the machine off, by the first command that works; whether one did, None where there is none."""
         commands = read_json(self.path("guard.json")).get("power_off") or []  # type: List[List[str]]
         self.say("power_off", why=why, commands=len(commands))
         with contextlib.suppress(AttributeError, OSError):
@@ -191,7 +197,8 @@ class Guard:
                 continue
             self.say("tried", command=command[0], status=done.returncode)
             if done.returncode == 0:
-                return
+                return True
+        return False if commands else None
 
 
 def arm(folder: str) -> int:

@@ -170,6 +170,32 @@ def test_with_a_key_the_provider_is_told_and_the_key_is_not(run: Guarded, office
     assert "pit_narrow_key" not in json.dumps(run.said) and "503" in run.said[2]["problem"]
 
 
+def test_a_machine_that_stays_on_is_tried_again_until_something_works(run: Guarded, office: Office) -> None:
+    (run.folder / "guard.key").write_text("k")
+    office.answers = [503] * 6
+    commands = [["false"], ["nowhere-to-be-found"]]
+    run.arm(max_seconds=0.0, grace_seconds=0.0, power_off=commands, end={"url": office.url, "key_file": "guard.key"})
+    run.ended()
+    kinds = [line["type"] for line in run.said]
+    once = [*["not_ended"] * 3, "power_off", "tried", "tried", "still_on"]
+    assert kinds == ["armed", "stop", *once, *once, "ended", "power_off", "tried", "tried"]
+    assert run.said[8]["again_in"] == 0.02 and len(office.seen) == 7
+
+
+def test_one_that_stays_on_may_be_given_more_time_and_be_left_alone(run: Guarded) -> None:
+    run.state("running")
+    run.arm(max_seconds=0.0, grace_seconds=0.0, power_off=[["false"]])
+    run.until("still_on")
+    run.arm(max_seconds=None, power_off=[["false"]])
+    time.sleep(0.5)
+    before = run.said
+    time.sleep(0.5)
+    assert run.said == before, "its time is not over any more"
+    run.call("disarm")
+    run.ended()
+    assert run.said[-1]["type"] == "disarmed"
+
+
 @pytest.mark.parametrize("key", [None, "two\nlines", ""])
 def test_without_a_key_that_can_be_used_it_is_switched_off_all_the_same(run: Guarded, office: Office, key: str | None) -> None:
     if key is not None:
