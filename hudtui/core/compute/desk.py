@@ -16,12 +16,12 @@ from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.market import Market, ask_all, recall, remember
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.providers import is_loopback
 from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, reconcile
 from hudtui.core.compute.release import realm_of
 from hudtui.core.compute.spending import PodSpend, Spending, spend
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.errors import InputError
+from hudtui.core.web import is_loopback
 
 
 @dataclass(frozen=True)

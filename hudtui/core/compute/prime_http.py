@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from hudtui.core.compute.provider import LoginNeeded, NoMoney, ProviderError, Unclear
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
+from hudtui.core.web import is_loopback, retry_after
 
 if TYPE_CHECKING:
     import httpx2
@@ -121,7 +120,7 @@ class PrimeHttp:
                     failure = self._failure(method, "its answer could not be understood", shown or "it was empty")
                     again = method != "POST"
                 else:
-                    status, named = response.status_code, _retry_after(response)
+                    status, named = response.status_code, retry_after(response.headers)
                     again = status in _PASSING if method != "POST" else status == 429
                     unclear = method == "POST" and status in _UNCLEAR
                     refusal = self._refusal(response)
@@ -187,7 +186,7 @@ class PrimeHttp:
                 # A connection that lay idle may be closed by the other side just as a POST is sent on it.
                 limits=httpx2.Limits(max_connections=20, max_keepalive_connections=10, keepalive_expiry=4.0),
                 follow_redirects=False,  # they are followed here: with the key, and to the same origin only
-                trust_env=not _is_loopback(self.base_url),
+                trust_env=not is_loopback(self.base_url),
             )
         return self._client
 
@@ -275,31 +274,12 @@ def _parsed(response: httpx2.Response) -> Mapping[str, Any] | None:
     return answer if isinstance(answer, Mapping) else None
 
 
-def _retry_after(response: httpx2.Response) -> float | None:
-    value = response.headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (when - datetime.now(UTC)).total_seconds()) if when.tzinfo else None
-
-
 def _origin_of(url: str) -> tuple[str, str | None, int | None]:
     try:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     except ValueError:
         return "", None, None
-
-
-def _is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _origin(url: str) -> str:
@@ -310,6 +290,6 @@ def _origin(url: str) -> str:
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise InputError("PRIME_API_BASE_URL must not hold a name or password")
-    if scheme == "http" and not _is_loopback(url):
+    if scheme == "http" and not is_loopback(url):
         raise InputError(f"{shown} would carry the API key in the clear", fix="Use https.")
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(PREFIX)}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, demo_simulator
 from hudtui.core.compute.own_machines import OwnMachine, machines_file, read_machines
@@ -20,6 +18,7 @@ from hudtui.core.remote.connect import open_host
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_target import SshTarget
 from hudtui.core.text import clean_line, nearest
+from hudtui.core.web import is_loopback
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -73,16 +72,6 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
         return PrimeAccess(simulator.rstrip("/"), SecretStr(lookup(f"{SIMULATOR}_KEY") or _SIMULATORS_KEY), None, True)
     base, key = (lookup("PRIME_API_BASE_URL") or PRIME).rstrip("/"), lookup("PRIME_API_KEY")
     return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an http address is of this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        return parts.scheme in ("http", "https") and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
-    except ValueError:
-        return False
 
 
 def find_providers(

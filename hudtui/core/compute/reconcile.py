@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -15,6 +14,7 @@ from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.release import GRACE, past, realm_of, settle
 from hudtui.core.compute.values import Pod
 from hudtui.core.text import clean_line
+from hudtui.core.web import is_loopback
 
 Active = Callable[[Owned], bool]
 
@@ -102,7 +102,7 @@ async def reconcile(
     for entry in entries:
         if not entry.open or entry.held or any(_is_at(entry, provider) for provider in paid.values()):
             continue
-        if not _simulated(entry.realm):
+        if not is_loopback(entry.realm):
             strange.append(entry)
         elif entry.provider in paid:  # simulators come and go, and their machines with them
             ledger.note(entry.name, "ended", why="it was simulated, by a simulator that is gone")
@@ -122,10 +122,6 @@ async def reconcile(
 
 def _is_at(entry: Owned, provider: Provider) -> bool:
     return entry.provider == provider.name and entry.realm in ("", realm_of(provider))
-
-
-def _simulated(realm: str) -> bool:
-    return urlsplit(realm).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _has_run(owned: Owned) -> bool:

@@ -7,8 +7,6 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -17,6 +15,7 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.rollouts.trace import MASK
 from hudtui.core.rollouts.values import Message
 from hudtui.core.text import clean_line
+from hudtui.core.web import is_loopback, retry_after
 
 if TYPE_CHECKING:
     import httpx2
@@ -124,9 +123,7 @@ class Endpoint:
     @property
     def sends_key(self) -> bool:
         """Whether the key goes along: over https, or to this machine. Never in the clear over a network."""
-        parts = urlsplit(self.url)
-        private = parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
-        return self.options.key is not None and private
+        return self.options.key is not None and (urlsplit(self.url).scheme == "https" or is_loopback(self.url))
 
     async def complete(self, messages: Sequence[Message], *, seed: int | None = None, usage: Usage | None = None) -> str:
         """The model's next reply.
@@ -163,7 +160,7 @@ class Endpoint:
                     self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models know the limit by this name alone
                     body[self._limit_key] = body.pop("max_tokens")
                     continue
-                failure, named = self._refused(response), _retry_after(response)
+                failure, named = self._refused(response), retry_after(response.headers)
                 if response.status_code not in _AGAIN:
                     raise failure
             attempt += 1
@@ -339,19 +336,3 @@ def _told(response: httpx2.Response) -> tuple[str, str]:
         return clean_line(str(error), 300), ""
     message = next((error[key] for key in ("message", "detail") if error.get(key)), "")
     return clean_line(str(message), 300), str(error.get("code") or error.get("type") or "")
-
-
-def _retry_after(response: httpx2.Response) -> float | None:
-    """Seconds that the endpoint asks to wait, where it does."""
-    value = response.headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (when - datetime.now(UTC)).total_seconds()) if when.tzinfo else None

@@ -16,6 +16,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.tasks.source import Source
 from hudtui.core.text import clean_line
+from hudtui.core.web import retry_after
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -108,15 +109,9 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
 
 def _seconds(headers: Any) -> float | None:
     """What the headers of a 429 ask for, in seconds."""
-    value = headers.get("retry-after", "").strip()
-    if value.isdigit():
-        return float(value)
-    if value:
-        from datetime import UTC, datetime
-        from email.utils import parsedate_to_datetime
-
-        with contextlib.suppress(ValueError, TypeError):
-            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    named = retry_after(headers)
+    if named is not None:
+        return named
     reset = re.search(r"\bt=(\d+)", headers.get("ratelimit", ""))
     return float(reset[1]) if reset else None
 

@@ -8,10 +8,11 @@ import pytest
 
 from hudtui.core.compute.own_machines import machines_file
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
-from hudtui.core.compute.providers import find_providers, is_loopback, missing, open_provider, prime_access, target_of
+from hudtui.core.compute.providers import find_providers, missing, open_provider, prime_access, target_of
 from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
 from hudtui.core.compute.values import Address, Pod, SshKey
 from hudtui.core.errors import InputError
+from hudtui.core.web import is_loopback
 
 
 def make_key(path: Path, *more: str) -> Path:
