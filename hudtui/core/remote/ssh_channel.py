@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.ssh_errors import explain
-from hudtui.core.remote.ssh_link import Link
+from hudtui.core.remote.ssh_link import Link, whole
 
 if TYPE_CHECKING:
     import asyncssh
@@ -60,9 +60,10 @@ async def open_channel(
     import asyncssh
 
     try:
-        channel, _ = await connection.create_session(
-            lambda: cast("asyncssh.SSHClientSession[bytes]", session), command, encoding=None
-        )
+        with whole(connection):
+            channel, _ = await connection.create_session(
+                lambda: cast("asyncssh.SSHClientSession[bytes]", session), command, encoding=None
+            )
     except asyncssh.ChannelOpenError as error:
         if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
             raise explain(asyncssh.ConnectionLost(error.reason), link.target) from None

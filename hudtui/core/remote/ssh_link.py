@@ -39,6 +39,23 @@ _ALGORITHMS = (
 )
 
 
+@contextlib.contextmanager
+def whole(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
+    """For opening something on a connection: one that goes between two steps of the library makes it stumble over itself.
+
+    Raises:
+        asyncssh.ConnectionLost: That happened.
+    """
+    import asyncssh
+
+    try:
+        yield
+    except (AssertionError, AttributeError):
+        if not connection.is_closed():
+            raise
+        raise asyncssh.ConnectionLost("it went while something was opened on it") from None
+
+
 class BackOff:
     """Waits that grow from try to try, a little different each time so that many clients do not come back at once."""
 
@@ -152,7 +169,8 @@ class Link:
             if self._files is None or connection is not self._connection:
                 try:
                     async with asyncio.timeout(self._timeout):
-                        self._files = await connection.start_sftp_client()
+                        with whole(connection):
+                            self._files = await connection.start_sftp_client()
                 except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
                     if connection.is_closed():
                         raise explain(asyncssh.ConnectionLost(str(error)), self.target) from None
@@ -200,7 +218,11 @@ class Link:
             raise explain(asyncssh.ConnectionLost(error.reason), self.target) from None
         except asyncssh.SFTPError:
             raise
-        except (asyncssh.Error, ConnectionError) as error:
+        except OSError as error:
+            if self.live and not isinstance(error, ConnectionError):
+                raise  # of a file on this machine
+            raise explain(error, self.target) from None
+        except asyncssh.Error as error:
             raise explain(error, self.target) from None
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Completed
@@ -118,7 +118,10 @@ async def _once(
     try:
         async with asyncio.timeout(left):
             connection = await link.connection()
-            channel = await open_channel(link, connection, command, collector)
+            try:
+                channel = await open_channel(link, connection, command, collector)
+            except Disconnected as error:
+                raise _lost(link, words, error.why) if collector.opened else error from None
             if stdin:
                 with contextlib.suppress(BrokenPipeError, OSError):
                     channel.write(stdin)
@@ -141,12 +144,7 @@ async def _once(
         if channel is not None:
             channel.close()
     if collector.status is None:
-        why = explain(collector.error, link.target).why if collector.error else None
-        raise Lost(
-            f"the connection with {link.target.name} was lost while `{words[0]}` ran",
-            why=why,
-            fix="It may have gone on there: look before you start it again.",
-        )
+        raise _lost(link, words, explain(collector.error, link.target).why if collector.error else None)
     output, errors = collector.after(mark)
     refused = re.search(re.escape(mark.encode()) + rb"!(.*)\n", errors)
     if refused and collector.status == 127:
@@ -154,6 +152,11 @@ async def _once(
             f"the command `{words[0]}` cannot be started on {link.target.name}", why=refused[1].decode("utf-8", "replace")
         )
     return Completed(words, collector.status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+
+
+def _lost(link: Link, words: tuple[str, ...], why: str | None) -> Lost:
+    what = f"the connection with {link.target.name} was lost while `{words[0]}` ran"
+    return Lost(what, why=why, fix="It may have gone on there: look before you start it again.")
 
 
 async def _end(link: Link, collector: Collector, mark: str) -> None:
@@ -182,7 +185,13 @@ class Collector(Session):
         self.closed: asyncio.Future[None] = loop.create_future()
         self.status: int | None = None
         self.error: Exception | None = None
+        self.opened = False
+        """The channel is there: from now on the command may run, whatever is heard of it."""
         self._output: dict[int | None, bytearray] = {None: bytearray(), 1: bytearray()}
+
+    def connection_made(self, chan: Any) -> None:
+        """The channel is there."""
+        self.opened = True
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Output came."""

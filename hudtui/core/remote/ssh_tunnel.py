@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.ssh_errors import Disconnected, explain
-from hudtui.core.remote.ssh_link import BackOff, Link
+from hudtui.core.remote.ssh_link import BackOff, Link, whole
 
 if TYPE_CHECKING:
     import asyncssh
@@ -62,7 +62,8 @@ async def _carry(link: Link, reader: asyncio.StreamReader, writer: asyncio.Strea
     async def reach() -> Any:
         connection = await link.connection()
         try:
-            return await connection.open_connection(host, port, encoding=None)
+            with whole(connection):
+                return await connection.open_connection(host, port, encoding=None)
         except asyncssh.ChannelOpenError as error:
             if connection.is_closed():
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -373,6 +374,59 @@ async def test_work_on_files_goes_on_after_a_cut(ssh_box: Box, line: Any) -> Non
             assert await host.get("file") == data
         assert host.connects == 3 and line.cuts == 2
         assert [path.name for path in ssh_box.home.iterdir() if "tmp" in path.name] == []
+
+
+@pytest.mark.parametrize("step", ["_open", "_make_request"])
+async def test_a_connection_that_goes_while_something_is_opened_on_it(
+    ssh_box: Box, echo: int, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from asyncssh.channel import SSHChannel
+
+    original: Any = getattr(SSHChannel, step)
+    cuts = 0
+
+    async def cut(channel: Any, *arguments: Any) -> Any:
+        nonlocal cuts
+        connection, answer = channel.get_connection(), await original(channel, *arguments)
+        if cuts:
+            cuts -= 1
+            connection.abort()
+            await connection.wait_closed()
+        return answer
+
+    monkeypatch.setattr(SSHChannel, step, cut)
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        cuts = 1
+        assert await host.facts("nothing") is None, "files are asked for again"
+        cuts = 1
+        with pytest.raises(Disconnected, match="was lost while `true` ran"):
+            await host.run(["true"])  # nobody knows whether it ran
+        cuts = 1
+        assert (await host.run(["true"], repeat=True)).ok
+        (ssh_box.home / "log").write_bytes(b"line\n")
+        cuts = 1
+        stream: Any = host.follow("log")
+        assert (await anext(stream)).data == b"line\n"
+        await stream.aclose()
+        async with host.forward(0, "127.0.0.1", echo) as port:
+            cuts = 1 if step == "_open" else 0  # a port needs no request
+            assert await talk(port, b"x") == b"X"
+        assert cuts == 0
+
+
+async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        link: Any = host._link
+        files = await link.files()
+
+        async def unreachable(path: str) -> Any:
+            connection = await link.connection()
+            connection.connection_lost(OSError(errno.EHOSTUNREACH, "No route to host"))
+            await connection.wait_closed()
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+        monkeypatch.setattr(files, "stat", unreachable)
+        assert await host.facts("nothing") is None and host.connects == 2
 
 
 async def test_patience_ends(ssh_box: Box, line: Any) -> None:
