@@ -15,6 +15,7 @@ from hudtui.tui import preferences, stations
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.keymap import REGISTRY, Acting, load_all_actions, shown
 from hudtui.tui.widgets.dialog import TextDialog
+from hudtui.tui.widgets.keybar import active_keys
 
 
 async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
@@ -92,6 +93,20 @@ async def test_a_keymap_moves_keys_everywhere(open_app: Callable[..., Any], sett
         await pilot.press("escape", "S")
         await settle(pilot)
         assert app.screen.NAME == "settings"
+
+
+async def test_while_a_text_is_typed_no_key_is_shown_that_the_field_takes(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project, services=SERVICES) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        assert "/ Filter" in screen_text(app).splitlines()[-1]
+        await pilot.press("slash", "slash")
+        await settle(pilot)
+        assert app.screen.query_one("#settings-filter").value == "/", "the field takes it"
+        assert "/ Filter" not in screen_text(app).splitlines()[-1]
+        assert not [key.key for key in active_keys(app.screen) if len(key.key) == 1 and key.key.isascii()], "nor does help"
 
 
 async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(

@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.content import Content
-from textual.keys import _character_to_key
+from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
 
 from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
 
 if TYPE_CHECKING:
+    from textual.binding import ActiveBinding
     from textual.screen import Screen
+
+
+_FULL_NAMES = {short: full for full, short in KEY_NAME_REPLACEMENTS.items()}
 
 
 def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
     """Every action that can be reached from where the focus is: the screen's own, then the focused widget's, then the app's."""
     bound: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
-        if active.binding.id:
+        if active.binding.id and not _is_typed(screen.focused, key, active):
             bound.setdefault(active.binding.id, []).append(key)
     keymap = screen.app._keymap
     found = []
@@ -32,6 +36,13 @@ def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
     order = {True: 0, False: 1}
     app = screen.app
     return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])
+
+
+def _is_typed(focused: Widget | None, key: str, active: ActiveBinding) -> bool:
+    """Whether a text field has the focus and takes the key as text. Textual knows, but for `/` and others with short names."""
+    if focused is None or active.node is focused or active.binding.priority:
+        return False
+    return focused.check_consume_key(key, key_to_character(_FULL_NAMES.get(key, key)))
 
 
 class KeyBar(Widget):
