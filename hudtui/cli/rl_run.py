@@ -220,7 +220,7 @@ async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: W
             values = values.with_value(name, text)
         wish = replace(wish, limits=values)
     while True:
-        prepared = await prepare(wish, place, settings, store)
+        prepared = await prepare(wish, place, settings, store, starts=not how.emit_script)
         if not console.interactive() or how.only_looks or how.yes:
             return prepared, wish
         for check in prepared.missing:

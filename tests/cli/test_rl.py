@@ -158,6 +158,7 @@ def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace:
 
 
 def test_the_plan_as_a_script(workspace: Path, sim: Simulator) -> None:
+    (Path.home() / ".ssh" / "id_ed25519").unlink()  # nothing is started: nobody has to log in
     script = hudtui(*RENT[:-2], "--emit-script").stdout
     assert script.startswith("#!/usr/bin/env bash") and "# --- bootstrap" in script and "# --- play" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

@@ -54,8 +54,6 @@ class Preparation:
     choice: Choice | None = None
     """The machine that would be rented, and why this one."""
     estimate: Estimate | None = None
-    provider: Provider | None = None
-    """Who it would be rented from."""
 
     @property
     def missing(self) -> tuple[Check, ...]:
@@ -70,6 +68,7 @@ async def prepare(
     store: RunStore,
     *,
     providers: Mapping[str, Provider] | None = None,
+    starts: bool = True,
 ) -> Preparation:
     """Look at everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
@@ -79,6 +78,7 @@ async def prepare(
         settings: Its settings.
         store: Where its runs are kept.
         providers: Who can be asked for machines; found by the settings when None.
+        starts: False where the plan is only read: the machine need not know the key of this computer.
 
     Raises:
         InputError: An option makes no sense.
@@ -100,16 +100,20 @@ async def prepare(
         machine = await _look_at_machine(host, wish, seen)
     else:
         try:
-            provider, choice = await _look_at_market(wish, settings, providers, seen)
-            key = await _ssh_key(provider, settings, seen)
+            provider = _provider(wish, settings, providers)
+            choice = await _look_at_market(wish, provider, seen)
+            key = await _ssh_key(provider, settings, seen) if starts else None
         except HudtuiError as error:
             remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
             seen.refuse("machine", error, remedy=remedy)
+        finally:
+            if provider is not None and providers is None:
+                await provider.close()
     remote = host != LOCAL
     look_at_environments(seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
     if seen.missing or seen.task_file is None or seen.config is None:
-        return Preparation(tuple(seen.checks), None, choice, None, provider)
+        return Preparation(tuple(seen.checks), None, choice)
     try:
         spec = await asyncio.to_thread(_spec, wish, workspace, seen, limits)
         if choice is not None and provider is not None:
@@ -124,8 +128,8 @@ async def prepare(
         record = await asyncio.to_thread(draft, spec, target, store)
     except HudtuiError as error:
         seen.refuse("plan", error)
-        return Preparation(tuple(seen.checks), None, choice, estimate, provider)
-    return Preparation(tuple(seen.checks), record, choice, estimate, provider)
+        return Preparation(tuple(seen.checks), None, choice, estimate)
+    return Preparation(tuple(seen.checks), record, choice, estimate)
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------
@@ -158,20 +162,22 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
     return found
 
 
-async def _look_at_market(
-    wish: Wish, settings: Settings, providers: Mapping[str, Provider] | None, seen: Looked
-) -> tuple[Provider, Choice]:
+def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
+    """Who a machine is rented from."""
+    from hudtui.core.compute.providers import open_provider
+
+    name = wish.offer.provider if wish.offer is not None else wish.provider or "prime"
+    return open_provider(name, settings.get, providers=providers)
+
+
+async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:
     from hudtui.core.compute.choose import Choice, choose
     from hudtui.core.compute.gpuspec import parse_spec
-    from hudtui.core.compute.providers import find_providers, open_provider
     from hudtui.core.compute.values import Query
 
-    known = providers if providers is not None else find_providers(settings.get)
     if wish.offer is not None:
-        provider = open_provider(wish.offer.provider, settings.get, providers=known)
         choice = Choice(wish.offer, ("it was chosen by you",))
     else:
-        provider = open_provider(wish.provider or "prime", settings.get, providers=known)
         if not provider.paid:
             raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
@@ -184,7 +190,7 @@ async def _look_at_market(
     if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
         text = "simulated machines have no GPU: a training ends at the look at it"
         seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
-    return provider, choice
+    return choice
 
 
 def describe(offer: Offer) -> str:

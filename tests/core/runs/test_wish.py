@@ -1,0 +1,80 @@
+"""What a wish becomes, with machines and offers that are made up: nothing is reached, nothing is rented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute import machine as machines
+from hudtui.core.compute.machine import Gpu, Machine
+from hudtui.core.compute.prime import Prime
+from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.wish import Preparation, Wish, prepare
+from hudtui.core.settings import load_settings
+from hudtui.core.workspace import open_workspace
+from hudtui.sim import Simulator
+
+CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
+
+
+@pytest.fixture
+def project(own_world: Path) -> Path:
+    server = {"game": {"url": "https://example.org/mcp"}}
+    judge = {"name": "evaluate", "arguments": {}}
+    tasks = [{"id": f"t{n}", "prompt": "Go left.", "mcp_config": server, "evaluate_tool": judge} for n in range(4)]
+    (own_world / "tasks.json").write_text(json.dumps(tasks))
+    (own_world / "play.yaml").write_text(CONFIG)
+    return own_world
+
+
+async def _prepare(project: Path, store: RunStore, wish: Wish, **more: Any) -> Preparation:
+    workspace = open_workspace(project)
+    return await prepare(wish, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
+
+
+def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
+    async def inspect(host: Any, *, python: str = "python3") -> Machine:
+        gpus = tuple(Gpu(number, "NVIDIA GPU", mib, 0) for number, mib in enumerate(memory_mib))
+        return Machine(host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),))
+
+    monkeypatch.setattr(machines, "inspect", inspect)
+
+
+@pytest.mark.parametrize("host", ["local", "me@box"])
+async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    wish = Wish(host=host, model="Qwen/Qwen2.5-7B-Instruct")
+    _machine_with(monkeypatch, 24576, 49152)
+    prepared = await _prepare(project, store, wish)
+    record = prepared.record
+    assert record is not None, prepared.missing
+    assert (record.spec.gpus, record.spec.gpu_memory) == (2, 24.0), "the smallest counts"
+    _machine_with(monkeypatch, 8192, 8192)
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.name == "plan" and "it has 8" in missing.text
+
+
+async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Prime] = []
+    close = Prime.close
+
+    async def closing(self: Prime) -> None:
+        closed.append(self)
+        await close(self)
+
+    monkeypatch.setattr(Prime, "close", closing)
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        wish = Wish(engine="rollouts", policy="random", provider="prime", gpus="H100")
+        missing = (await _prepare(project, store, wish)).missing
+        assert [check.remedy for check in missing] == ["make-key"], missing
+        prepared = await _prepare(project, store, wish, starts=False)
+        assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
+        assert len(closed) == 2 and not sim.alive
