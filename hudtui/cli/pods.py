@@ -266,7 +266,8 @@ def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Fou
                     gone = await release(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
                 bill = "its bill is not there yet" if gone.billed is None else f"it cost {money(gone.billed, gone.currency)}"
                 simulated = " (simulated)" if one.provider.simulated else ""
-                console.say(f"{one.pod.name or one.pod.id}{simulated} is gone for certain; {bill}")
+                what = f"is gone for certain; {bill}" if gone.id else "was never created"
+                console.say(f"{one.pod.name or one.pod.id}{simulated} {what}")
                 ended.append({**gone.to_json(), "simulated": one.provider.simulated})
         return ended
 
@@ -285,8 +286,10 @@ def history(
 
     async def work() -> list[_Found]:
         ledger = _ledger()
+        from hudtui.core.compute.release import entry_of
+
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
-            return [_Found(one, pod, ledger.get(pod.id)) for one in providers.values() for pod in await one.history()]
+            return [_Found(one, pod, entry_of(pod, one, ledger)) for one in providers.values() for pod in await one.history()]
 
     found = console.run(work(), as_json=as_json)[:limit]
     if as_json:
@@ -377,6 +380,7 @@ async def _look(
     import asyncio
 
     from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.release import entry_of, is_at
     from hudtui.core.compute.spending import spend
 
     found: list[_Found] = []
@@ -387,7 +391,7 @@ async def _look(
     async def ask(one: Provider) -> None:
         try:
             pods = await one.pods()
-            found.extend(_Found(one, pod, ledger.get(pod.id) or ledger.get(pod.name)) for pod in pods if pod.alive)
+            found.extend(_Found(one, pod, entry_of(pod, one, ledger)) for pod in pods if pod.alive)
         except ProviderError as error:
             if len(providers) == 1:
                 raise
@@ -406,19 +410,11 @@ async def _look(
     unseen = tuple(
         owned
         for owned in ledger.owned()
-        if owned.provider in providers and owned.provider not in silent and owned.name not in seen
+        if owned.name not in seen and any(is_at(owned, one) for one in providers.values() if one.name not in silent)
     )
-    strange = [one.pod for one in found if one.owned is None]
-    spending = spend(ledger, accounts, time.time(), others=strange)
+    strange = [one.pod for one in found if one.owned is None or not one.owned.open]
+    spending = spend(ledger, accounts, time.time(), here=tuple(providers.values()), others=strange)
     return found, spending, unseen, warnings, any(one.simulated for one in providers.values())
-
-
-def _provider_of(owned: Owned, providers: Mapping[str, Provider]) -> Provider | None:
-    """Where a machine was ordered; None where that is not asked here: a simulator's machines are not the real one's."""
-    from hudtui.core.compute.release import realm_of
-
-    provider = providers.get(owned.provider)
-    return provider if provider is not None and owned.realm in ("", realm_of(provider)) else None
 
 
 async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> _Found:
@@ -434,11 +430,12 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
         ProviderError: There is none, or several.
     """
     from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.release import entry_of, is_at
     from hudtui.core.compute.values import Pod
     from hudtui.core.text import clean_line
 
     owned = ledger.get(name)
-    provider = _provider_of(owned, providers) if owned is not None else None
+    provider = next((one for one in providers.values() if owned is not None and is_at(owned, one)), None)
     if owned is not None and provider is not None:
         pod = await provider.get(owned.pod) if owned.pod else None
         if pod is None and (owned.pod is None or ended):
@@ -448,7 +445,7 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
             )
         if pod is not None:
             return _Found(provider, pod, owned)
-    living = [_Found(one, pod, ledger.get(pod.id)) for one in providers.values() for pod in await one.pods()]
+    living = [_Found(one, pod, entry_of(pod, one, ledger)) for one in providers.values() for pod in await one.pods()]
     exact = [one for one in living if name in (one.pod.id, one.pod.name)]
     hits = exact or [one for one in living if name and (one.pod.id.startswith(name) or one.pod.name.startswith(name))]
     if len(hits) == 1:
@@ -461,7 +458,7 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
     for provider in providers.values():
         pod = await provider.get(name)
         if pod is not None:
-            return _Found(provider, pod, owned)
+            return _Found(provider, pod, entry_of(pod, provider, ledger))
     names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
     raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
 

@@ -31,7 +31,8 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
 
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
             found = {one.name: (one.title, one.simulated, await one.account()) for one in providers.values()}
-            return found, spend(Ledger(), {name: account for name, (_, _, account) in found.items()}, time.time())
+            accounts = {name: account for name, (_, _, account) in found.items()}
+            return found, spend(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
 
     found, spending = console.run(work(), as_json=as_json)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from typer.testing import CliRunner
 
 from hudtui.cli import console
 from hudtui.cli.app import build
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.places import places
 from hudtui.sim import Simulator
 
 Run = Callable[..., Result]
@@ -276,6 +280,17 @@ def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
     assert json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout) == []
 
 
+def test_one_that_was_asked_for_and_never_came(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Order("hudtui-lost", Offer("prime", "o", "H100_80GB", 1, Price(2.0)))
+    monkeypatch.setattr("hudtui.core.compute.ledger._this_process", lambda: "1:")  # of a process that is gone
+    Ledger().intend(order, provider="prime", realm=known.url)
+    assert "a moment ago" in run("pods", "terminate", "hudtui-lost", "--yes", rc=5).stderr
+    later = time.time() + 600
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert "hudtui-lost (simulated) was never created" in run("pods", "terminate", "hudtui-lost", "--yes").stderr
+    assert all(request.method != "DELETE" for request in known.requests)
+
+
 def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "hudtui", *words],
@@ -364,3 +379,22 @@ def test_the_wallet(known: Simulator, run: Run) -> None:
     (told,) = json.loads(run("wallet", "--json").stdout)
     assert told["simulated"] and told["per_hour"] == 8.4 and told["balance"] < 92 and sum(told["spent"].values()) > 8
     assert "$8.40 an hour" in run("wallet").stdout
+
+
+def test_another_simulators_machines_are_not_this_ones(
+    known: Simulator, run: Run, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("pods", "create", "4xH100", "--yes", "--name", "first")
+    with Simulator(step=1) as other:
+        other.behave(boot=0, install=0)
+        other.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
+        monkeypatch.setenv("HUDTUI_SIM", other.url)
+        assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
+        assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
+        shutil.rmtree(places().state / "host-keys")
+        made = json.loads(run("pods", "create", "H100", "--no-spot", "--yes", "--json", "--name", "second").stdout)
+        assert made["id"] == known.alive[0].id, "they call their machines alike"
+        told = json.loads(run("pods", "list", "--json").stdout)
+        assert told["per_hour"] == told["pods"][0]["hourly"] == 2.1 and "second" in told["pods"][0]["name"]
+        run("pods", "terminate", made["name"], "--yes")
+    assert known.alive

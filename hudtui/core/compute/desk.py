@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
-from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.market import Market, ask_all, recall, remember
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, reconcile
-from hudtui.core.compute.release import realm_of
 from hudtui.core.compute.spending import PodSpend, Spending, spend
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.errors import InputError
-from hudtui.core.web import is_loopback
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ class Desk:
 
     def _hold(self, found: Reconciled, accounts: Mapping[str, Account], pods: list[Pod], warnings: tuple[str, ...]) -> Holdings:
         now = self.now()
-        spending = spend(self.ledger, accounts, now, others=(orphan.pod for orphan in found.orphans), counts=self._counts)
+        spending = spend(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
         runs = {one.name: one.run for one in spending.pods}
         held = [self._holding(orphan.pod, orphan, None, spending) for orphan in found.orphans]
         held += [self._holding(pod, None, runs.get(pod.name), spending) for pod in found.alive]
@@ -161,11 +159,6 @@ class Desk:
             lost=tuple(one.name for one in found.lost),
             warnings=warnings,
         )
-
-    def _counts(self, owned: Owned) -> bool:
-        """It is of a service that is asked here, or of a real one whose key is missing now."""
-        here = [provider for provider in self.paid if provider.name == owned.provider]
-        return any(owned.realm in ("", realm_of(provider)) for provider in here) or not is_loopback(owned.realm)
 
     def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: Spending) -> Holding:
         cost, limits = spending.of(pod.id) or spending.of(pod.name), self.limits.get(pod.name)

@@ -11,7 +11,7 @@ from typing import Any
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.release import GRACE, past, realm_of, settle
+from hudtui.core.compute.release import GRACE, is_at, past, settle
 from hudtui.core.compute.values import Pod
 from hudtui.core.text import clean_line
 from hudtui.core.web import is_loopback
@@ -94,13 +94,13 @@ async def reconcile(
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if _is_at(entry, provider)], ledger, is_active, now)
+            _compare(provider, [entry for entry in entries if is_at(entry, provider)], ledger, is_active, now)
             for provider in paid.values()
         )
     )
     strange = []
     for entry in entries:
-        if not entry.open or entry.held or any(_is_at(entry, provider) for provider in paid.values()):
+        if not entry.open or entry.held or any(is_at(entry, provider) for provider in paid.values()):
             continue
         if not is_loopback(entry.realm):
             strange.append(entry)
@@ -118,10 +118,6 @@ async def reconcile(
         tuple(pod for part in parts for pod in part.alive),
         (*(text for part in parts for text in part.warnings), *warnings),
     )
-
-
-def _is_at(entry: Owned, provider: Provider) -> bool:
-    return entry.provider == provider.name and entry.realm in ("", realm_of(provider))
 
 
 def _has_run(owned: Owned) -> bool:

@@ -50,13 +50,13 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         StillThere: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
         MachineError: The ledger cannot be written.
     """
-    owned = ledger.get(machine.name) or ledger.get(machine.id) if isinstance(machine, Pod) else ledger.get(machine)
-    given = machine if isinstance(machine, Pod) else None
+    owned = entry_of(machine, provider, ledger) if isinstance(machine, Pod) else ledger.get(machine)
+    given = machine if isinstance(machine, Pod) and machine.id else None
     if owned is not None and owned.pod is None and given is None:
         given = await _by_name(owned, provider)
         if given is None:
             return _never(owned, provider, ledger, why)
-    name = owned.name if owned else (given.name if given else str(machine))
+    name = owned.name if owned else given.name if given else str(machine)
     pod_id = given.id if given else owned.pod if owned and owned.pod else str(machine)
     if owned is not None:
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
@@ -91,6 +91,17 @@ async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, 
 def realm_of(provider: Provider) -> str:
     """Which of a provider's services this is, where it tells."""
     return str(getattr(provider, "realm", ""))
+
+
+def is_at(owned: Owned, provider: Provider) -> bool:
+    """It was asked of that very service: a simulator's machines are not the real one's, nor another simulator's."""
+    return owned.provider == provider.name and owned.realm in ("", realm_of(provider))
+
+
+def entry_of(pod: Pod, provider: Provider, ledger: Ledger) -> Owned | None:
+    """What is written down of a provider's machine; None where it is another one of the same name, or the same id elsewhere."""
+    found = (ledger.get(key) for key in (pod.name, pod.id) if key)
+    return next((one for one in found if one and is_at(one, provider) and (not pod.id or one.pod in (None, pod.id))), None)
 
 
 async def past(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:

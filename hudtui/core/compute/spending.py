@@ -6,14 +6,17 @@ a little too much. Which of the two it is, is said everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Owned
+from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.release import is_at
 from hudtui.core.compute.values import Account, Pod
+from hudtui.core.web import is_loopback
 
 HOUR = 3600.0
 
@@ -94,8 +97,9 @@ def spend(
     accounts: Mapping[str, Account],
     now: float,
     *,
-    others: Iterable[Pod] = (),
-    counts: Callable[[Owned], bool] = lambda _: True,
+    here: Collection[Provider] = (),
+    others: Collection[Pod] = (),
+    elsewhere: bool = True,
 ) -> Spending:
     """Add up what machines cost.
 
@@ -103,16 +107,22 @@ def spend(
         records: The ledger.
         accounts: What the providers say of the accounts, by the provider's name. One that did not answer is left out.
         now: Seconds since the epoch.
-        others: Machines that are alive, ours, and not in the ledger.
-        counts: Which of the records count: what is simulated is not added to what is real.
+        here: Who is asked. What was rented from a simulator counts only where that one is among them.
+        others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.
+        elsewhere: What was rented from real services that are not asked counts too.
     """
     begin = _midnight(now)
     bills = {provider: account.spent for provider, account in accounts.items()}
-    pods = [
-        _owned(one, bills.get(one.provider, {}), now, begin)
-        for one in records.owned(alive=False)
-        if one.state != "never" and counts(one) and (one.open or (one.ended or one.updated) >= begin)
-    ]
+    living = {key for pod in others if pod.alive for key in (pod.id, pod.name)}
+
+    def counts(one: Owned) -> bool:
+        if one.state == "never" or not (one.open or (one.ended or one.updated) >= begin):
+            return False
+        if not one.open and (one.name in living or one.pod in living):
+            return False  # it has not ended after all
+        return any(is_at(one, provider) for provider in here) or (elsewhere and not is_loopback(one.realm))
+
+    pods = [_owned(one, bills.get(one.provider, {}), now, begin) for one in records.owned(alive=False) if counts(one)]
     known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
     pods += [
         _foreign(pod, bills.get(pod.provider, {}), now, begin)

@@ -341,7 +341,7 @@ class _Tending:
         return self.broker.book.get(self.rent.machine) or Limits.from_json(self.record.spec.limits)
 
     def usage(self) -> Usage:
-        found = spend(self.broker.ledger, {}, time.time())
+        found = spend(self.broker.ledger, {}, time.time(), here=(self.broker.provider,))
         mine = found.of(self.rent.machine)
         return Usage(mine.hours if mine else 0.0, mine.spent if mine else 0.0, found.today)
 

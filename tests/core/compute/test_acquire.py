@@ -392,6 +392,27 @@ async def test_ending_what_was_only_intended(world: Any) -> None:
     _nothing_is_left(world)
 
 
+async def test_ending_one_whose_id_nobody_knows_yet(world: Any) -> None:
+    order = await world.order()
+    world.ledger.intend(order, provider="prime")
+    unseen = Pod("prime", "", NAME, "unknown")
+    with pytest.raises(StillThere, match="a moment ago"):
+        await release(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)
+    assert world.asked("DELETE") == 0 and world.ledger.get(NAME).state == "intended"
+    made = await world.prime.create(order)
+    assert (await release(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)).id == made.id
+    _nothing_is_left(world)
+
+
+async def test_ending_a_machine_that_only_has_the_name_of_ours(world: Any) -> None:
+    order = await world.order()
+    ours = world.ledger.intend(order, provider="prime")
+    world.ledger.note(NAME, "ready", pod="ours")
+    other = await world.prime.create(order)
+    assert (await release(other, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
+    assert (world.ledger.get(NAME).state, world.ledger.get(NAME).pod) == ("ready", "ours") and ours.name == NAME
+
+
 @pytest.mark.parametrize("stem", ["My Run: Größe 7", "", "---", "x" * 200])
 def test_names(stem: str) -> None:
     names = {unique_name(stem) for _ in range(50)}

@@ -15,6 +15,7 @@ from hudtui.core.compute.values import Account, Offer, Order, Pod, Price
 
 NOW = datetime(2026, 11, 20, 12, 0).astimezone().timestamp()
 HOUR = 3600
+SIM = "http://127.0.0.1:1234"
 
 
 class Book:
@@ -100,6 +101,38 @@ def test_machines_that_nobody_wrote_down_count_too() -> None:
     found = spend(Book(owned()), {}, NOW, others=pods)
     assert (found.per_hour, found.alive) == (5, 9)
     assert found.of("x1") is found.of("hudtui-x") is not None
+
+
+class At:
+    """A service that is asked."""
+
+    def __init__(self, realm: str) -> None:
+        self.name, self.realm = "prime", realm
+
+
+def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() -> None:
+    real, one, other = (owned(name, realm=realm) for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True))
+
+    def names(**more: Any) -> list[str]:
+        return [pod.name for pod in spend(Book(real, one, other), {}, NOW, **more).pods]
+
+    assert names() == ["a"] and names(here=[At("https://real")]) == ["a"]
+    assert names(here=[At(SIM)]) == ["a", "b"] and names(here=[At(SIM)], elsewhere=False) == ["b"]
+    assert names(here=[At("https://another")], elsewhere=False) == []
+
+
+def test_two_simulators_that_call_their_machines_alike() -> None:
+    old = owned("old", realm=SIM, pod="p1", state="ended", ended=NOW - HOUR, billed=50.0)
+    new = owned("new", realm=SIM + "1", pod="p1", hourly=1.0)
+    cost = spend(Book(old, new), {}, NOW, here=[At(SIM + "1")]).of("p1")  # type: ignore[list-item]
+    assert cost is not None and (cost.name, cost.spent) == ("new", 3.0)
+
+
+def test_one_that_was_taken_for_ended_and_is_alive_costs_on() -> None:
+    entry = owned(state="ended", ended=NOW - HOUR, billed=1.0)
+    pod = Pod("prime", "pod-a", "a", "ready", hourly=2.0, created=NOW - 3 * HOUR)
+    found = spend(Book(entry), {}, NOW, others=[pod])
+    assert (found.per_hour, found.alive, len(found.pods)) == (2, 6, 1)
 
 
 def test_currencies_are_told_apart() -> None:
