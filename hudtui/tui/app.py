@@ -172,6 +172,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside."""
+        await self.tending.gone()
         self.tending.close()
         await self.purse.close()
 
@@ -477,7 +478,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             lines += ["A copy is kept, and offered when it is opened here again."]
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
-            lines += [*([""] if lines else []), *(f"● a machine is being got for {name}" for name in getting.values())]
+            lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
             lines += ["Quitting gives it up: it is ended, and that is verified."]
         if running:
             count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"

@@ -89,16 +89,11 @@ class Purse:
         self._app.run_worker(self._begin(), group="purse", exclusive=True, exit_on_error=False)
 
     async def _begin(self) -> None:
-        from hudtui.core.errors import HudtuiError
-
         try:
-            if not await asyncio.to_thread(_possible, self._app.folder):
-                return
-            holdings = await self.look()
-        except HudtuiError as error:
-            self._app.say(f"Rented machines could not be looked at: {error.lines()[0]}", severity="warning")
-            return
-        self._report(holdings)
+            if await asyncio.to_thread(_possible, self._app.folder):
+                self._report(await self.look())
+        except Exception as error:
+            self._not_looked(error)
 
     def _report(self, holdings: Holdings) -> None:
         from hudtui.core.compute.guard import money
@@ -144,14 +139,24 @@ class Purse:
         self._app.run_worker(self._look_quietly(), name="forever", group="purse", exclusive=True, exit_on_error=False)
 
     async def _look_quietly(self) -> None:
-        from hudtui.core.errors import HudtuiError
-        from hudtui.tui import applog
-
         try:
             await self.look()
-        except HudtuiError as error:
-            applog.log.warning("rented machines could not be looked at: %s", error)
-            self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+        except Exception as error:
+            self._not_looked(error)
+
+    def _not_looked(self, error: Exception) -> None:
+        """Say once what keeps the guard from looking, and try again: something may be paid for."""
+        from hudtui.core.errors import HudtuiError
+
+        if not self._app.is_running:
+            return
+        self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
+        if (str(error),) in self._told:
+            return
+        self._told.add((str(error),))
+        if not isinstance(error, HudtuiError):
+            error = self._app.defect(error)
+        self._app.say(f"Rented machines could not be looked at: {error.lines()[0]}", severity="warning")
 
     # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
 
@@ -180,7 +185,7 @@ class Purse:
         except Exception as error:
             self._ending.discard(name)  # the next look tries again
             self._app.fail(error)
-        await self.look()
+        await self._look_quietly()
 
 
 def _possible(folder: Path) -> bool:

@@ -6,13 +6,15 @@ Imported before the first paint: the runs and everything behind them come later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import aclosing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from hudtui.core.errors import HudtuiError
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.tui.app import HudtuiApp
@@ -32,7 +34,7 @@ class Tending:
         self._workers: dict[str, Worker[Any]] = {}
         self._left: dict[str, asyncio.Event] = {}
         self.getting: dict[str, str] = {}
-        """Names of the runs, by id, whose machine is being got: leaving gives it up."""
+        """What is being got, in words, by the run or the machine: leaving gives it up."""
 
     async def introduce(self) -> None:
         """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
@@ -43,8 +45,6 @@ class Tending:
 
     def close(self) -> None:
         """Nobody is there any more who could be asked."""
-        import sys
-
         if hosts := sys.modules.get("hudtui.core.runs.hosts"):
             hosts.introduce()
 
@@ -64,8 +64,11 @@ class Tending:
         workspace = self._app.workspace
         if not (workspace.state_dir / "runs.db").is_file():
             return
-        for record in await asyncio.to_thread(_unsettled, self._store()):
-            self.tend(record, again=True)
+        try:
+            for record in await asyncio.to_thread(_unsettled, self._store()):
+                self.tend(record, again=True)
+        except Exception as error:
+            self._app.fail(error)
 
     def tend(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
         """Bring a run to the end of its machine.
@@ -96,12 +99,34 @@ class Tending:
         broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
         return await end(record.id, self._store(), broker)
 
+    @contextmanager
+    def getting_one(self, name: str) -> Iterator[None]:
+        """While the worker that calls this gets a machine without a run."""
+        from textual.worker import get_current_worker
+
+        self._workers[name], self._left[name] = get_current_worker(), asyncio.Event()
+        self.getting[name] = f"the machine {name} is being got"
+        try:
+            yield
+        finally:
+            self._leave(name)
+
+    def _leave(self, key: str) -> None:
+        self.getting.pop(key, None)
+        self._workers.pop(key, None)
+        self._left.pop(key).set()
+
     async def give_up(self) -> None:
         """Give up the machines that are being got, and wait until they are gone: before the app ends."""
-        runs = list(self.getting)
-        for run in runs:
-            self._workers[run].cancel()
-        await asyncio.gather(*(self._left[run].wait() for run in runs))
+        for key in self.getting:
+            self._workers[key].cancel()
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
+        await asyncio.gather(*(self._left[key].wait() for key in self.getting))
+        if acquire := sys.modules.get("hudtui.core.compute.acquire"):
+            await acquire.all_given_up()
 
     def _store(self) -> RunStore:
         from hudtui.core.runs.store import RunStore
@@ -112,6 +137,7 @@ class Tending:
         from hudtui.core.errors import HudtuiError, RunError
         from hudtui.core.runs.broker import Broker
         from hudtui.core.runs.rented import tend
+        from hudtui.tui import applog
 
         rent = record.spec.rent
         assert rent is not None
@@ -122,28 +148,25 @@ class Tending:
                 await asyncio.to_thread(store.add, record)
                 self._app.reload()
             if store.summary(record.id).started is None and store.summary(record.id).active:
-                self.getting[record.id] = record.name
+                self.getting[record.id] = f"a machine is being got for {record.name}"
             broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
             async with aclosing(tend(record.id, store, broker, lookup=office.settings.lookup)) as events:
                 async for event in events:
                     self._tell(record, event)
                     if told is not None:
                         told(event)
-        except RunError as error:
-            if not again:
-                self._fail(record, error)
-        except HudtuiError as error:
-            self._fail(record, error)
+        except Exception as error:
+            if again and isinstance(error, RunError):
+                applog.log.warning("run %s is left to others: %s", record.id, error)
+            else:
+                self._fail(record, error if isinstance(error, HudtuiError) else self._app.defect(error))
         finally:
-            self.getting.pop(record.id, None)
-            self._workers.pop(record.id, None)
-            self._left.pop(record.id).set()
+            self._leave(record.id)
             if self._app.is_running:
                 self._app.reload()
 
-    def _fail(self, record: RunRecord, error: Exception) -> None:
-        lines = error.lines() if hasattr(error, "lines") else [str(error)]
-        self._app.notify("\n".join(lines), title=record.name, severity="error", timeout=30, markup=False)
+    def _fail(self, record: RunRecord, error: HudtuiError) -> None:
+        self._app.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
         """What somebody should know of, on whatever screen."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hudtui.core.compute.doors import Doors, Login
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -180,6 +180,17 @@ async def resume(
         getting.handed_over()
 
 
+_ABANDONED: set[asyncio.Future[Any]] = set()
+"""Attempts that are being ended."""
+
+
+async def all_given_up() -> None:
+    """Wait until every attempt that was broken off has come to its end. The end of the loop would cut it short."""
+    loop = asyncio.get_running_loop()
+    while waiting := [work for work in _ABANDONED if work.get_loop() is loop]:
+        await asyncio.wait(waiting)
+
+
 class _Getting:
     """One machine on its way."""
 
@@ -204,7 +215,6 @@ class _Getting:
         self.request: asyncio.Future[Pod] | None = None
         self.pod: Pod | None = None
         self.last: Acquired | None = None
-        self.cleanup: asyncio.Future[tuple[str, HudtuiError | None]] | None = None
 
     # --- creation ---
 
@@ -361,7 +371,8 @@ class _Getting:
     async def abandon(self, error: BaseException) -> None:
         """End what may have been created, and say what became of it; the error that led here is raised by the caller."""
         work = asyncio.ensure_future(self._abandon(error))
-        self.cleanup = work  # a second cancellation ends the waiting for it, not the work
+        _ABANDONED.add(work)  # a second cancellation ends the waiting for it, not the work
+        work.add_done_callback(_ABANDONED.discard)
         outcome, problem = await asyncio.shield(work)
         if self.say is not None and outcome and not isinstance(error, HudtuiError):
             self.say(outcome)

@@ -122,23 +122,30 @@ class Acts(StationScreen):
             login=login_with(office.settings.get),
             workspace=self.shell.folder,
             sleep=self.shell.services.sleep,
-            say=lambda words: self.shell.say(words, severity="warning"),
+            say=self._say_late,
         )
         told = ""
         try:
-            async with aclosing(steps):
-                async for step in steps:
-                    self.busy(f"{clean_line(step.text)} (Ctrl-X cancels)")
-                    if step.kind in ("created", "adopted"):
-                        self.show_tab("pods")
-                    if step.pod is not None:
-                        await self._look_quietly()
-                    if step.pod is not None and step.host is not None:
-                        told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
+            with self.shell.tending.getting_one(order.name):
+                async with aclosing(steps):
+                    async for step in steps:
+                        self.busy(f"{clean_line(step.text)} (Ctrl-X cancels)")
+                        if step.kind in ("created", "adopted"):
+                            self.show_tab("pods")
+                        if step.pod is not None:
+                            await self._look_quietly()
+                        if step.pod is not None and step.host is not None:
+                            told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
             self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
         finally:
             self.shell.workers.cancel_group(self.shell, "rent watch")
-            self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
+            if self.shell.is_running:
+                self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
+
+    def _say_late(self, words: str) -> None:
+        """What became of a machine that was given up, where somebody still reads it."""
+        if self.shell.is_running:
+            self.shell.say(words, severity="warning")
 
     async def _leave_guard(
         self, host: Host, pod: Pod, limits: Limits, provider: Provider, settings: Settings, usage: Usage | None = None
@@ -193,7 +200,8 @@ class Acts(StationScreen):
         lines += ["", "Everything on it is lost." if len(holdings) == 1 else "Everything on them is lost."]
         if not await self.shell.confirm(f"End {what}?", tuple(lines), yes="End", danger=True):
             return
-        ended, failed = [], []
+        ended: list[str] = []
+        failed: list[HudtuiError] = []
         for one in holdings:
             self.busy(f"Ending {one.pod.name}, and making sure")
             provider = office.desk.provider_of(one.pod.provider)
@@ -204,8 +212,10 @@ class Acts(StationScreen):
             except HudtuiError as error:
                 failed.append(error)
         await self._look_quietly()
-        if failed:
+        if len(failed) == 1 and not ended:
             self.fail(failed[0])
+        elif failed:
+            self.fail(HudtuiError("; ".join(error.what for error in failed), why=". ".join(ended) or None, fix=failed[0].fix))
         elif ended:
             self.say(". ".join(ended) + ".", "success")
 

@@ -12,10 +12,10 @@ import pytest
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.limitbook import LimitBook
-from hudtui.core.remote.connect import close_hosts
 from hudtui.tui.app import HudtuiApp
 
 SIZES = [(160, 48), (80, 24), (60, 20)]
+pytestmark = pytest.mark.usefixtures("hosts_closed")
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
@@ -127,6 +127,49 @@ async def test_cancelling_ends_what_was_created(
         assert len(world.sim.pods) == 1
 
 
+async def _getting(pilot: Any, until: Any, settle: Any, world: Any) -> None:
+    """Rent a machine that takes forever to boot."""
+    world.key()
+    world.sim.behave(boot=10**6)
+    await pilot.press("4")
+    await settle(pilot)
+    await pilot.press("c")
+    await until(pilot, lambda: pilot.app.screen.is_modal)
+    await pilot.press("y")
+    await until(pilot, lambda: world.sim.alive and pilot.app.tending.getting)
+
+
+async def test_quitting_gives_up_a_machine_that_is_being_got(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
+) -> None:
+    async with open_app(project, services=world.services) as (app, pilot):
+        await _getting(pilot, until, settle, world)
+        (name,) = app.tending.getting
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        text = screen_text(app)
+        assert f"the machine {name} is being got" in text and "Quitting gives it up" in text
+        await pilot.press("n")
+        await until(pilot, lambda: not app.screen.is_modal)
+        assert world.sim.alive and app.tending.getting, "whoever stays keeps it"
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+        entry = Ledger().get(name)
+        assert not world.sim.alive and entry is not None and entry.state == "ended"
+
+
+async def test_a_lost_terminal_gives_up_a_machine_that_is_being_got_too(
+    open_app: Any, settle: Any, until: Any, project: Path, world: Any
+) -> None:
+    async with open_app(project, services=world.services) as (app, pilot):
+        await _getting(pilot, until, settle, world)
+        world.sim.fail_next("DELETE", "/api/v1/pods/*", kind="slow", seconds=1)
+        app.terminal_lost()
+    assert not world.sim.alive and Ledger().owned() == (), "the app has waited for it"
+
+
 async def test_a_key_that_the_provider_does_not_know_is_registered_first(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
@@ -185,6 +228,48 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         assert not app.screen.offers("compute.orphans")
 
 
+async def test_of_several_that_are_ended_all_are_accounted_for(
+    open_app: Any, settle: Any, until: Any, project: Path, world: Any
+) -> None:
+    await world.rent("hudtui-a", "1A100.22V")
+    await world.rent("hudtui-b", "1H100.80S")
+    bad = await world.rent("hudtui-c", "1H100.80S")
+    async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
+        await pilot.press("4", "p")
+        await settle(pilot)
+        world.sim.fail_next("DELETE", f"/api/v1/pods/{bad}*", kind="status", status=403, detail="not yours", times=50)
+        await pilot.press("X")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
+        told = app.screen.message
+        assert "hudtui-c" in told and "hudtui-a is gone" in told and "hudtui-b is gone" in told
+        assert [pod.name for pod in world.sim.alive] == ["hudtui-c"]
+
+
+@pytest.mark.defect
+async def test_whatever_keeps_the_guard_from_looking_is_told_once_and_it_looks_again(
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.rent("hudtui-a", "1A100.22V")
+    async with open_app(project, services=world.services) as (app, pilot):
+        await settle(pilot)
+        told: list[str] = []
+        monkeypatch.setattr(app, "say", lambda message, **_: told.append(message))
+
+        async def broken() -> None:
+            raise ZeroDivisionError("a defect")
+
+        monkeypatch.setattr(app.purse.office.desk, "look", broken)
+        for _ in range(2):
+            app.purse._timer.stop()
+            app.purse._timer = None
+            app.purse._look_again()
+            while app.purse._timer is None:
+                await pilot.pause(0.02)
+        assert told == ["Rented machines could not be looked at: hudtui made a mistake here"]
+
+
 async def test_without_a_key_and_without_a_ledger_nobody_is_asked(open_app: Any, settle: Any, project: Path) -> None:
     async with open_app(project) as (app, pilot):
         await settle(pilot)
@@ -227,22 +312,17 @@ async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any
         assert [pod.name for pod in world.sim.alive] == ["hudtui-b"], "a run's machine is the launcher's to end"
 
 
-async def test_a_limit_that_is_near_is_told_once(open_app: Any, settle: Any, project: Path, world: Any) -> None:
+async def test_a_limit_that_is_near_is_told_once(
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(HudtuiApp, "say", lambda app, message, **_: told.append(message))
     await world.rent("hudtui-a", "1H100.80S")
     LimitBook().set("hudtui-a", Limits(run_budget=2.2))
     world.advance(3600)
     async with open_app(project, services=world.services) as (app, pilot):
-        told: list[str] = []
-        app.say = lambda message, **_: told.append(message)
         await app.purse.look()
         await app.purse.look()
         await settle(pilot)
-        assert len([one for one in told if "budget of 2.2" in one]) <= 1
+        assert len([one for one in told if "budget of 2.2" in one]) == 1
         assert app.purse.money is not None and app.purse.money.warn and len(world.sim.alive) == 1
-
-
-@pytest.fixture(autouse=True)
-async def hosts_closed() -> Any:
-    """Connections to machines end with the test's loop."""
-    yield
-    await close_hosts()
