@@ -94,7 +94,9 @@ async def asked(
     from hudtui.core.compute.providers import find_providers, open_provider
     from hudtui.core.remote.connect import close_hosts, open_host
 
-    connect = partial(open_host, ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message))
+    connect = partial(
+        open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+    )
     found = find_providers(
         lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect
     )
@@ -258,12 +260,3 @@ def confirm(question: str) -> None:
         console.say("  Add --yes to do it without a question.")
         raise typer.Exit(2)
     typer.confirm(question, abort=True, err=True)
-
-
-async def _ask(prompt: str) -> str | None:
-    import getpass
-
-    try:
-        return await asyncio.to_thread(getpass.getpass, prompt) or None
-    except EOFError:
-        return None

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import typer
@@ -66,6 +66,10 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(141) from None
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""They end the work, and let it clean up."""
+
+
 class _Ended(Exception):
     """A signal asked for the end."""
 
@@ -102,7 +106,7 @@ async def _until_ended(work: Coroutine[Any, Any, T]) -> T:
         received.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, end, number)
     try:
         return await task
@@ -121,3 +125,50 @@ def tell(event: Progress) -> None:
 def interactive() -> bool:
     """Whether there is a person to ask: both ends are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def ask(question: Callable[[], T]) -> T:
+    """Ask the person, inside `run`. Nothing else goes on meanwhile; the signals that end the work end the question, too.
+
+    Args:
+        question: Asks at the terminal, and waits for the answer.
+
+    Raises:
+        Abort: The person wants to go no further.
+    """
+    interrupted = False
+
+    def interrupt(*_: Any) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in _SIGNALS]
+    try:
+        return question()
+    except (KeyboardInterrupt, typer.Abort):
+        if not interrupted:
+            raise
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    say()  # the question stands there without an end
+    await asyncio.sleep(1.0)  # the loop has heard the signal as well, and cancels the work now
+    raise typer.Abort
+
+
+async def ask_secret(prompt: str) -> str | None:
+    """Ask for something that is not shown, such as a pass-phrase; None for an empty answer. See `ask`."""
+    import getpass
+
+    try:
+        return await ask(lambda: getpass.getpass(prompt)) or None
+    except EOFError:
+        return None
+
+
+async def confirm(question: str) -> None:
+    """Ask; without a terminal, or with a no, this ends the command. See `ask`."""
+    if not interactive():
+        raise typer.BadParameter("nobody can be asked here: add --yes", param_hint="--yes")
+    await ask(lambda: typer.confirm(question, abort=True, err=True))

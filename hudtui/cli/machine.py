@@ -52,16 +52,8 @@ async def _inspect(target: str) -> Machine:
     from hudtui.core.remote.connect import HostPool
     from hudtui.core.remote.hostkeys import Pins
 
-    async with HostPool(Pins(), ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message)) as pool:
+    async with HostPool(
+        Pins(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+    ) as pool:
         host = await pool.open(target)
         return await inspect(host, python=sys.executable if host.name == "local" else "python3")
-
-
-async def _ask(prompt: str) -> str | None:
-    import asyncio
-    import getpass
-
-    try:
-        return await asyncio.to_thread(getpass.getpass, prompt) or None
-    except EOFError:
-        return None

@@ -77,7 +77,7 @@ async def carry_out(
     trainer = trainer_of(record.plan)
     if not trainer.ready and not yes:
         console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
-        runlog.confirm("Make it?")
+        await console.confirm("Make it?")
     async with aclosing(launch(record, LocalHost(), store, lookup=runlog.lookup(workspace), tmux=not no_tmux)) as events:
         async for event in events:
             runlog.say_event(event)

@@ -198,7 +198,7 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         rent = record.spec.rent
         if not how.yes:
             price = f" It costs {rent.hourly:.2f} {rent.currency} an hour." if rent and not rent.simulated else ""
-            runlog.confirm(f"Start it?{price}")
+            await console.confirm(f"Start it?{price}")
         if rent is not None:
             await _run_rented(record, store, how)
         else:
@@ -236,11 +236,10 @@ async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: W
 
 async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) -> Wish | None:
     """Offer what can be done about something that is missing; None when nothing was."""
-    ask = asyncio.to_thread
     if check.remedy in ("choose-config", "choose-tasks"):
         for number, option in enumerate(check.options, 1):
             console.say(f"  {number}  {option}")
-        chosen = await ask(typer.prompt, "Which one?", type=int, err=True)
+        chosen = await console.ask(lambda: typer.prompt("Which one?", type=int, err=True))
         if not 1 <= chosen <= len(check.options):
             return None
         option = check.options[chosen - 1]
@@ -248,45 +247,45 @@ async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) 
     if check.remedy == "set-key":
         return await _set_key(check.options[0], wish, place)
     if check.remedy == "generate-config":
-        source = await ask(
-            typer.prompt, "Generate one from which environment? (empty: none)", default="", show_default=False, err=True
-        )
+        source = await _ask("Generate one from which environment? (empty: none)")
         return await _generate(source, wish, place) if source.strip() else None
     if check.remedy == "make-key":
         return await _make_key(wish)
     if check.remedy == "register-key":
         return await _register_key(check.options[0], wish, settings)
     if check.remedy == "push-image":
-        name = await ask(
-            typer.prompt, "Push it under which name, such as ghcr.io/my-org/? (empty: not now)", default="", err=True
-        )
+        name = await _ask("Push it under which name, such as ghcr.io/my-org/? (empty: not now)")
         if not name.strip():
             return None
         await _push(name, place)
         return wish
     if check.remedy == "choose-machine":
-        text = await ask(typer.prompt, "On which machine? local, user@host, or prime", default="", show_default=False, err=True)
+        text = await _ask("On which machine? local, user@host, or prime")
         if not text.strip():
             return None
         return replace(wish, provider="prime", host=None) if text == "prime" else replace(wish, host=text.strip(), provider=None)
     return None
 
 
+async def _ask(question: str) -> str:
+    answer: str = await console.ask(lambda: typer.prompt(question, default="", show_default=False, err=True))
+    return answer
+
+
 async def _push(name: str, place: Workspace) -> None:
     """Push the environment's local image, and write its digest into the lock file."""
     from hudtui.core.runs.preflight import push_locked
 
-    async for step in push_locked(place, name):
-        console.say(f"  {step.text}")
+    async with contextlib.aclosing(push_locked(place, name)) as steps:
+        async for step in steps:
+            console.say(f"  {step.text}")
 
 
 async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
-    import getpass
-
     from hudtui.core.settings import save_env
 
-    value = await asyncio.to_thread(getpass.getpass, f"{name} (kept in .env; empty: not now): ")
-    if not value.strip():
+    value = await console.ask_secret(f"{name} (kept in .env; empty: not now): ")
+    if value is None or not value.strip():
         return None
     save_env(place.folder, name, value)
     return wish
@@ -313,7 +312,7 @@ async def _make_key(wish: Wish) -> Wish | None:
     from hudtui.core.compute.ssh_key import make_key, usual_path
 
     path = usual_path()
-    if not await asyncio.to_thread(typer.confirm, f"Make an SSH key for machines, {path}?", err=True):
+    if not await console.ask(lambda: typer.confirm(f"Make an SSH key for machines, {path}?", err=True)):
         return None
     await asyncio.to_thread(make_key, path)
     return wish
@@ -325,7 +324,7 @@ async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | Non
 
     name = wish.offer.provider if wish.offer else wish.provider or "prime"
     provider = open_provider(name, settings.get)
-    if not await asyncio.to_thread(typer.confirm, f"Make {path}.pub known to {provider.title}?", err=True):
+    if not await console.ask(lambda: typer.confirm(f"Make {path}.pub known to {provider.title}?", err=True)):
         return None
     key = await asyncio.to_thread(read_key, Path(path))
     try:

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from hudtui.cli import console
 
 if TYPE_CHECKING:
@@ -61,20 +59,11 @@ async def machines() -> AsyncIterator[None]:
     from hudtui.core.remote.connect import close_hosts
     from hudtui.core.runs.hosts import introduce
 
-    introduce(ask=_ask if console.interactive() else None, say=lambda notice: console.say(notice.message))
+    introduce(ask=console.ask_secret if console.interactive() else None, say=lambda notice: console.say(notice.message))
     try:
         yield
     finally:
         await close_hosts()
-
-
-async def _ask(prompt: str) -> str | None:
-    import getpass
-
-    try:
-        return await asyncio.to_thread(getpass.getpass, prompt) or None
-    except EOFError:
-        return None
 
 
 async def reconcile(store: RunStore) -> None:
@@ -83,13 +72,6 @@ async def reconcile(store: RunStore) -> None:
 
     for notice in await reconcile(store):
         console.say(f"{notice.severity}: {notice.message}")
-
-
-def confirm(question: str) -> None:
-    """Ask; without a terminal, or with a no, this ends the command."""
-    if not console.interactive():
-        raise typer.BadParameter("nobody can be asked here: add --yes", param_hint="--yes")
-    typer.confirm(question, abort=True, err=True)
 
 
 class Sink:

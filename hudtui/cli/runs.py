@@ -225,7 +225,7 @@ def stop(
             console.say(f"run {summary.id} has ended already: {summary.state}")
         else:
             if not yes:
-                runlog.confirm(f"Stop run {summary.id} ({summary.name}, {summary.state})?")
+                await console.confirm(f"Stop run {summary.id} ({summary.name}, {summary.state})?")
             if store.record(summary.id).spec.rent is not None:
                 summary = await _end_rented(store, summary.id, 0.0 if now else None)
             else:
@@ -367,7 +367,7 @@ def remove(
         store, _ = runlog.open_store()
         summary = store.summary(store.find(run))
         if not yes:
-            runlog.confirm(f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?")
+            await console.confirm(f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?")
         gone = await remove_run(summary.id, store, keep_results=keep_results)
         for line in gone:
             console.say(line)

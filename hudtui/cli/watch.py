@@ -94,7 +94,9 @@ async def _watch(
 
     if session is not None and file is not None:
         raise InputError("a session and a file cannot be watched at once", fix="Give --session or --file.")
-    async with HostPool(Pins(), ask=_ask if console.interactive() else None, say=lambda note: console.say(note.message)) as pool:
+    async with HostPool(
+        Pins(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+    ) as pool:
         host = await pool.open(target)
         if listing:
             await _list(host, as_json)
@@ -222,13 +224,3 @@ def _data(reader: MetricsReader) -> dict[str, Any]:
         "series": {name: [[point.x, point.y, point.at] for point in reader.series(name)] for name in reader.names},
         "not_finite": [{"name": wrong.name, "step": wrong.x, "count": wrong.count} for wrong in reader.wrong],
     }
-
-
-async def _ask(prompt: str) -> str | None:
-    import asyncio
-    import getpass
-
-    try:
-        return await asyncio.to_thread(getpass.getpass, prompt) or None
-    except EOFError:
-        return None

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -40,6 +43,51 @@ def test_signals_let_the_work_clean_up(number: int, status: int) -> None:
     output, errors = process.communicate(timeout=30)
     assert (output, process.returncode) == ("cleaned up\n", status)
     assert errors == ("stopped\n" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}\n")
+
+
+ASKS = """
+import asyncio, sys, typer
+from hudtui.cli import console
+async def work():
+    try:
+        await (console.ask_secret("Which? ") if sys.argv[1] == "secret" else console.confirm("Which?"))
+        print("went on")
+    finally:
+        await asyncio.sleep(0.05)
+        print("cleaned up")
+app = typer.Typer()
+@app.command()
+def main(kind: str):
+    console.run(work(), when_ended="nothing was begun")
+app()
+"""
+
+
+@pytest.mark.parametrize("kind", ["secret", "confirm"])
+@pytest.mark.parametrize(("number", "status"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_question_that_nobody_wants_to_answer(kind: str, number: signal.Signals | None, status: int) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-c", ASKS, kind])
+    try:
+        said = b""
+        while b"Which?" not in said:
+            said += os.read(terminal, 4096)
+        if number is None:
+            os.write(terminal, b"yes\n")
+        elif number == signal.SIGINT:
+            os.write(terminal, b"\x03")
+        else:
+            os.kill(process, number)
+        with contextlib.suppress(OSError):  # that is how a terminal tells of its end
+            while more := os.read(terminal, 4096):
+                said += more
+    finally:
+        os.close(terminal)
+        ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert ended == status, said
+    assert b"cleaned up" in said and (b"went on" in said) == (number is None)
+    assert (b"; nothing was begun" in said) == (number is not None)
 
 
 def test_a_failure_is_told_to_people_and_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
