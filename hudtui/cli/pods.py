@@ -104,25 +104,21 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
 
 def _row(one: _Found, spending: Spending) -> tuple[str, ...]:
     from hudtui.core.compute.guard import money
+    from hudtui.core.compute.release import asked_at
 
     pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
+    began = asked_at(pod, one.owned)
     return (
         pod.name or pod.id,
         _state(pod),
         f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
         "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-        compute.duration(None if pod.created is None else time.time() - pod.created)
-        if not one.provider.simulated
-        else _hours(cost),
+        compute.duration(None if began is None else time.time() - began),
         cost.text if cost else "–",
         (one.owned.run or "–") if one.owned else "not hudtui's",
         str(pod.addresses[0]) if pod.addresses else "–",
         (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
     )
-
-
-def _hours(cost: Any) -> str:
-    return compute.duration(cost.hours * 3600 if cost else None)
 
 
 def _state(pod: Pod) -> str:
@@ -348,14 +344,12 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
     from hudtui.core.compute.guard import money
 
     def row(orphan: Orphan) -> tuple[str, ...]:
-        pod, age = orphan.pod, orphan.age_seconds
-        if providers[pod.provider].simulated:  # its clock is another one
-            age = time.time() - orphan.owned.created if orphan.owned else None
+        pod = orphan.pod
         return (
             pod.name or pod.id,
             _state(pod),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            compute.duration(age),
+            compute.duration(orphan.age_seconds),
             "–" if orphan.cost is None else money(orphan.cost, pod.currency),
             orphan.why,
         )

@@ -204,7 +204,7 @@ def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.Monke
     assert run("pods", "ssh", name).stdout.startswith("ssh -t ")  # nobody is there for a shell
 
     orphans = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
-    assert [orphan["pod"]["name"] for orphan in orphans] == [name]
+    assert [orphan["pod"]["name"] for orphan in orphans] == [name] and orphans[0]["age_seconds"] < 600
     assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
 
     assert "Add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1

@@ -17,7 +17,8 @@ from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.market import Market, ask_all, recall, remember
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, reconcile
-from hudtui.core.compute.spending import PodSpend, Spending, spend
+from hudtui.core.compute.release import asked_at
+from hudtui.core.compute.spending import HOUR, PodSpend, Spending, spend
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.errors import InputError
 
@@ -41,6 +42,13 @@ class Holding:
     def ours(self) -> bool:
         """It was rented by this program."""
         return self.spend is not None
+
+    def age(self, now: float) -> float | None:
+        """Seconds since it was asked for; None: nobody knows."""
+        if self.spend is not None:
+            return self.spend.hours * HOUR
+        began = asked_at(self.pod, None)
+        return None if began is None else max(now - began, 0.0)
 
 
 @dataclass(frozen=True)

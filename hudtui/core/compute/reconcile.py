@@ -11,7 +11,7 @@ from typing import Any
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.release import GRACE, is_at, past, settle
+from hudtui.core.compute.release import GRACE, asked_at, is_at, past, settle
 from hudtui.core.compute.values import Pod
 from hudtui.core.text import clean_line
 from hudtui.core.web import is_loopback
@@ -203,7 +203,7 @@ async def _spent(provider: Provider, warnings: list[str]) -> Mapping[str, float]
 
 
 def _orphan(pod: Pod, entry: Owned | None, closed: bool, spent: float | None, now: float) -> Orphan:
-    began = pod.created if pod.created is not None else entry.created if entry else None
+    began = asked_at(pod, entry)
     age = None if began is None else max(0.0, now - began)
     hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
     cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly

@@ -104,6 +104,14 @@ def entry_of(pod: Pod, provider: Provider, ledger: Ledger) -> Owned | None:
     return next((one for one in found if one and is_at(one, provider) and (not pod.id or one.pod in (None, pod.id))), None)
 
 
+def asked_at(pod: Pod, owned: Owned | None) -> float | None:
+    """When a machine was asked for, in seconds since the epoch by this computer's clock.
+
+    By its provider's where that was not written down: a simulator's clock is another one. None: nobody knows.
+    """
+    return pod.created if owned is None else owned.created
+
+
 async def past(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
     """The row of the provider's history about one machine; None when there is none, or it cannot be read."""
     try:

@@ -14,7 +14,7 @@ from typing import Protocol
 from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Owned
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.release import is_at
+from hudtui.core.compute.release import asked_at, is_at
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.web import is_loopback
 
@@ -171,7 +171,8 @@ def _owned(one: Owned, bills: Mapping[str, float], now: float, begin: float) -> 
 
 def _foreign(pod: Pod, bills: Mapping[str, float], now: float, begin: float) -> PodSpend:
     bill = bills.get(pod.id, pod.billed)
-    created = now if pod.created is None else pod.created
+    began = asked_at(pod, None)
+    created = now if began is None else began
     spent = bill if bill is not None else (pod.hourly or 0.0) * _hours(created, now)
     return PodSpend(
         name=pod.name,

@@ -53,15 +53,6 @@ def owner_of(holding: Holding) -> str:
     return f"run {holding.run}" if holding.run else "this hudtui" if holding.ours else "not hudtui's"
 
 
-def age_of(holding: Holding, now: float) -> float | None:
-    """Seconds since it was created."""
-    if holding.orphan is not None and holding.orphan.age_seconds is not None:
-        return holding.orphan.age_seconds
-    if holding.pod.created is not None:
-        return max(now - holding.pod.created, 0.0)
-    return holding.spend.hours * 3600 if holding.spend is not None else None
-
-
 class PodRows:
     """The rows of the table."""
 
@@ -74,7 +65,7 @@ class PodRows:
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
         one = self.holdings.pods[row]
-        pod, age, left = one.pod, age_of(one, self.holdings.at), hours_of(one, self.holdings)
+        pod, age, left = one.pod, one.age(self.holdings.at), hours_of(one, self.holdings)
         style = "" if one.ours else "table--muted"
         near = one.verdict is not None and one.verdict.level != "fine"
         gpus = f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
@@ -130,7 +121,7 @@ def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bo
         fact("login", str(address))
     fact("", terminal or "")
     lines.append(Content(""))
-    age = age_of(holding, holdings.at)
+    age = holding.age(holdings.at)
     fact("age", span(age) if age is not None else "")
     fact("price", f"{money(pod.hourly, pod.currency)} an hour" if pod.hourly is not None else "the provider does not say")
     if cost is not None:

@@ -158,6 +158,7 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     foreign = await rent(one, sim, "hudtui-c")
     with one.ledger._writing() as database:  # as if it had been rented elsewhere under another name
         database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
+        database.execute("UPDATE machines SET created = ? ", (START - 300,))  # the provider's clock is another one
     sim.set_pod(foreign, name="somebody")
     sim.clock.advance(3600)
     before = len(sim.requests)
@@ -167,6 +168,8 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     assert [item.pod.id for item in found.pods] == [orphan, owned, foreign]
     assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a"]
     assert found.pods[1].run == "r1" and len(found.orphans) == 1
+    assert [item.age(START + 600) for item in found.pods] == [900, 900, pytest.approx(600, abs=5)]
+    assert found.orphans[0].age_seconds == 900
     cost = found.spending.of(owned)
     assert cost is not None and cost.billed and cost.spent > 0
     assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:2]))

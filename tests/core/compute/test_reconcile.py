@@ -66,6 +66,18 @@ async def test_age_and_cost(forgotten: Any) -> None:
     assert orphan.age_seconds is not None and orphan.cost == pytest.approx(orphan.age_seconds / 3600 * 0.08)
 
 
+async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> None:
+    ours = await _pod(forgotten, "hudtui-over", run=None)
+    strange = (await forgotten.prime.create(await forgotten.order("hudtui-strange", "cpu-8"))).id
+    forgotten.sim.clock.advance(86400)
+    found = {orphan.pod.id: orphan for orphan in (await _look(forgotten)).orphans}
+    assert found[ours].age_seconds == pytest.approx(3600, abs=120), "whatever the simulator's clock says"
+    created = found[strange].pod.created
+    assert created is not None and found[strange].age_seconds == pytest.approx(max(time.time() + 3600 - created, 0.0), abs=120), (
+        "nobody here knows better"
+    )
+
+
 async def test_a_machine_that_a_living_process_is_getting(world: Any) -> None:
     pod = await _pod(world, "hudtui-mine", run=None, noted=False)
     found = await _look(world)
