@@ -250,8 +250,8 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
 
 def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Found] = (), as_json: bool) -> None:
     async def work() -> list[dict[str, Any]]:
-        from hudtui.core.compute.guard import money
         from hudtui.core.compute.release import release
+        from hudtui.core.compute.spending import charged
 
         ended: list[dict[str, Any]] = [one.to_json() for one in already]
         for one in already:
@@ -260,7 +260,7 @@ def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Fou
             for one in living:
                 async with compute.busy(f"ending {one.pod.name}"):
                     gone = await release(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
-                bill = "its bill is not there yet" if gone.billed is None else f"it cost {money(gone.billed, gone.currency)}"
+                bill = "its bill is not there yet" if gone.billed is None else f"it cost {charged(gone)}"
                 simulated = " (simulated)" if one.provider.simulated else ""
                 what = f"is gone for certain; {bill}" if gone.id else "was never created"
                 console.say(f"{one.pod.name or one.pod.id}{simulated} {what}")
@@ -292,6 +292,7 @@ def history(
         console.out_json([one.to_json() for one in found])
         return
     from hudtui.core.compute.guard import money
+    from hudtui.core.compute.spending import charged
 
     def row(one: _Found) -> tuple[str, ...]:
         pod = one.pod
@@ -302,7 +303,7 @@ def history(
             "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
             compute.duration(lasted),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            "–" if pod.billed is None else money(pod.billed, pod.currency),
+            charged(pod) or "–",
             (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
         )
 
@@ -350,7 +351,7 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
             _state(pod),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
             compute.duration(orphan.age_seconds),
-            "–" if orphan.cost is None else money(orphan.cost, pod.currency),
+            orphan.cost_text or "–",
             orphan.why,
         )
 

@@ -96,7 +96,6 @@ class Purse:
             self._not_looked(error)
 
     def _report(self, holdings: Holdings) -> None:
-        from hudtui.core.compute.guard import money
         from hudtui.tui.widgets.words import span
 
         orphans = holdings.orphans
@@ -105,8 +104,8 @@ class Purse:
             words = [first.pod.name]
             if first.age_seconds is not None:
                 words.append(f"for {span(first.age_seconds)}")
-            if first.cost is not None:
-                words.append(f"{money(first.cost, first.pod.currency)} so far")
+            if first.cost_text is not None:
+                words.append(f"{first.cost_text.removesuffix(' billed')} so far")
             more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
             self._app.say(
                 f"A machine is alive that no run owns: {', '.join(words)}{more}. 4, then p, shows it; x ends it.",

@@ -22,6 +22,7 @@ from hudtui.core.compute.doors import Doors, Login
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderError, Unclear, Unusable
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
+from hudtui.core.compute.spending import charged
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.remote.host import Host
@@ -279,7 +280,7 @@ class _Getting:
                 "ended",
                 pod=ended.id,
                 ended=ended.terminated,
-                billed=ended.billed,
+                billed=ended.bill,
                 why="it had ended when it was found",
             )
             self.settled = True
@@ -397,7 +398,8 @@ class _Getting:
             ended = await release(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
         except HudtuiError as problem:
             return f"{problem.what}. {problem.fix or ''}".strip(), problem
-        bill = "" if ended.billed is None else f" It has cost {ended.billed:.2f} {ended.currency}."
+        cost = charged(ended)
+        bill = "" if cost is None else f" It has cost {cost}."
         return f"{self.name} was ended, and that was verified.{bill}", None
 
     async def _requested(self) -> Pod | None:

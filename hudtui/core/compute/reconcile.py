@@ -12,7 +12,8 @@ from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.release import GRACE, asked_at, is_at, past, settle
-from hudtui.core.compute.values import Pod
+from hudtui.core.compute.spending import cost_text
+from hudtui.core.compute.values import Account, Pod
 from hudtui.core.text import clean_line
 from hudtui.core.web import is_loopback
 
@@ -29,8 +30,15 @@ class Orphan:
     age_seconds: float | None
     cost: float | None
     """What it has cost so far: the provider's bill, or its price times its age where there is none. None: nobody knows."""
+    billed: bool
+    """`cost` is the provider's bill."""
     why: str
     """Why it is one, for people."""
+
+    @property
+    def cost_text(self) -> str | None:
+        """`cost` with its currency, and where it comes from."""
+        return None if self.cost is None else cost_text(self.cost, self.pod.currency, self.billed)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -39,6 +47,7 @@ class Orphan:
             "owned": self.owned.to_json() if self.owned else None,
             "age_seconds": self.age_seconds,
             "cost": self.cost,
+            "cost_is_billed": self.billed,
             "why": self.why,
         }
 
@@ -168,13 +177,13 @@ async def _compare(
                 )
         elif found.state == "ended":
             lost.append(found)
-    spent = await _spent(provider, warnings) if ours else {}
+    account = await _account(provider, warnings) if ours else None
     orphans, alive = [], []
     for pod, entry in ours:
         if entry is not None and entry.name not in closed and entry.state != "ending" and (entry.held or active(entry)):
             alive.append(pod)
         else:
-            orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, spent.get(pod.id), now()))
+            orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
     return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(warnings))
 
 
@@ -194,18 +203,20 @@ async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callab
     return entry
 
 
-async def _spent(provider: Provider, warnings: list[str]) -> Mapping[str, float]:
+async def _account(provider: Provider, warnings: list[str]) -> Account | None:
     try:
-        return (await provider.account()).spent
+        return await provider.account()
     except ProviderError as error:
         warnings.append(f"the bills could not be read: {error.what}")
-        return {}
+        return None
 
 
-def _orphan(pod: Pod, entry: Owned | None, closed: bool, spent: float | None, now: float) -> Orphan:
+def _orphan(pod: Pod, entry: Owned | None, closed: bool, account: Account | None, now: float) -> Orphan:
     began = asked_at(pod, entry)
     age = None if began is None else max(0.0, now - began)
     hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
+    spent = account.spent.get(pod.id) if account else None
+    billed = spent is not None and account is not None and not account.estimated
     cost = spent if spent is not None else None if age is None or hourly is None else age / 3600 * hourly
     if entry is None:
         why = (
@@ -221,4 +232,4 @@ def _orphan(pod: Pod, entry: Owned | None, closed: bool, spent: float | None, no
         why = "no run was ever started on it"
     else:
         why = f"its run {entry.run} is over"
-    return Orphan(pod, entry, age, cost, why)
+    return Orphan(pod, entry, age, cost, billed, why)

@@ -73,7 +73,7 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         )
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if owned is not None:
-        ledger.note(owned.name, "ended", pod=pod_id, ended=ended.terminated, billed=ended.billed, why=why)
+        ledger.note(owned.name, "ended", pod=pod_id, ended=ended.terminated, billed=ended.bill, why=why)
     return ended
 
 
@@ -85,7 +85,7 @@ async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, 
     """
     last = pod or Pod(provider.name, owned.pod or "", owned.name, "gone")
     ended = await _with_bill(last, provider, None)
-    return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.billed, why=why)
+    return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.bill, why=why)
 
 
 def realm_of(provider: Provider) -> str:
@@ -181,8 +181,9 @@ async def _with_bill(pod: Pod, provider: Provider, sleep: Sleep | None) -> Pod:
             await sleep(pause)
         row = await past(provider, pod=pod.id or None, name=pod.name)
         if row is not None:
+            terminated = row.terminated or pod.terminated
             return replace(
-                pod, id=row.id, stage="gone", terminated=row.terminated or pod.terminated, billed=row.billed, addresses=()
+                pod, id=row.id, stage="gone", terminated=terminated, billed=row.billed, estimated=row.estimated, addresses=()
             )
         if sleep is None:
             break

@@ -151,6 +151,7 @@ def parse_pod(row: Mapping[str, Any], cost: Mapping[str, Any] | None, *, failed:
         hourly=hourly_of(cost),
         created=_number(row.get("launched_at")),
         billed=_number((cost or {}).get("total_cost")),
+        estimated=True,
         cloud=clean_line(str(row.get("cloud") or "").lower(), 40),
         region=clean_line(str(row.get("region") or ""), 60),
         failure=failed,
@@ -177,6 +178,7 @@ def parse_past(row: Mapping[str, Any]) -> Pod | None:
         created=_number(row.get("launched_at")),
         terminated=max(map(float, ends), default=None),
         billed=_number(row.get("total_cost")),
+        estimated=True,
         cloud=clean_line(str(row.get("cloud") or "").lower(), 40),
         region=clean_line(str(row.get("region") or ""), 60),
     )

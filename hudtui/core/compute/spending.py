@@ -29,6 +29,19 @@ class Records(Protocol):
         ...
 
 
+def cost_text(amount: float, currency: str, billed: bool) -> str:
+    """An amount, and where it comes from: `$1.25 billed` is the provider's bill, `about $1.30` is not."""
+    return f"{money(amount, currency)} billed" if billed else f"about {money(amount, currency)}"
+
+
+def charged(pod: Pod) -> str | None:
+    """What a provider says that a machine has cost in all: `$1.25`, `about $1.25 (estimated)`; None where it says nothing."""
+    if pod.billed is None:
+        return None
+    amount = money(pod.billed, pod.currency)
+    return f"about {amount} (estimated)" if pod.estimated else amount
+
+
 @dataclass(frozen=True)
 class PodSpend:
     """What one machine costs."""
@@ -56,8 +69,7 @@ class PodSpend:
     @property
     def text(self) -> str:
         """The amount, and where it comes from: `$1.25 billed`, `about $1.30`."""
-        amount = money(self.spent, self.currency)
-        return f"{amount} billed" if self.billed else f"about {amount}"
+        return cost_text(self.spent, self.currency, self.billed)
 
 
 @dataclass(frozen=True)
@@ -170,7 +182,7 @@ def _owned(one: Owned, bills: Mapping[str, float], now: float, begin: float) -> 
 
 
 def _foreign(pod: Pod, bills: Mapping[str, float], now: float, begin: float) -> PodSpend:
-    bill = bills.get(pod.id, pod.billed)
+    bill = bills.get(pod.id, pod.bill)
     began = asked_at(pod, None)
     created = now if began is None else began
     spent = bill if bill is not None else (pod.hourly or 0.0) * _hours(created, now)

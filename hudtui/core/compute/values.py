@@ -161,6 +161,8 @@ class Pod:
     terminated: float | None = None
     billed: float | None = None
     """What the provider has charged for it in all, where it says so."""
+    estimated: bool = False
+    """`billed` is no bill: the provider estimates it by itself."""
     addresses: tuple[Address, ...] = ()
     """Logins, one a node; empty until they are known."""
     cloud: str = ""
@@ -176,6 +178,11 @@ class Pod:
     def alive(self) -> bool:
         """It may cost money."""
         return self.stage in ALIVE
+
+    @property
+    def bill(self) -> float | None:
+        """What was charged in all; None where there is no bill, or no more than an estimate."""
+        return None if self.estimated else self.billed
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods --json`."""

@@ -467,8 +467,8 @@ class _Tending:
                 return
         began = time.monotonic()
         pod = await self.let_go(f"run {self.run} {summary.state}")
-        yield self._released(pod.billed if pod.id else None, never=not pod.id)
-        if event := self.step("terminate", began, billed=pod.billed):
+        yield self._released(pod.bill if pod.id else None, never=not pod.id)
+        if event := self.step("terminate", began, billed=pod.bill):
             yield event
 
     async def let_go(self, why: str) -> Pod:

@@ -59,11 +59,13 @@ async def test_age_and_cost(forgotten: Any) -> None:
     await forgotten.sleep(7200)
     (orphan,) = (await _look(forgotten)).orphans
     assert orphan.pod.id == pod and orphan.cost == pytest.approx(0.16, abs=0.01), "as the wallet says"
+    assert orphan.billed and orphan.cost_text == "$0.16 billed"
     forgotten.sim.fail_next("GET", "/api/v1/billing/wallet", "html503", times=9)
     found = await _look(forgotten)
     assert any("bills" in warning for warning in found.warnings)
     (orphan,) = found.orphans
     assert orphan.age_seconds is not None and orphan.cost == pytest.approx(orphan.age_seconds / 3600 * 0.08)
+    assert not orphan.billed and str(orphan.cost_text).startswith("about $")
 
 
 async def test_age_goes_by_this_computers_clock_where_it_can(forgotten: Any) -> None:

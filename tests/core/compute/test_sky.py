@@ -21,7 +21,7 @@ from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.release import release
 from hudtui.core.compute.sky import INSTALL, Sky, find_sky
 from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json
-from hudtui.core.compute.spending import spend
+from hudtui.core.compute.spending import charged, spend
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import InputError
 from hudtui.core.remote.host import Host
@@ -277,6 +277,7 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) 
     assert stub.asked("launch") == 1
     found = await reconcile([sky], ledger)
     assert [one.pod.name for one in found.orphans] == ["hudtui-t1"] and not found.unclear
+    assert not found.orphans[0].billed and str(found.orphans[0].cost_text).startswith("about $")
     stub.now += 120  # costs are not asked for more often
     account = await sky.account()
     assert account.spent == {"hudtui-t1": 1.245} and account.balance is None and account.estimated
@@ -289,6 +290,11 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) 
 
     gone = await release("hudtui-t1", sky, ledger, why="over", sleep=sleep)
     assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, 1795251800.0)
+    assert gone.estimated and gone.bill is None and charged(gone) == "about $1.25 (estimated)"
+    (entry,) = ledger.owned(alive=False)
+    assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"
+    (over,) = spend(ledger, {}, time.time()).pods
+    assert not over.billed and over.text.startswith("about ")
     assert stub.asked("down") == 1 and ledger.owned() == ()
     assert [pod.name for pod in await sky.history()] == ["hudtui-t1"]
 
