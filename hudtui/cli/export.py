@@ -87,7 +87,7 @@ async def _export(
     served = trained.serve_command(target, label)
     address = None
     if push_to is not None:
-        token = runlog.lookup(runlog.workspace())("HF_TOKEN")
+        token = runlog.settings().lookup("HF_TOKEN")
         console.say(f"sending {target} to {push_to}")
         try:
             address = await asyncio.to_thread(push, target, push_to, token=token, public=public)

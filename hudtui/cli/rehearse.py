@@ -52,13 +52,12 @@ async def carry_out(
     as_json: bool,
 ) -> None:
     """Carry a rehearsal out, to the end; see `rehearse`."""
-    from contextlib import aclosing
     from dataclasses import replace
 
     from hudtui.cli import runlog
     from hudtui.core.files import read_text
     from hudtui.core.remote.local import LocalHost
-    from hudtui.core.runs.launcher import draft, launch, make_spec
+    from hudtui.core.runs.launcher import draft, make_spec
     from hudtui.core.training.recipe import read_settings
     from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
 
@@ -78,11 +77,8 @@ async def carry_out(
     if not trainer.ready and not yes:
         console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
         await console.confirm("Make it?")
-    async with aclosing(launch(record, LocalHost(), store, lookup=runlog.lookup(workspace), tmux=not no_tmux)) as events:
-        async for event in events:
-            runlog.say_event(event)
-    sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
-    await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+    await runlog.launch(record, LocalHost(), store, tmux=not no_tmux)
+    await runlog.follow_run(monitor, record, to_stderr=as_json)
     view = await monitor.view(record.id)
     if as_json:
         console.out_json(view.to_json())

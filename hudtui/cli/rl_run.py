@@ -373,19 +373,15 @@ def _script(prepared: Preparation) -> None:
 
 async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
     from hudtui.cli.runs import tend_run
-    from hudtui.core.runs.broker import broker_for
 
     runlog.say_event(store.add(record))
-    await tend_run(store, record.id, broker_for(record, runlog.settings(), say=console.say), tmux=how.tmux)
-    await _result(record, store, how)
+    await tend_run(store, record.id, tmux=how.tmux)
+    await _result(record, how)
 
 
 async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
     """On this machine, or one of the user's own."""
-    from contextlib import aclosing
-
     from hudtui.core.errors import InputError
-    from hudtui.core.runs import launcher
     from hudtui.core.runs.hosts import find_host
 
     if how.detach and record.spec.tunnels:
@@ -393,26 +389,16 @@ async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
     host = find_host(record.host)
     async with contextlib.AsyncExitStack() as stack:
         await _tunnels(record, stack)
-        lookup = runlog.lookup(runlog.workspace())
-        try:
-            async with aclosing(launcher.launch(record, host, store, lookup=lookup, tmux=how.tmux)) as events:
-                async for event in events:
-                    runlog.say_event(event)
-        except asyncio.CancelledError:  # Ctrl-C before it runs: it is not wanted
-            if record.id in store.ids() and store.summary(record.id).started is None:
-                await launcher.stop(record.id, host, store)
-                console.say(f"run {record.id} is not started")
-            raise
+        await runlog.launch(record, host, store, tmux=how.tmux)
         if how.detach:
             console.out(record.id)
             console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
             return
         _, monitor = runlog.open_store()
-        sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=True)
-        await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+        await runlog.follow_run(monitor, record, to_stderr=True)
         if record.host != "local" or record.spec.output_dir is not None:
             await _bring_home(record, store)
-    await _result(record, store, how)
+    await _result(record, how)
 
 
 async def _bring_home(record: RunRecord, store: RunStore) -> None:
@@ -437,7 +423,7 @@ async def _tunnels(record: RunRecord, stack: contextlib.AsyncExitStack) -> None:
         console.say(f"port {port} of this computer is port {port} there")
 
 
-async def _result(record: RunRecord, store: RunStore, how: _How) -> None:
+async def _result(record: RunRecord, how: _How) -> None:
     _, monitor = runlog.open_store()
     view: Any = await monitor.view(record.id)
     if how.as_json:

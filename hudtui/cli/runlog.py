@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.launcher import Lookup
+    from hudtui.core.remote.host import Host
     from hudtui.core.runs.monitor import Monitor, RunView
-    from hudtui.core.runs.store import RunStore
+    from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
@@ -44,13 +44,6 @@ def open_store() -> tuple[RunStore, Monitor]:
 
     store = RunStore(Path.cwd() / STATE)
     return store, Monitor(store)
-
-
-def lookup(place: Workspace) -> Lookup:
-    """The values of secrets."""
-    from hudtui.core.settings import load_settings
-
-    return load_settings(place.folder, place.platform).lookup
 
 
 @contextlib.asynccontextmanager
@@ -116,11 +109,39 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], lines: int 
         lines: Begin so many lines before the end; None for the first line.
         sink: Where they go.
     """
+    tasks = [asyncio.create_task(_follow(monitor, run, window, lines, sink)) for window in windows]
     try:
-        await asyncio.gather(*(_follow(monitor, run, window, lines, sink) for window in windows))
+        await asyncio.gather(*tasks)
     except asyncio.CancelledError:
         if monitor.store.summary(run).active:
             console.say("The run goes on; hudtui runs stop ends it.")
+        raise
+    finally:  # one that fails leaves the others at work
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) -> None:
+    """Print the logs of all stages of a run from their first line, until it has ended."""
+    sink = Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=to_stderr)
+    await follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+
+
+async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) -> None:
+    """Start a run, and tell of each step. One that is broken off before it runs is not wanted."""
+    from contextlib import aclosing
+
+    from hudtui.core.runs import launcher
+
+    try:
+        async with aclosing(launcher.launch(record, host, store, lookup=settings().lookup, tmux=tmux)) as events:
+            async for event in events:
+                say_event(event)
+    except asyncio.CancelledError:
+        if record.id in store.ids() and store.summary(record.id).started is None:
+            await launcher.stop(record.id, host, store)
+            console.say(f"run {record.id} is not started")
         raise
 
 
@@ -144,14 +165,17 @@ async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, si
 
 async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
     """Print a log as it is now; see `follow_all`."""
+    from contextlib import aclosing
+
     from hudtui.core.remote.lines import LineFeed
 
     offset = await _begin(monitor, run, window, lines)
     feed, partial = LineFeed(offset=offset), ""
-    async for chunk in monitor.read(run, window, offset=offset):
-        found = feed.feed(chunk)
-        sink.put(window, found.done)
-        partial = found.partial
+    async with aclosing(monitor.read(run, window, offset=offset)) as chunks:
+        async for chunk in chunks:
+            found = feed.feed(chunk)
+            sink.put(window, found.done)
+            partial = found.partial
     if partial:
         sink.put(window, [partial])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,11 +150,8 @@ def start(
     """Start a run on this machine. It goes on when hudtui and the terminal are closed."""
 
     async def work() -> None:
-        from contextlib import aclosing
-
         from hudtui.core.remote.local import LocalHost
-        from hudtui.core.runs import launcher
-        from hudtui.core.runs.launcher import draft, launch, make_spec
+        from hudtui.core.runs.launcher import draft, make_spec
 
         place = runlog.workspace()
         spec = make_spec(
@@ -180,18 +178,9 @@ def start(
                 runlog.print_plan(record.plan.to_json(), record.folder)
             return
         await runlog.reconcile(store)
-        try:
-            async with aclosing(launch(record, LocalHost(), store, lookup=runlog.lookup(place), tmux=not no_tmux)) as events:
-                async for event in events:
-                    runlog.say_event(event)
-        except asyncio.CancelledError:  # Ctrl-C before it runs: it is not wanted
-            if record.id in store.ids():
-                await launcher.stop(record.id, LocalHost(), store)
-                console.say(f"run {record.id} is not started")
-            raise
+        await runlog.launch(record, LocalHost(), store, tmux=not no_tmux)
         if follow:
-            sink = runlog.Sink(False, prefix=len(record.plan.stages) > 1, to_stderr=as_json)
-            await runlog.follow_all(monitor, record.id, [stage.name for stage in record.plan.stages], None, sink)
+            await runlog.follow_run(monitor, record, to_stderr=as_json)
         view = await monitor.view(record.id)
         if as_json:
             console.out_json(view.to_json())
@@ -268,7 +257,7 @@ def resume(run: Run = None, as_json: Json = False) -> None:
         if not store.summary(chosen).active and not store.summary(chosen).unsettled:
             console.say(f"run {chosen} has ended, and nothing is left to do")
         else:
-            await tend_run(store, chosen, await _broker(store, chosen), tmux=True)
+            await tend_run(store, chosen, tmux=True)
         if as_json:
             console.out_json(store.summary(chosen).to_json())
 
@@ -345,7 +334,8 @@ def limits(
         if wishes and rent is None:
             await change_time(record.id, find_host(record.host), store, found.max_hours)
         elif wishes:
-            await change_limits(record.id, store, await _broker(store, record.id), found)
+            async with _broker(store, record.id) as broker:
+                await change_limits(record.id, store, broker, found)
         if as_json:
             console.out_json(found.to_json())
         else:
@@ -375,27 +365,27 @@ def remove(
     _run(work())
 
 
-async def tend_run(store: RunStore, run: str, broker: Broker, *, tmux: bool) -> None:
+async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
     """Do what is missing of a run on a rented machine, to the end, and tell of each step."""
     from contextlib import aclosing
 
     from hudtui.core.runs.rented import tend
 
-    events = tend(run, store, broker, lookup=runlog.lookup(runlog.workspace()), tmux=tmux, progress=_progress())
     following: asyncio.Task[None] | None = None
-    try:
-        async with aclosing(events) as steps:
-            async for event in steps:
-                runlog.say_event(event)
-                if event.type == "stage_started" and following is None:
-                    following = asyncio.create_task(_follow_quietly(store, run))
-                elif event.data.get("name") == "collect" and following is not None:
-                    await asyncio.wait((following,), timeout=5.0)  # its last lines
-    finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-        await broker.provider.close()
+    async with _broker(store, run) as broker:
+        events = tend(run, store, broker, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
+        try:
+            async with aclosing(events) as steps:
+                async for event in steps:
+                    runlog.say_event(event)
+                    if event.type == "stage_started" and following is None:
+                        following = asyncio.create_task(_follow_quietly(store, run))
+                    elif event.data.get("name") == "collect" and following is not None:
+                        await asyncio.wait((following,), timeout=5.0)  # its last lines
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
 
 
 async def _follow_quietly(store: RunStore, run: str) -> None:
@@ -403,26 +393,27 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.runs.monitor import Monitor
 
-    windows = [stage.name for stage in store.record(run).plan.stages]
-    sink = runlog.Sink(False, prefix=len(windows) > 1, to_stderr=True)
     with contextlib.suppress(HudtuiError):
-        await runlog.follow_all(Monitor(store), run, windows, None, sink)
+        await runlog.follow_run(Monitor(store), store.record(run), to_stderr=True)
 
 
-async def _broker(store: RunStore, run: str) -> Broker:
+@contextlib.asynccontextmanager
+async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
+    """Whoever the machine of a run is rented from, for as long as that is needed."""
     from hudtui.core.runs.broker import broker_for
 
-    return broker_for(store.record(run), runlog.settings(), say=console.say)
+    broker = broker_for(store.record(run), runlog.settings(), say=console.say)
+    try:
+        yield broker
+    finally:
+        await broker.provider.close()
 
 
 async def _end_rented(store: RunStore, run: str, grace: float | None) -> RunSummary:
     from hudtui.core.runs.rented import end
 
-    broker = await _broker(store, run)
-    try:
+    async with _broker(store, run) as broker:
         summary = await end(run, store, broker, grace=grace, progress=_progress())
-    finally:
-        await broker.provider.close()
     if summary.results is not None:
         console.say(f"its results are in {summary.results}")
     return summary

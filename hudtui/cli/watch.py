@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hudtui.cli import console
+from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,15 +34,9 @@ def metrics(
     """Show the numbers of runs beside each other: reward, loss, KL and the others, with their curves."""
 
     async def work() -> None:
-        from pathlib import Path
-
-        from hudtui.core.runs.monitor import Monitor
-        from hudtui.core.runs.store import RunStore
-        from hudtui.core.workspace import STATE
-
-        store = RunStore(Path.cwd() / STATE)
-        monitor = Monitor(store)
-        views = [await monitor.view(store.find(run)) for run in runs] if runs else [await monitor.view(store.find(None))]
+        store, monitor = runlog.open_store()
+        async with runlog.machines():
+            views = [await monitor.view(store.find(run)) for run in runs or (None,)]
         if as_json:
             told = [{"id": view.summary.id, "name": view.summary.name, **_data(view.metrics)} for view in views]
             console.out_json({"runs": told})

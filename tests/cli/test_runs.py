@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hudtui.cli import runlog
+from hudtui.core.errors import MachineError
+from hudtui.core.remote.host import Chunk
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launcher import launch
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
@@ -188,8 +191,9 @@ def test_attach_names_the_session(endless: str) -> None:
     assert "it has ended" in hudtui("runs", "attach", endless, code=6).stderr
 
 
-def test_ctrl_c_while_it_starts_means_not_to_start(workspace: Path) -> None:
-    argv = [sys.executable, "-m", "hudtui", "runs", "start", "--no-tmux"]
+@pytest.mark.parametrize("words", [("runs", "start"), ("rehearse", "--yes")])
+def test_ctrl_c_while_it_starts_means_not_to_start(workspace: Path, words: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-m", "hudtui", *words, "--no-tmux"]
     starter = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert starter.stderr is not None
     run = starter.stderr.readline().split()[1]
@@ -213,3 +217,19 @@ def test_killing_the_command_leaves_the_run(workspace: Path) -> None:
     hudtui("runs", "logs", "-f", run)
     (listed,) = json.loads(hudtui("runs", "--json").stdout)
     assert (listed["id"], listed["state"]) == (run, "finished")
+
+
+async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(capsys: pytest.CaptureFixture[str]) -> None:
+    class Watcher:
+        async def follow(self, run: str, window: str, *, offset: int) -> AsyncGenerator[Chunk, None]:
+            yield Chunk(0, b"begun\n")
+            if window == "broken":
+                raise MachineError("the machine is gone")
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    watcher: Any = Watcher()
+    with pytest.raises(MachineError):
+        await runlog.follow_all(watcher, "r-1", ["fine", "broken"], None, runlog.Sink(False, prefix=True))
+    assert asyncio.all_tasks() == before
+    assert capsys.readouterr().out == "fine | begun\nbroken | begun\n"
