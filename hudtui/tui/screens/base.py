@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import ComposeResult
@@ -142,6 +144,12 @@ class StationScreen(Acting, Screen[None]):
             # A request that is stale before it began never runs its coroutine.
             worker._task.add_done_callback(lambda _: work.close())
         return worker
+
+    def step_aside(self, command: Sequence[str]) -> None:
+        """Leave the terminal to a program until it ends. One that is tmux itself must not see that hudtui may run inside it."""
+        environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
+        with self.app.suspend():
+            subprocess.run(command, env=environment, check=False)
 
     # -- frame -------------------------------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ from hudtui.tui.screens.compute_acts import Acts
 from hudtui.tui.screens.compute_machine import machine_lines
 from hudtui.tui.screens.compute_offers import OfferRows, Shelf, arrange, offer_lines, parse_wish
 from hudtui.tui.screens.compute_pods import PodRows, pod_lines
-from hudtui.tui.screens.dataset_rows import Page
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.task_table import TaskTable
 from hudtui.tui.widgets.words import ago
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -284,14 +282,8 @@ class Acts(StationScreen):
         await login_with(office.settings.get)(holding.pod)  # so that its host key is known, and that it answers
         argv = await asyncio.to_thread(terminal_argv, target, Pins())
         self.clear_message()
-        self.step_aside(list(argv))
+        self.step_aside(argv)
         self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
-
-    def step_aside(self, argv: list[str]) -> None:
-        """Leave the terminal to a program until it ends."""
-        environment = {key: value for key, value in os.environ.items() if key != "TMUX"}
-        with self.app.suspend():
-            subprocess.run(argv, env=environment, check=False)
 
     # -- setting up --------------------------------------------------------------------------------------------------
 

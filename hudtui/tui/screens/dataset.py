@@ -16,11 +16,12 @@ from textual.widgets import Static, TabbedContent, TabPane
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
-from hudtui.tui.screens.dataset_rows import PROBLEMS, Page, Shown, TaskRows, columns_for
+from hudtui.tui.screens.dataset_rows import PROBLEMS, Shown, TaskRows, columns_for
 from hudtui.tui.screens.dataset_view import TICK, Viewing
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut_left
+from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
-from textual.widgets import Static
+from textual.widgets import Static, TabbedContent
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
@@ -46,7 +46,11 @@ class Making(StationScreen):
 
     def show_tab(self, name: str) -> None:
         """Go to a tab of the detail: `task`, `problems`, `stats` or `test`."""
-        raise NotImplementedError
+        tabs = self.query_one(TabbedContent)
+        self.query_one("#ds-panes").add_class("-detail")
+        tabs.active = f"ds-tab-{name}"
+        target = {"task": "#ds-task-page", "problems": "#ds-problems", "stats": "#ds-stats-page", "test": "#ds-test-page"}[name]
+        self.call_after_refresh(self.query_one(target).focus)
 
     # -- testing one task --------------------------------------------------------------------------------------------
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Action
-from hudtui.tui.widgets.lists import MOVES
-from hudtui.tui.widgets.scrolling import Scrolling
 from hudtui.tui.widgets.task_table import Cell, Column
 
 if TYPE_CHECKING:
@@ -102,12 +98,6 @@ class Shown(Static):
     def on_resize(self) -> None:
         """Tell."""
         self.post_message(self.Sized())
-
-
-class Page(Scrolling, VerticalScroll):
-    """Text that scrolls."""
-
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
 
 
 def columns_for(category: str | None) -> tuple[Column, ...]:

@@ -311,14 +311,6 @@ class Viewing(Making):
             told = "(nothing)" if raw is None else raw
             self.query_one("#ds-task", Static).update(broken_content(row, kinds, line, told, self.shell.platform))
 
-    def show_tab(self, name: str) -> None:
-        """Go to a tab of the detail."""
-        tabs = self.query_one(TabbedContent)
-        self.query_one("#ds-panes").add_class("-detail")
-        tabs.active = f"ds-tab-{name}"
-        target = {"task": "#ds-task-page", "problems": "#ds-problems", "stats": "#ds-stats-page", "test": "#ds-test-page"}[name]
-        self.call_after_refresh(self.query_one(target).focus)
-
     def action_back(self) -> None:
         """Back to the table; from there, home."""
         if self.focused is self.table or self.source is None:

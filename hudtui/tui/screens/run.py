@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import subprocess
 from collections.abc import Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -440,13 +438,7 @@ class RunScreen(StationScreen):
     async def _terminal(self, view: RunView) -> None:
         from hudtui.core.runs.attach import attach_command
 
-        self._step_aside(await attach_command(view))
-
-    def _step_aside(self, command: tuple[str, ...]) -> None:
-        """Leave the terminal to a program until it ends."""
-        environment = {key: value for key, value in os.environ.items() if key != "TMUX"}
-        with self.app.suspend():
-            subprocess.run(command, env=environment, check=False)
+        self.step_aside(await attach_command(view))
 
     def action_window(self) -> None:
         """Show the next stage's log."""

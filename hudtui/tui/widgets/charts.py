@@ -5,7 +5,7 @@ A character holds two dots beside and four above each other, so that a chart of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
@@ -123,11 +123,11 @@ def braille(
     ]
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], dot: object) -> None:
+def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int], None]) -> None:
     (x, y), (to_x, to_y) = start, end
     count = max(abs(to_x - x), abs(to_y - y))
     for step in range(1, count):
-        dot(round(x + (to_x - x) * step / count), round(y + (to_y - y) * step / count))  # type: ignore[operator]
+        dot(round(x + (to_x - x) * step / count), round(y + (to_y - y) * step / count))
 
 
 def chart(title: str, traces: Sequence[Trace], width: int, height: int, *, unit: str = "", last: float | None = None) -> Content:

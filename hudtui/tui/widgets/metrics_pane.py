@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
@@ -18,7 +18,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.widgets.charts import COLOURS, Trace, chart, smooth
 from hudtui.tui.widgets.fit import cut
-from hudtui.tui.widgets.lists import MOVES
+from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -127,30 +127,12 @@ class _Charts(Widget):
         return tuple((at - timed[0][0], y) for at, y in sorted(timed))
 
 
-class _Scroll(Acting, VerticalScroll):
-    """Scrolls with the keys of all lists."""
-
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
-
-    def action_down(self) -> None:
-        self.scroll_down(animate=False)
-
-    def action_up(self) -> None:
-        self.scroll_up(animate=False)
-
-    def action_first(self) -> None:
-        self.scroll_home(animate=False)
-
-    def action_last(self) -> None:
-        self.scroll_end(animate=False)
-
-
 class MetricsPane(Acting, Vertical):
     """Charts with a line of words below: what the x axis is, how they are smoothed, and which run has which colour."""
 
     DEFAULT_CSS = """
     MetricsPane { height: 1fr; }
-    MetricsPane > _Scroll { height: 1fr; }
+    MetricsPane > Page { height: 1fr; }
     MetricsPane > #plot-words { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
     """
     ACTIONS: ClassVar[tuple[Action, ...]] = (
@@ -169,7 +151,7 @@ class MetricsPane(Acting, Vertical):
 
     def compose(self) -> ComposeResult:
         """Charts, words."""
-        with _Scroll():
+        with Page():
             yield self._charts
         yield self._words
 
@@ -215,7 +197,7 @@ class MetricsPane(Acting, Vertical):
 
     def focus(self, scroll_visible: bool = True) -> MetricsPane:
         """The charts take the focus."""
-        self.query_one(_Scroll).focus(scroll_visible)
+        self.query_one(Page).focus(scroll_visible)
         return self
 
     def action_smooth(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from hudtui.tui.keymap import Acting
+from textual.containers import VerticalScroll
+
+from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.widgets.lists import MOVES
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -28,3 +31,9 @@ class Scrolling(Acting):
     def action_last(self) -> None:
         """The end."""
         cast("Widget", self).scroll_end(animate=False)
+
+
+class Page(Scrolling, VerticalScroll):
+    """What is longer than there is room for."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
