@@ -34,6 +34,9 @@ class _Prepared:
     key_id: str | None
     """The provider's id of the key; None when it does not know the key, or does not say."""
     key_unknown: bool
+    limits: Limits
+    hours: float | None
+    """After so many the first of the limits ends it; None where none does."""
     afterwards: str
     """What holds the limits when hudtui is gone."""
 
@@ -106,8 +109,6 @@ def create(
 
     async def rent() -> dict[str, Any]:
         from hudtui.core.compute.acquire import unique_name
-        from hudtui.core.compute.guard import hours_left, limits_from_settings
-        from hudtui.core.compute.machine_guard import NOTHING
         from hudtui.core.compute.values import Order
 
         async with compute.asked(settings, [ready.provider], paid=True) as providers:
@@ -115,16 +116,15 @@ def create(
             key_id = ready.key_id
             if ready.key is not None and ready.key_unknown:
                 key_id = (await chosen.register_key("hudtui", ready.key.public_key)).id
-            offer, limits = ready.choice.offer, replace(limits_from_settings(settings), idle_minutes=None)
             order = Order(
                 unique_name(name or "pod"),
-                offer,
+                ready.choice.offer,
                 image=image,
                 disk_gb=disk,
                 ssh_key=key_id,
-                max_hours=hours_left(limits, NOTHING, offer.price.hourly),
+                max_hours=ready.hours,
             )
-            return await _acquire(order, chosen, settings, limits)
+            return await _acquire(order, chosen, settings, ready.limits)
 
     made = console.run(rent(), as_json=as_json)
     if as_json:
@@ -159,10 +159,14 @@ def _of_type(gpu_type: str) -> Any:
 
 
 async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
-    from hudtui.core.compute.machine_guard import before_renting
+    from hudtui.core.compute.guard import hours_left, limits_from_settings
+    from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, before_renting
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.ssh_key import find_registered
 
+    limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
+    most = hours_left(limits, NOTHING, choice.offer.price.hourly)
+    afterwards = before_renting(provider, settings.get) if most is not None else UNLIMITED
     account, known, unknown = None, None, False
     try:
         account = await provider.account()
@@ -183,7 +187,9 @@ async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, set
         key,
         known.id if known else None,
         unknown,
-        before_renting(provider, settings.get),
+        limits,
+        most,
+        afterwards,
     )
 
 
@@ -214,31 +220,33 @@ def _say_price(ready: _Prepared, hours: float | None) -> None:
 
 
 async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits) -> dict[str, Any]:
-    """Get it, and leave a guard there. Nobody measures whether it is idle; its other limits hold."""
+    """Get it, and leave a guard there."""
     from contextlib import aclosing
 
     from hudtui.core.compute.acquire import acquire
     from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
-    from hudtui.core.compute.machine_guard import guard
+    from hudtui.core.compute.machine_guard import UNLIMITED, guard
     from hudtui.core.compute.providers import login_with
     from hudtui.core.errors import HudtuiError
 
-    pod, said, host = None, "", None
+    pod, said = None, ""
     LimitBook().set(order.name, limits)
     async with compute.busy(f"renting {order.name}") as line:
         steps = acquire(order, provider, Ledger(), login=login_with(settings.get), workspace=Path.cwd(), say=console.say)
         async with aclosing(steps) as events:
             async for step in events:
-                pod, host = step.pod or pod, step.host
+                pod = step.pod or pod
                 if step.text != said:
                     line.say(f"  {step.text}")
                     said = line.text = step.text
-        assert pod is not None and host is not None
-        try:
-            kept = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
-            told = f"{kept.text} {kept.caveat}".strip() if kept else "No limit is set: it costs money until you end it."
-        except HudtuiError as error:
-            told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
-        line.say(f"  {told}")
+                if step.host is None or pod is None:
+                    continue
+                try:  # while the steps are not left: they say what becomes of the machine when this is cancelled
+                    kept = await guard(step.host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+                    told = f"{kept.text} {kept.caveat}".strip() if kept else UNLIMITED
+                except HudtuiError as error:
+                    told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
+                line.say(f"  {told}")
+        assert pod is not None
     return {**pod.to_json(), "simulated": provider.simulated}

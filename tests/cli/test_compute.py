@@ -327,6 +327,34 @@ def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: Simulator) -> None
     assert not known.alive and len(posts(known)) == 1
 
 
+def test_ctrl_c_while_the_guard_is_put_there_leaves_a_machine_that_is_told_of(
+    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("hudtui.core.compute.machine_guard.guard", interrupted)
+    said = run("pods", "create", "H100", "--yes", rc=130).stderr
+    (pod,) = known.alive
+    assert f"{pod.name} is ready, and stays: it costs money until `hudtui pods terminate {pod.name}`" in said
+
+
+def test_what_the_guard_may_not_have_is_found_before_anything_is_rented(
+    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUDTUI_GUARD_KEY", "pit_mine_123")
+    monkeypatch.setenv("PRIME_API_KEY", "pit_mine_123")
+    assert "is your own key" in run("pods", "create", "H100", "--yes", rc=2).stderr and posts(known) == []
+
+
+def test_without_limits_no_guard_is_promised(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUDGET_RUN", "BUDGET_DAY", "MAX_HOURS"):
+        monkeypatch.setenv(f"HUDTUI_{name}", "none")
+    said = run("pods", "create", "H100", "--yes").stderr
+    assert said.count("No limit is set: it costs money until you end it.") == 2 and "guard on it" not in said
+
+
 # --- keys and wallet ---
 
 

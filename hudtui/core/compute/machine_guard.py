@@ -26,6 +26,7 @@ KEY_FILE = "guard.key"
 POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
 NOTHING = Usage(0.0, 0.0, 0.0)
 """What a machine has used up when it is new."""
+UNLIMITED = "No limit is set: it costs money until you end it."
 _PATIENCE = 60.0
 
 
@@ -149,10 +150,14 @@ async def guard(
 
 
 def before_renting(provider: Provider, lookup: Callable[[str], str | None]) -> str:
-    """What holds the limits when hudtui is closed, for people who are about to pay."""
+    """What holds the limits when hudtui is closed, for people who are about to pay.
+
+    Raises:
+        InputError: See `end_rule`: the guard could not be armed.
+    """
     if ends_itself(provider):
         return f"When hudtui is closed, {provider.title} ends it in time."
-    if lookup(KEY) and hasattr(provider, "end_url"):
+    if end_rule(provider, "", lookup) is not None:
         return "When hudtui is closed, a guard on it ends it in time."
     return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the charges."
 

@@ -12,7 +12,7 @@ import pytest
 from hudtui.core.compute.acquire import acquire
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.local_provider import Local
-from hudtui.core.compute.machine_guard import FOLDER, arm, end_rule, guard, promise, rules_for
+from hudtui.core.compute.machine_guard import FOLDER, arm, before_renting, end_rule, guard, promise, rules_for
 from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.sky import Sky
 from hudtui.core.compute.values import Pod
@@ -97,10 +97,13 @@ async def test_the_users_own_key_never_goes_to_a_machine() -> None:
     prime = Prime("pit_mine_123", base_url="http://127.0.0.1:1")
     with pytest.raises(InputError, match="your own key"):
         end_rule(prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+    with pytest.raises(InputError, match="your own key"):
+        before_renting(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
     assert end_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
     narrow = {"HUDTUI_GUARD_KEY": "pit_narrow_123"}.get
     assert end_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
     assert end_rule(Local(None), "p", narrow) is None
+    assert "ends it in time" in before_renting(prime, narrow) and "switches it off" in before_renting(Local(None), narrow)
     await prime.close()
 
 
