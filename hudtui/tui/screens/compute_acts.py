@@ -191,6 +191,7 @@ class Acts(StationScreen):
 
     async def _end(self, holdings: tuple[Holding, ...]) -> None:
         from hudtui.core.compute.acquire import release
+        from hudtui.core.compute.spending import charged
 
         office = await self.shell.purse.open()
         lines = [line for one in holdings for line in _ending(one)]
@@ -205,8 +206,8 @@ class Acts(StationScreen):
             provider = office.desk.provider_of(one.pod.provider)
             try:
                 gone = await release(one.pod, provider, office.desk.ledger, why="ended by hand", sleep=self.shell.services.sleep)
-                bill = "" if gone.billed is None else f", {_amount(gone.billed, gone.currency)} in all"
-                ended.append(f"{one.pod.name} is gone{bill}")
+                cost = charged(gone)
+                ended.append(f"{one.pod.name} is gone" + (f", {cost} in all" if cost else ""))
             except HudtuiError as error:
                 failed.append(error)
         await self._look_quietly()
@@ -327,9 +328,3 @@ def _ending(one: Holding) -> list[str]:
     elif not one.ours:
         words.append("! It was not rented by hudtui: somebody else may be using it.")
     return words
-
-
-def _amount(value: float, currency: str) -> str:
-    from hudtui.core.compute.guard import money
-
-    return money(value, currency)
