@@ -256,6 +256,7 @@ class Sampler:
         self.next = clock()
         self.since = 0.0
         self.process = None  # type: Optional[subprocess.Popen[bytes]]
+        self.late = False  # its answer is not wanted any more
         self.program = shutil.which("nvidia-smi")
 
     def tick(self) -> None:
@@ -268,24 +269,25 @@ class Sampler:
         elif self.process.poll() is not None:
             assert self.process.stdout is not None
             with self.process.stdout as stream:
-                self._write(stream.read().decode("utf-8", "replace"))
+                told = stream.read() or b""
             self.process = None
-        elif clock() - self.since > 4 * SAMPLE:
+            if not self.late:
+                self._write(told.decode("utf-8", "replace"))
+        elif clock() - self.since > 4 * SAMPLE and not self.late:
             self.end()
 
     def end(self) -> None:
-        """Give the present question up."""
+        """Give the present question up. Where a driver holds its program so fast that it cannot be killed, no other is asked."""
         if self.process is not None:
+            self.late = True
             with contextlib.suppress(OSError):
                 self.process.kill()
-            self.process.wait()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            self.process = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=1.0)
 
     def _ask(self, program: str) -> None:
         query = "--query-gpu=" + ",".join(field for _, field in self.FIELDS)
-        self.since, self.next = clock(), clock() + SAMPLE
+        self.since, self.next, self.late = clock(), clock() + SAMPLE, False
         try:
             command = [program, query, "--format=csv,noheader,nounits"]
             self.process = subprocess.Popen(
@@ -293,6 +295,9 @@ class Sampler:
             )
         except OSError:
             self.program = None
+            return
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)  # something that it has started may hold the pipe open
 
     def _write(self, text: str) -> None:
         found = []

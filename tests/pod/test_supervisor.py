@@ -583,11 +583,17 @@ def test_bad_calls_are_answered(run: Run, tmp_path: Path) -> None:
     assert gone.call("status")[0] == 4
 
 
-def test_a_process_is_known_by_more_than_its_number() -> None:
+@pytest.fixture
+def supervisor() -> Any:
+    """The file as a module."""
     spec = importlib.util.spec_from_file_location("supervisor_under_test", FILE)
     assert spec is not None and spec.loader is not None
-    supervisor = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(supervisor)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_process_is_known_by_more_than_its_number(supervisor: Any) -> None:
     record = supervisor.me()
     assert supervisor.alive(record)
     assert not supervisor.alive({**record, "pid_id": "1"})
@@ -631,3 +637,43 @@ def test_a_driver_that_hangs_or_fails_holds_nothing_up(tmp_path: Path) -> None:
     run.start(PATH=smi(tmp_path / "bin", "echo 'Failed to initialize NVML'; exit 9"))
     run.end("finished")
     assert not (run.folder / "gpu.jsonl").exists()
+
+
+def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(
+    supervisor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(supervisor, "clock", lambda: now)
+    monkeypatch.setenv("PATH", smi(tmp_path / "bin", "exec sleep 1000"))
+    sampler = supervisor.Sampler(str(tmp_path / "gpu.jsonl"))
+    sampler.tick()
+    process = sampler.process
+    assert process is not None
+    kill, waits = process.kill, []
+
+    def wait(timeout: float | None = None) -> int:
+        waits.append(timeout)
+        raise subprocess.TimeoutExpired("nvidia-smi", timeout or 0.0)
+
+    monkeypatch.setattr(process, "kill", lambda: None)
+    monkeypatch.setattr(process, "wait", wait)
+    for _ in range(20):
+        now += supervisor.SAMPLE
+        sampler.tick()
+    assert waits == [1.0] and sampler.process is process, "it is given up once, and no other one is started beside it"
+    kill()
+    monkeypatch.undo()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_what_a_driver_leaves_behind_holds_nothing_up(supervisor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", smi(tmp_path / "bin", "sleep 1000 & echo $! >$0.pid; echo '0, 87, 1024, 81559, 61, 402.50'"))
+    sampler = supervisor.Sampler(str(tmp_path / "gpu.jsonl"))
+    sampler.tick()
+    assert sampler.process is not None
+    sampler.process.wait(timeout=60)
+    sampler.tick()
+    assert json.loads((tmp_path / "gpu.jsonl").read_text())["gpus"][0]["utilization"] == 87
+    os.kill(int((tmp_path / "bin" / "nvidia-smi.pid").read_text()), signal.SIGKILL)
