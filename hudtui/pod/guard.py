@@ -72,7 +72,7 @@ class Guard:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.armed = clock()
+        self.armed, self.began = clock(), time.time()
         self.ended = None  # type: Optional[float]
         self.asked = None  # type: Optional[float]
         self.asked_why = ""
@@ -131,14 +131,14 @@ class Guard:
 
     def idle(self) -> float:
         """Seconds since the run showed a sign of work."""
-        last = os.stat(self.path("guard.lock")).st_mtime  # when this guard began
+        last = self.began
         for name in [*glob.glob(self.path("logs", "*.log")), self.path("events.jsonl")]:
             with contextlib.suppress(OSError):
                 last = max(last, os.stat(name).st_mtime)
         with contextlib.suppress(OSError), open(self.path("gpu.jsonl"), "rb") as stream:
             stream.seek(max(os.fstat(stream.fileno()).st_size - 65536, 0))
             for line in stream.read().splitlines():
-                with contextlib.suppress(ValueError, KeyError, TypeError):
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                     sample = json.loads(line.decode("utf-8"))
                     if any((gpu.get("utilization") or 0) > BUSY for gpu in sample["gpus"]):
                         last = max(last, float(sample["at"]))
@@ -226,7 +226,6 @@ def _daemon(folder: str, report: int) -> NoReturn:
         except OSError:
             os.write(report, b'{"ok": true, "already": true}')
             os._exit(0)
-        os.utime(lock)
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)

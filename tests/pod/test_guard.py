@@ -112,7 +112,7 @@ def test_idling_is_neither_logging_nor_computing(run: Guarded) -> None:
     run.until("armed")
     time.sleep(1.0)
     assert [line["type"] for line in run.said] == ["armed"], "a GPU works"
-    (run.folder / "gpu.jsonl").write_text(json.dumps({**busy, "gpus": [{"utilization": 0}]}) + "\n")
+    (run.folder / "gpu.jsonl").write_text(json.dumps({**busy, "gpus": [{"utilization": 0}]}) + '\n{"at": 1, "gpus": ["what"]}\n')
     assert "no GPU worked" in run.until("stop")["why"]
     run.call("disarm")
     run.ended()
