@@ -16,7 +16,6 @@ from hudtui.core.compute.prime_parse import (
     parse_offer,
     parse_pod,
     parse_time,
-    same_key,
     stage_of,
 )
 from hudtui.core.compute.prime_poll import Batch
@@ -358,7 +357,7 @@ class Prime:
         return replace(key, primary=True)
 
     async def _find_key(self, public: str) -> SshKey | None:
-        return next((key for key in await self.keys() if same_key(key.public_key, public)), None)
+        return next((key for key in await self.keys() if key.holds(public)), None)
 
     async def _all(self, path: str) -> list[Any]:
         """Every row of a list, page by page. A page that fails fails the whole: half a list of machines is worse than none."""

@@ -304,11 +304,6 @@ def parse_key(raw: Any) -> SshKey:
     return SshKey(_text(known.get("id")), _text(known.get("name")), public, known.get("isPrimary") is True)
 
 
-def same_key(one: str, other: str) -> bool:
-    """Two public keys are the same, whatever their comments say."""
-    return one.split()[:2] == other.split()[:2]
-
-
 def parse_time(value: Any) -> float | None:
     """Seconds since the epoch of a time in ISO 8601; without a zone it is UTC."""
     if not isinstance(value, str):

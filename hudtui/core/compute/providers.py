@@ -28,7 +28,6 @@ Lookup = Callable[[str], str | None]
 Connect = Callable[[str | SshTarget], Awaitable[Host]]
 
 NAMES = ("prime", "sky", "ssh", "local")
-PRIME = "https://api.primeintellect.ai"
 _SIMULATORS_KEY = "sim-key"
 
 
@@ -59,6 +58,8 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
     """
     from pydantic import SecretStr
 
+    from hudtui.core.compute.prime import BASE_URL
+
     simulator = lookup(SIMULATOR)
     if simulator == DEMO:
         simulator = demo_simulator()
@@ -70,7 +71,7 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
                 fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
             )
         return PrimeAccess(simulator.rstrip("/"), SecretStr(lookup(f"{SIMULATOR}_KEY") or _SIMULATORS_KEY), None, True)
-    base, key = (lookup("PRIME_API_BASE_URL") or PRIME).rstrip("/"), lookup("PRIME_API_KEY")
+    base, key = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/"), lookup("PRIME_API_KEY")
     return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
 
 

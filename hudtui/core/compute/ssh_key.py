@@ -125,5 +125,4 @@ def _public_beside(path: Path) -> asyncssh.SSHKey:
 
 def find_registered(key: KeyFile, known: Iterable[SshKey]) -> SshKey | None:
     """The provider's entry of a key: the same key, whatever its comment is."""
-    wanted = key.public_key.split()[:2]
-    return next((entry for entry in known if entry.public_key.split()[:2] == wanted), None)
+    return next((entry for entry in known if entry.holds(key.public_key)), None)

@@ -235,3 +235,7 @@ class SshKey:
     name: str
     public_key: str
     primary: bool = False
+
+    def holds(self, public_key: str) -> bool:
+        """It is that key, whatever the comments say."""
+        return self.public_key.split()[:2] == public_key.split()[:2]
