@@ -20,8 +20,9 @@ from hudtui.tui.keymap import Action
 from hudtui.tui.screens import compute_offers as offers_view
 from hudtui.tui.screens import compute_pods as pods_view
 from hudtui.tui.screens.compute_acts import Acts
+from hudtui.tui.screens.compute_core import key_of
 from hudtui.tui.screens.compute_machine import machine_lines
-from hudtui.tui.screens.compute_offers import OfferRows, Shelf, arrange, offer_lines, parse_wish
+from hudtui.tui.screens.compute_offers import OfferRows, arrange, offer_lines, parse_wish
 from hudtui.tui.screens.compute_pods import PodRows, pod_lines
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
@@ -30,11 +31,9 @@ from hudtui.tui.widgets.task_table import TaskTable
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding, Holdings
     from hudtui.core.compute.machine import Machine
     from hudtui.core.compute.market import Market
     from hudtui.core.compute.pricebook import Point
-    from hudtui.core.compute.values import Offer
     from hudtui.tui.purse import Office
 
 OFFERS_AGE = 60.0
@@ -83,17 +82,13 @@ class ComputeScreen(Acts):
         super().__init__()
         self.machine: Machine | None = None
         """This machine as it was seen last; None before the first look came back."""
-        self.shelf = Shelf()
         self.sort, self.backwards = "price", False
-        self._offer: str | None = None
         self._moved = False
         """The cursor is where the user put it; until then it is on the offer that would be chosen."""
-        self._pod: str | None = None
         self._market: Market | None = None
         self._histories: dict[str, tuple[Point, ...]] = {}
         self._problem = ""
         self._asked_offers: float | None = None
-        self._asked_pods: float | None = None
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -139,32 +134,6 @@ class ComputeScreen(Acts):
     def on_resize(self) -> None:
         """Lines are cut to the width."""
         self.call_after_refresh(self._show_all)
-
-    @property
-    def table(self) -> TaskTable:
-        """The table of offers."""
-        return self.query_one("#cp-offers", TaskTable)
-
-    @property
-    def pods_table(self) -> TaskTable:
-        """The table of what is alive."""
-        return self.query_one("#cp-pods", TaskTable)
-
-    @property
-    def tab(self) -> str:
-        """`offers` or `pods`."""
-        return str(self.query_one(TabbedContent).active).removeprefix("cp-tab-") or "offers"
-
-    @property
-    def offer(self) -> Offer | None:
-        """The offer under the cursor."""
-        return next((offer for offer in self.shelf.offers if _key(offer) == self._offer), None)
-
-    @property
-    def holding(self) -> Holding | None:
-        """The machine under the cursor."""
-        pods = self.holdings.pods if self.holdings is not None else ()
-        return next((one for one in pods if one.pod.id == self._pod), None)
 
     # -- what can be done --------------------------------------------------------------------------------------------
 
@@ -234,14 +203,6 @@ class ComputeScreen(Acts):
         if self.tab == "offers" and self._age(self._asked_offers) >= OFFERS_AGE and not self._going("offers"):
             self.start(self._refresh(), group="offers")
 
-    def _age(self, at: float | None) -> float:
-        return float("inf") if at is None else max(self.shell.services.now().timestamp() - at, 0.0)
-
-    async def look(self) -> None:
-        """See what is alive."""
-        self._asked_pods = self.shell.services.now().timestamp()
-        await self.shell.purse.look()
-
     async def _refresh(self, *, only_new: bool = False) -> None:
         """Show what is remembered, then each answer as it comes. With `only_new` only when the settings have changed."""
         before = self.office
@@ -299,12 +260,12 @@ class ComputeScreen(Acts):
             return
         wish = parse_wish(self.query_one("#cp-filter", FilterField).value)
         self.shelf = arrange(market.offers, wish, self.sort, reverse=self.backwards)
-        table, keys = self.table, [_key(offer) for offer in self.shelf.offers]
+        table, keys = self.table, [key_of(offer) for offer in self.shelf.offers]
         if self._offer not in keys:
             self._offer = keys[min(table.cursor, len(keys) - 1)] if keys and self._offer is not None else None
         if keys and (self._offer is None or not self._moved):
             choice = self.shelf.choice
-            self._offer = _key(choice.offer) if choice is not None and _key(choice.offer) in keys else keys[0]
+            self._offer = key_of(choice.offer) if choice is not None and key_of(choice.offer) in keys else keys[0]
         table.sorted_by = (self.sort, self.backwards)
         table.empty = "No offer fits: Esc in the filter shows all." if market.offers else self._nobody(market)
         old = frozenset(name for name, part in market.parts.items() if part.remembered)
@@ -321,7 +282,7 @@ class ComputeScreen(Acts):
         event.stop()
         rows = event.table.rows
         if isinstance(rows, OfferRows) and event.row < len(rows):
-            key = _key(rows.shelf.offers[event.row])
+            key = key_of(rows.shelf.offers[event.row])
             if key != self._offer:
                 self._offer, self._moved = key, True
                 self._show_offer()
@@ -529,11 +490,6 @@ class ComputeScreen(Acts):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def show_tab(self, name: str) -> None:
-        """Show the offers or what is alive."""
-        self.query_one(TabbedContent).active = f"cp-tab-{name}"
-        self.call_after_refresh((self.table if name == "offers" else self.pods_table).focus)
-
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         """The other tab has other keys."""
         event.stop()
@@ -580,17 +536,3 @@ class ComputeScreen(Acts):
 
     def _going(self, group: str) -> bool:
         return any(worker.group == group and worker.node is self and not worker.is_finished for worker in self.workers)
-
-    @property
-    def office(self) -> Office | None:
-        """The desk, once it is open."""
-        return self.shell.purse.office
-
-    @property
-    def holdings(self) -> Holdings | None:
-        """What was seen alive last."""
-        return self.shell.purse.holdings
-
-
-def _key(offer: Offer) -> str:
-    return f"{offer.provider} {offer.id}"

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screens.compute_core import ComputeCore
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.desk import Holding
     from hudtui.core.compute.guard import Limits, Usage
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Pod
     from hudtui.core.remote.host import Host
     from hudtui.core.settings import Settings
-    from hudtui.tui.purse import Office
 
 _LIMITS = (
     ("run_budget", "budget for this machine"),
@@ -28,40 +27,8 @@ _LIMITS = (
 )
 
 
-class Acts(StationScreen):
-    """The half of the compute screen that changes something."""
-
-    @property
-    def office(self) -> Office | None:
-        """The desk, once it is open."""
-        raise NotImplementedError
-
-    @property
-    def holdings(self) -> Holdings | None:
-        """What was seen alive last."""
-        raise NotImplementedError
-
-    @property
-    def offer(self) -> Offer | None:
-        """The offer under the cursor."""
-        raise NotImplementedError
-
-    @property
-    def holding(self) -> Holding | None:
-        """The machine under the cursor."""
-        raise NotImplementedError
-
-    async def look(self) -> None:
-        """See what is alive."""
-        raise NotImplementedError
-
-    def show_tab(self, name: str) -> None:
-        """Show the offers or what is alive."""
-        raise NotImplementedError
-
-    def provider_of(self, name: str) -> Provider | None:
-        """The provider of that name, where it is at hand."""
-        return self.office.desk.providers.get(name) if self.office is not None else None
+class Acts(ComputeCore):
+    """The part of the compute screen that changes something."""
 
     @property
     def getting(self) -> bool:

@@ -1,0 +1,87 @@
+"""What the compute screen is about: the offer and the machine under the cursor, and the desk behind both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import TabbedContent
+
+from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.screens.compute_offers import Shelf
+from hudtui.tui.widgets.task_table import TaskTable
+
+if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.provider import Provider
+    from hudtui.core.compute.values import Offer
+    from hudtui.tui.purse import Office
+
+
+class ComputeCore(StationScreen):
+    """Two tables, what is chosen in them, and whom to ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelf = Shelf()
+        """The offers that are shown."""
+        self._offer: str | None = None
+        self._pod: str | None = None
+        self._asked_pods: float | None = None
+
+    @property
+    def office(self) -> Office | None:
+        """The desk, once it is open."""
+        return self.shell.purse.office
+
+    @property
+    def holdings(self) -> Holdings | None:
+        """What was seen alive last."""
+        return self.shell.purse.holdings
+
+    def provider_of(self, name: str) -> Provider | None:
+        """The provider of that name, where it is at hand."""
+        return self.office.desk.providers.get(name) if self.office is not None else None
+
+    @property
+    def table(self) -> TaskTable:
+        """The table of offers."""
+        return self.query_one("#cp-offers", TaskTable)
+
+    @property
+    def pods_table(self) -> TaskTable:
+        """The table of what is alive."""
+        return self.query_one("#cp-pods", TaskTable)
+
+    @property
+    def tab(self) -> str:
+        """`offers` or `pods`."""
+        return str(self.query_one(TabbedContent).active).removeprefix("cp-tab-") or "offers"
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer under the cursor."""
+        return next((offer for offer in self.shelf.offers if key_of(offer) == self._offer), None)
+
+    @property
+    def holding(self) -> Holding | None:
+        """The machine under the cursor."""
+        pods = self.holdings.pods if self.holdings is not None else ()
+        return next((one for one in pods if one.pod.id == self._pod), None)
+
+    def show_tab(self, name: str) -> None:
+        """Show the offers or what is alive."""
+        self.query_one(TabbedContent).active = f"cp-tab-{name}"
+        self.call_after_refresh((self.table if name == "offers" else self.pods_table).focus)
+
+    def _age(self, at: float | None) -> float:
+        return float("inf") if at is None else max(self.shell.services.now().timestamp() - at, 0.0)
+
+    async def look(self) -> None:
+        """See what is alive."""
+        self._asked_pods = self.shell.services.now().timestamp()
+        await self.shell.purse.look()
+
+
+def key_of(offer: Offer) -> str:
+    """By what an offer is known again in another answer."""
+    return f"{offer.provider} {offer.id}"
