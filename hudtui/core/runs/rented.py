@@ -321,14 +321,14 @@ class _Tending:
         await self.machine.arm(rules, key=self.broker.settings(GUARD_KEY) if rules["end"] else None)
 
     def rules(self) -> dict[str, Any]:
-        """What the guard on the machine goes by, counted from the moment it was armed."""
+        """What the guard on the machine goes by, counted from now: it may be a new one, after the machine had lost the first."""
         limits = self.limits()
-        armed = next((event.at for event in self.store.events(self.run) if event.data.get("name") == "guard"), time.time())
         left = hours_left(limits, self.usage(), self.rent.hourly)
         owned = self.owned()
         pod = owned.pod if owned is not None else None
         return {
-            "max_seconds": None if left is None else round(max(time.time() - armed, 0.0) + left * 3600, 1),
+            "max_seconds": None if left is None else round(left * 3600, 1),
+            "count_from": f"{time.time():.3f}",
             "grace_seconds": GRACE,
             "start_seconds": START_WITHIN,
             "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,

@@ -7,10 +7,12 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -242,6 +244,24 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(summary.why)
     kept = book.get(spec.machine)
     assert kept is not None and kept.max_hours == 1e-6
+
+
+async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                break
+    first = await world.rules(record)
+    later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
+    monkeypatch.setattr(rented, "time", later)
+    again = rented._Tending(record, world.store, world.broker, None, True, None).rules()
+    assert 7000 < first["max_seconds"] <= 7200 and 3400 < again["max_seconds"] <= 3600
+    assert first["count_from"] != again["count_from"], "one that is at work counts from there, too"
+    monkeypatch.undo()
+    await end(record.id, world.store, world.broker, grace=0.0)
 
 
 async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_is_gone(world: World) -> None:
