@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from hudtui.core.compute.machine import size
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader, Point, Wrong
 
@@ -256,8 +257,3 @@ def seconds(value: float) -> str:
     if value < 100:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    """Bytes in words."""
-    return f"{count / 1024**2:.0f} MiB" if count < 1024**3 else f"{count / 1024**3:.1f} GiB"
