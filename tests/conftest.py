@@ -65,6 +65,14 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     return work
 
 
+@pytest.fixture(scope="session")
+def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private SSH key, with the public one beside it."""
+    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
+    return path
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """In CI a skipped test is a failure: whatever it needs, CI has to install."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -28,13 +28,6 @@ from hudtui.sim import Simulator
 Run = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ann", "-f", str(path)], check=True)
-    return path
-
-
 @pytest.fixture
 def key(key_pair: Path) -> Path:
     """The user's key, where it is looked for."""

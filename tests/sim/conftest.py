@@ -1,4 +1,4 @@
-"""A simulator, a client that speaks plain HTTP, and a key pair."""
+"""A simulator, and a client that speaks plain HTTP."""
 
 from __future__ import annotations
 
@@ -49,13 +49,6 @@ class Api:
         return found
 
 
-@pytest.fixture(scope="session")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
-    return path
-
-
 @pytest.fixture
 def sim() -> Iterator[Simulator]:
     with Simulator() as running:
@@ -76,19 +69,31 @@ def connect() -> Iterator[Callable[..., Api]]:
 
 
 @pytest.fixture
-def api(sim: Simulator, connect: Callable[..., Api], key: Path) -> Api:
-    """A client of an account whose primary key is `key`."""
-    sim.add_ssh_key(key.with_suffix(".pub").read_text())
+def api(sim: Simulator, connect: Callable[..., Api], key_pair: Path) -> Api:
+    """A client of an account whose primary key is `key_pair`."""
+    sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
     return connect(sim)
 
 
 @pytest.fixture
-def ssh(key: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def ssh(key_pair: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """OpenSSH's own client, which shares no code with the simulator."""
 
     def run(way: str, command: str, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         target, _, port = way.partition(" -p ")
-        argv = ["ssh", "-F", "none", "-i", str(key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]
+        argv = [
+            "ssh",
+            "-F",
+            "none",
+            "-i",
+            str(key_pair),
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "LogLevel=ERROR",
+        ]
         argv += ["-o", "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={tmp_path / 'known_hosts'}", *options]
         return subprocess.run([*argv, "-p", port, target, command], input=stdin, capture_output=True, text=True, timeout=60)
 

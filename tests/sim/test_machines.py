@@ -51,11 +51,11 @@ def test_a_terminal(api, ssh):
     assert told.returncode == 0 and told.stdout.strip()
 
 
-def test_files_over_sftp(api, key, sim, tmp_path):
+def test_files_over_sftp(api, key_pair, sim, tmp_path):
     pod = api.ready()
     tmp_path.joinpath("data").write_bytes(os.urandom(1_000_000))
     port = pod["primePortMapping"][0]["external"]
-    options = ["-F", "none", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    options = ["-F", "none", "-i", str(key_pair), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     batch = f"put {tmp_path}/data data\nmkdir sub\nrename data sub/data\nget sub/data {tmp_path}/back\n"
     done = subprocess.run(
         ["sftp", *options, "-P", port, "-b", "-", "root@127.0.0.1"], input=batch, capture_output=True, text=True, timeout=60
@@ -98,9 +98,9 @@ def test_terminating_ends_everything_that_was_started(api, ssh, sim, alive):
     assert not sim.home(pod["id"]).exists()
 
 
-def test_the_end_of_the_simulator_ends_everything(connect, key, ssh):
+def test_the_end_of_the_simulator_ends_everything(connect, key_pair, ssh):
     with Simulator() as sim:
-        sim.add_ssh_key(key.with_suffix(".pub").read_text())
+        sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         pod = connect(sim).ready()
         ssh(pod["sshConnection"], "tmux new -d -s run 'sleep 600'")
         token, home = sim.pods[pod["id"]].token, sim.home(pod["id"])
@@ -183,14 +183,14 @@ def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]
             process.kill()
 
 
-def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
+def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path):
     state = tmp_path / "state"
     header = {"Authorization": "Bearer sim-key"}
     with (
         started("--state", str(state), "--rate", "0") as (process, told),
         httpx2.Client(base_url=told["url"], headers=header) as http,
     ):
-        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key.with_suffix(".pub").read_text()})
+        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()["items"][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
             "dataCenterId": offer["dataCenter"]
@@ -218,10 +218,10 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key, tmp_path):
         assert process.wait() == 0
 
 
-def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key):
+def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
     header = {"Authorization": "Bearer sim-key"}
     with started("--rate", "0") as (process, told), httpx2.Client(base_url=told["url"], headers=header) as http:
-        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key.with_suffix(".pub").read_text()})
+        http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {
             "dataCenterId": offer["dataCenter"]
@@ -248,9 +248,9 @@ def test_a_state_folder_has_one_simulator(tmp_path):
         assert process.wait() == 0
 
 
-def test_real_time_moves_by_itself(connect, key, ssh):
+def test_real_time_moves_by_itself(connect, key_pair, ssh):
     with Simulator(rate=200) as sim:
-        sim.add_ssh_key(key.with_suffix(".pub").read_text())
+        sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         api = connect(sim)
         made = api.create()
         until(lambda: api.get(f"/pods/{made['id']}")["sshConnection"])
@@ -258,11 +258,11 @@ def test_real_time_moves_by_itself(connect, key, ssh):
         assert Path(sim.home(made["id"])).exists()
 
 
-def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key):
+def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key_pair):
     with Simulator(seed=1) as one, Simulator(seed=1) as other:
         tokens = []
         for sim in (one, other):
-            sim.add_ssh_key(key.with_suffix(".pub").read_text())
+            sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
             with httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
                 offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
                 order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,10 @@ _user = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_user)
 
 
-@pytest.fixture(scope="session")
-def prime_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("keys") / "id_ed25519"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
-    return path
-
-
 @pytest.fixture
-def sim(prime_key: Path) -> Iterator[Simulator]:
+def sim(key_pair: Path) -> Iterator[Simulator]:
     with Simulator() as running:
-        running.add_ssh_key(prime_key.with_suffix(".pub").read_text())
+        running.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         yield running
 
 
@@ -51,8 +43,8 @@ class World(_user.User):  # type: ignore[name-defined,misc]
 
 
 @pytest.fixture
-async def world(sim: Simulator, prime_key: Path, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(sim, Ledger(tmp_path / "pods.db"), prime_key, tmp_path)
+async def world(sim: Simulator, key_pair: Path, tmp_path: Path) -> AsyncIterator[World]:
+    made = World(sim, Ledger(tmp_path / "pods.db"), key_pair, tmp_path)
     yield made
     await made.close()
 

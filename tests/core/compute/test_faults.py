@@ -40,7 +40,7 @@ def _chosen() -> list[object]:
 
 
 @pytest.mark.parametrize("injection", _chosen(), ids=lambda one: f"{one.fault}, {one.point}".replace(" ", "-"))
-def test_no_machine_is_lost(injection: object, tmp_path: Path, prime_key: Path) -> None:
-    outcome = faults.carry_out(injection, tmp_path, prime_key)
+def test_no_machine_is_lost(injection: object, tmp_path: Path, key_pair: Path) -> None:
+    outcome = faults.carry_out(injection, tmp_path, key_pair)
     assert outcome.reached, "the moment to stop at never came"
     assert outcome.broken == [], outcome.told

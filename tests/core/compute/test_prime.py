@@ -149,13 +149,13 @@ async def test_the_account(world: Any) -> None:
     await team.close()
 
 
-async def test_a_public_key_is_registered_once(world: Any, prime_key: Path) -> None:
+async def test_a_public_key_is_registered_once(world: Any, key_pair: Path) -> None:
     (old,) = await world.prime.keys()
     new = await world.prime.register_key("laptop", "ssh-ed25519 AAAABBBB me@laptop\n")
     assert new.primary and [key.primary for key in await world.prime.keys()] == [False, True]
     again = await world.prime.register_key("other", "ssh-ed25519 AAAABBBB another comment")
     assert again.id == new.id and len(await world.prime.keys()) == 2
-    back = await world.prime.register_key("old", prime_key.with_suffix(".pub").read_text())
+    back = await world.prime.register_key("old", key_pair.with_suffix(".pub").read_text())
     assert back.id == old.id and [key.primary for key in await world.prime.keys()] == [True, False]
     with pytest.raises(InputError, match="no public SSH key"):
         await world.prime.register_key("x", "-----BEGIN OPENSSH PRIVATE KEY-----")
