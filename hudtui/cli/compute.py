@@ -65,13 +65,15 @@ Machines = Annotated[
 _WHEEL = "|/-\\"
 
 
-def settings() -> Settings:
-    """The settings of the project folder."""
+def settings(*, as_json: bool = False) -> Settings:
+    """The settings of the project folder, or the command's end where its platform cannot be understood; see `failures`."""
     from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()
-    return load_settings(folder, choose_platform(folder))
+    with console.failures(as_json=as_json):
+        return load_settings(folder, choose_platform(folder))
+    raise AssertionError("unreachable")  # pragma: no cover
 
 
 @contextlib.asynccontextmanager

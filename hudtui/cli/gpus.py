@@ -44,8 +44,8 @@ def gpus(
     from hudtui.core.compute.providers import missing
     from hudtui.core.errors import InputError
 
+    settings = compute.settings(as_json=as_json)
     with console.failures(as_json=as_json):
-        settings = compute.settings()
         wanted = parse_spec(spec) if spec is not None else None
         query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
 

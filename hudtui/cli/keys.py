@@ -36,8 +36,7 @@ def list_keys(as_json: Json = False) -> None:
     from hudtui.core.compute.ssh_key import VARIABLE, find_registered, key_path, read_key
     from hudtui.core.errors import HudtuiError, InputError
 
-    with console.failures(as_json=as_json):
-        settings = compute.settings()
+    settings = compute.settings(as_json=as_json)
     path, own, trouble = key_path(settings.get), None, None
     try:
         if path is None:
@@ -121,8 +120,8 @@ def register_key(
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
     from hudtui.core.errors import InputError
 
+    settings = compute.settings(as_json=as_json)
     with console.failures(as_json=as_json):
-        settings = compute.settings()
         chosen = path or key_path(settings.get)
         if chosen is None:
             raise InputError("you have no SSH key", fix="Make one with: hudtui keys create")

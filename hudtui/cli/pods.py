@@ -70,7 +70,7 @@ class _Found:
 
 def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     """List the machines that are rented now, with what they have cost so far."""
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[list[_Found], Spending, tuple[Owned, ...], list[str], bool]:
         async with compute.asked(settings, provider or (), paid=True) as providers:
@@ -131,7 +131,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show everything about pods."""
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[list[_Found], Spending, list[str], bool]:
         ledger = _ledger()
@@ -181,7 +181,7 @@ def ssh(
 
     It trusts the host key that hudtui has seen and no other, and uses your key for pods.
     """
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[str, ...]:
         async with compute.asked(settings, paid=True) as providers:
@@ -234,7 +234,7 @@ async def _terminal(pod: Pod, settings: Settings, command: Sequence[str]) -> tup
 
 def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     """End pods, see that they are gone, and show their bills."""
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def find() -> list[_Found]:
         ledger = _ledger()
@@ -278,7 +278,7 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List the pods that have ended lately, with what they cost, the newest first."""
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> list[_Found]:
         ledger = _ledger()
@@ -319,7 +319,7 @@ def reconcile(
     as_json: Json = False,
 ) -> None:
     """Compare what is rented with what is written down: machines that no run owns are shown, with age and cost."""
-    settings = _settings(as_json)
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[Reconciled, dict[str, Provider]]:
         from hudtui.core.compute.reconcile import reconcile as compare
@@ -456,12 +456,6 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
             return _Found(provider, pod, entry_of(pod, provider, ledger))
     names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
     raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
-
-
-def _settings(as_json: bool) -> Settings:
-    with console.failures(as_json=as_json):
-        return compute.settings()
-    raise AssertionError("unreachable")  # pragma: no cover
 
 
 def _ledger() -> Ledger:

@@ -72,8 +72,7 @@ def create(
     The lowest price wins unless something else is asked for. The full price is shown before anything is rented; without a
     terminal to ask in, --yes is needed. It costs money until `hudtui pods terminate`.
     """
-    with console.failures(as_json=as_json):
-        settings = compute.settings()
+    settings = compute.settings(as_json=as_json)
     query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
 
     async def prepare() -> _Prepared:

@@ -22,8 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account that pays, its balance, and what the rented machines have cost."""
-    with console.failures(as_json=as_json):
-        settings = compute.settings()
+    settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[dict[str, tuple[str, bool, Account]], Spending]:
         from hudtui.core.compute.ledger import Ledger
