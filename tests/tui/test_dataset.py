@@ -323,7 +323,7 @@ async def test_a_reading_that_was_cancelled_does_not_end_the_next(
         await until(pilot, lambda: len(begun) == 1)
         screen: DatasetScreen = app.screen
         await pilot.press("r")
-        await until(pilot, lambda: len(begun) == 2 and len(screen._going("read")) == 1)
+        await until(pilot, lambda: len(begun) == 2 and len(screen.going("read")) == 1)
         await pilot.pause()
         assert screen.reading and not screen.complete
         go.set()

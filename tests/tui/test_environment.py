@@ -143,6 +143,22 @@ async def test_loading_is_said_and_can_be_cancelled(open_app: Any, project: Path
         assert app.screen.message == "Cancelled."
 
 
+async def test_cancelling_ends_nothing_of_another_screen(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        home = app.screen
+        works = [
+            home.run_worker(asyncio.Event().wait(), name="forever", group=group, exit_on_error=False)
+            for group in ("look", "call", "read", "send")
+        ]
+        for station in ("environment", "dataset", "mapping"):
+            app.open_station(station)
+            await settle(pilot)
+            app.screen.action_cancel()
+            await settle(pilot)
+            assert app.screen is not home and "Nothing" in app.screen.message
+        assert all(work.is_running for work in works)
+
+
 async def test_a_real_environment_is_looked_at_and_played(open_app: Any, project: Path, settle: Any, screen_text: Any) -> None:
     async with open_app(project) as (app, pilot):
         await pilot.press("1")

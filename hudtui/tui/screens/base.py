@@ -145,6 +145,10 @@ class StationScreen(Acting, Screen[None]):
             worker._task.add_done_callback(lambda _: work.close())
         return worker
 
+    def going(self, *groups: str) -> list[Worker[Any]]:
+        """The work of this screen, and of no other, that was started in these groups and has not ended."""
+        return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
+
     def step_aside(self, command: Sequence[str]) -> None:
         """Leave the terminal to a program until it ends. One that is tmux itself must not see that hudtui may run inside it."""
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}

@@ -200,7 +200,7 @@ class ComputeScreen(Acts):
             return
         if self.tab == "pods" and self._age(self._asked_pods) >= PODS_AGE:
             self.start(self.look(), group="look")
-        if self.tab == "offers" and self._age(self._asked_offers) >= OFFERS_AGE and not self._going("offers"):
+        if self.tab == "offers" and self._age(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
             self.start(self._refresh(), group="offers")
 
     async def _refresh(self, *, only_new: bool = False) -> None:
@@ -533,6 +533,3 @@ class ComputeScreen(Acts):
         else:
             data = self.offer.to_json() if self.offer is not None else None
         self.shell.copy(json.dumps(data, indent=2, ensure_ascii=False))
-
-    def _going(self, group: str) -> bool:
-        return any(worker.group == group and worker.node is self and not worker.is_finished for worker in self.workers)

@@ -33,7 +33,7 @@ class Acts(ComputeCore):
     @property
     def getting(self) -> bool:
         """A machine is being got."""
-        return any(worker.group == "rent" and worker.node is self and not worker.is_finished for worker in self.workers)
+        return bool(self.going("rent"))
 
     # -- getting one -------------------------------------------------------------------------------------------------
 
@@ -138,10 +138,9 @@ class Acts(ComputeCore):
 
     def action_cancel(self) -> None:
         """Stop getting it."""
-        for worker in self.workers:
-            if worker.group == "rent" and worker.node is self and not worker.is_finished:
-                worker.cancel()
-                self.busy("Cancelling: what was created is being ended")
+        for worker in self.going("rent"):
+            worker.cancel()
+            self.busy("Cancelling: what was created is being ended")
 
     # -- ending ------------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class DatasetScreen(Viewing):
             return "the first task is not read yet" if self.reading else "there is no task"
         if name in ("next", "previous", "problems") and not len(index.problems):
             return "no problem was found" + (" so far" if self.reading else "")
-        if name in ("convert", "publish", "carry") and self._going("make"):
+        if name in ("convert", "publish", "carry") and self.going("make"):
             return "a dataset is being written; Ctrl-X cancels"
         if name in ("convert", "publish") and not index.counts["ok"] + index.counts["warning"]:
             return "no task can be used"
@@ -158,9 +158,6 @@ class DatasetScreen(Viewing):
         if name in ("sort", "reverse") and self.reading:
             return "everything has to be read first"
         return None
-
-    def _going(self, *groups: str) -> list[Any]:
-        return [worker for worker in self.workers if worker.group in groups and not worker.is_finished]
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -333,7 +330,7 @@ class DatasetScreen(Viewing):
 
     def action_cancel(self) -> None:
         """Stop."""
-        going = self._going("read", "make", "test", "view")
+        going = self.going("read", "make", "test", "view")
         for worker in going:
             worker.cancel()
         self.say("Cancelled." if going else "Nothing is going on.")

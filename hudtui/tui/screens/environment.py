@@ -234,7 +234,7 @@ class EnvironmentScreen(StationScreen):
 
     def action_cancel(self) -> None:
         """Stop what is going on."""
-        going = [worker for worker in self.workers if worker.group in ("look", "call") and not worker.is_finished]
+        going = self.going("look", "call")
         for worker in going:
             worker.cancel()
         self.say("Cancelled." if going else "Nothing is going on.", "information")

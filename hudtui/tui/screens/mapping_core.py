@@ -200,7 +200,7 @@ class MappingCore(StationScreen):
     def _later(self) -> None:
         """Check the whole text when the typing pauses; one wait at a time, and only the newest text counts."""
         self._typed_at = time.monotonic()
-        if not any(worker.group == "check" and not worker.is_finished for worker in self.workers):
+        if not self.going("check"):
             self.start(self._checking(), group="check")
 
     async def _checking(self) -> None:

@@ -138,7 +138,7 @@ class MappingPlay(MappingFiles):
 
     def action_cancel(self) -> None:
         """Stop what is going on."""
-        going = [worker for worker in self.workers if worker.group in ("send", "raise") and not worker.is_finished]
+        going = self.going("send", "raise")
         for worker in going:
             worker.cancel()
         self.say("Cancelled." if going else "Nothing is going on.")
