@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,17 @@ import pytest
 from hudtui.core.compute import acquire
 from hudtui.core.compute import machine as machines
 from hudtui.core.compute.machine import Machine
+from hudtui.core.compute.values import Offer, Price
+from hudtui.core.errors import MachineError
+from hudtui.core.platform import HUD
+from hudtui.core.runs import hosts
 from hudtui.core.runs.store import RunStore
+from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
 from hudtui.sim import Simulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
+from hudtui.tui.screens.launch import LaunchScreen
 
 _spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
 assert _spec is not None and _spec.loader is not None
@@ -240,3 +248,51 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
         await pilot.pause()
     words = "hudtui rl tasks.json --host local --engine rollouts --config configs/2048.yaml --policy random --limit 3"
     assert copied == [words]
+
+
+async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: Any, workspace: Path) -> None:
+    offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", offer=offer)
+        await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
+        wish = app.screen._wish(load_settings(workspace, HUD))
+        assert (wish.provider, wish.host, wish.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
+        assert app.screen.query_one("#launch-row-budget").display
+        assert [check.name for check in app.screen.prepared.missing] == ["machine"]  # SkyPilot is not here
+
+
+async def test_a_second_press_starts_no_second_rehearsal(
+    open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch, screen_text: Any
+) -> None:
+    begun, end = [], asyncio.Event()
+
+    async def slow(screen: LaunchScreen) -> None:
+        begun.append(screen)
+        await end.wait()
+
+    monkeypatch.setattr(LaunchScreen, "_rehearse", slow)
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        await pilot.press("f7")
+        await until(pilot, lambda: begun)
+        await pilot.press("f7")
+        await until(pilot, lambda: "a rehearsal is being started" in app.screen.message)
+        end.set()
+        await until(pilot, lambda: not app.screen.going("rehearse"))
+        assert len(begun) == 1
+
+
+async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(hosts.Distant):
+        def reverse(self, *_: Any) -> Any:
+            raise MachineError("the machine lets no port through")
+
+    monkeypatch.setattr(hosts, "find_host", Closed)
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        app.screen._keep_tunnels(replace(app.screen.record, host="me@box", spec=replace(app.screen.record.spec, tunnels=(8000,))))
+        await until(pilot, lambda: len(app._notifications))
+        (told,) = app._notifications
+        assert told.message == "port 8000 of this computer cannot be reached from its machine: the machine lets no port through"

@@ -221,6 +221,25 @@ async def _log_of(app: Any, text: str = "") -> str:
     raise AssertionError(f"{text!r} did not appear in {shown!r}; {app.screen.view}; {app.screen.message}")
 
 
+@pytest.mark.defect
+async def test_what_keeps_the_list_from_being_looked_at_is_told(
+    open_app: Any, project: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(screen: RunScreen, view: Any) -> None:
+        raise ZeroDivisionError("a defect")
+
+    make_run(project, "a-1", "finished")
+    make_run(project, "b-1", "finished")
+    async with open_app(project) as (app, pilot):
+        app.open_station("run")
+        await settle(pilot)
+        monkeypatch.setattr(RunScreen, "_see", broken)
+        app.screen.workers.cancel_group(app.screen, "watch")
+        app.screen._views.clear()
+        while "hudtui made a mistake here" not in app.screen.message:
+            await pilot.pause(0.05)
+
+
 async def test_remote_text_is_harmless(open_app: Any, runs: Path) -> None:
     async with open_app(runs) as (app, pilot):
         await pilot.press("5")

@@ -55,7 +55,8 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
 )
 _USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
 _POLICIES = ("greedy", "random", "replay:", "openai:")
-_PAID = "prime"
+_RENTED = ("prime", "sky")
+"""Providers from whom a machine can be rented for a run."""
 _DELAY = 0.25
 """Seconds without a key after which the plan is made anew."""
 _QUOTED = 60.0
@@ -116,7 +117,7 @@ class LaunchScreen(StationScreen):
     def on_mount(self) -> None:
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
-        self._field("machine").suggester = SuggestFromList(("local", _PAID))
+        self._field("machine").suggester = SuggestFromList(("local", *_RENTED))
         self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
         self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
         for name, value in _USUAL.items():
@@ -157,6 +158,8 @@ class LaunchScreen(StationScreen):
         """There has to be a plan."""
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the lower half says what"
+        if action_id == "launch.rehearse" and self.going("rehearse"):
+            return "a rehearsal is being started"
         if action_id == "launch.mend" and self._to_mend is None:
             return "nothing is missing that could be mended from here"
         return None
@@ -204,7 +207,7 @@ class LaunchScreen(StationScreen):
         """Only what matters for this engine and machine."""
         plays, machine = self._value("engine") in ("", "rollouts"), self._value("machine")
         away = machine not in ("", "local")
-        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: machine == _PAID, _AWAY: away}
+        shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: machine in _RENTED, _AWAY: away}
         for name, _, _, when in _FIELDS:
             self.query_one(f"#launch-row-{name}").display = shown[when]
 
@@ -221,7 +224,7 @@ class LaunchScreen(StationScreen):
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
         machine = self._value("machine") or "local"
-        waits = machine not in ("local", _PAID) and machine != self._typed_machine
+        waits = machine not in ("local", *_RENTED) and machine != self._typed_machine
         if not waits:
             try:
                 self.prepared, plan = await self._prepare()
@@ -243,7 +246,7 @@ class LaunchScreen(StationScreen):
 
         workspace = self.shell.workspace
         store = RunStore(workspace.state_dir)
-        if self._value("machine") == _PAID:
+        if self._value("machine") in _RENTED:
             office = await self.shell.purse.open()
             settings, providers = office.settings, self._quote(office.desk.providers)
         else:
@@ -272,7 +275,7 @@ class LaunchScreen(StationScreen):
         from hudtui.core.runs.preflight import Wish
 
         machine = self._value("machine") or "local"
-        rents = machine == _PAID
+        rents = machine in _RENTED
         limits = None
         if self._value("max_hours") or (rents and self._value("budget")):
             self._number("max_hours", float)
@@ -293,7 +296,7 @@ class LaunchScreen(StationScreen):
             max_turns=self._number("max_turns", int),
             name=self._value("name") or None,
             host=None if rents else machine,
-            provider=_PAID if rents else None,
+            provider=machine if rents else None,
             gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
             offer=self.offer if rents else None,
             limits=limits,
@@ -332,7 +335,7 @@ class LaunchScreen(StationScreen):
         if self._value("tasks"):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
-        words += ["--provider", _PAID] if machine == _PAID else ["--host", machine]
+        words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
         for name, *_ in _FIELDS:
             value = self._value(name)
             if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
@@ -387,7 +390,7 @@ class LaunchScreen(StationScreen):
         from hudtui.tui.screens.compute_access import ready_to_log_in
 
         office = await self.shell.purse.open()
-        if await ready_to_log_in(self, office, office.desk.provider_of(_PAID)) is not None:
+        if await ready_to_log_in(self, office, office.desk.provider_of(self._value("machine"))) is not None:
             self._quoted.clear()
             self._plan_soon()
 
@@ -406,7 +409,7 @@ class LaunchScreen(StationScreen):
 
     def action_rehearse(self) -> None:
         """The training for nothing."""
-        self.start(self._rehearse(), group="launch", exclusive=False)
+        self.start(self._rehearse(), group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
         from hudtui.core.runs.hosts import LOCAL, find_host
@@ -461,8 +464,13 @@ class LaunchScreen(StationScreen):
             return
 
         async def keep(port: int) -> None:
-            async with host.reverse(port, "127.0.0.1", port):
-                await asyncio.Event().wait()
+            try:
+                async with host.reverse(port, "127.0.0.1", port):
+                    await asyncio.Event().wait()
+            except Exception as error:
+                told = error if isinstance(error, HudtuiError) else self.shell.defect(error)
+                words = f"port {port} of this computer cannot be reached from its machine: {told.lines()[0]}"
+                self.app.notify(words, title=clean_line(record.name), severity="error", timeout=30, markup=False)
 
         for port in record.spec.tunnels:
             self.run_worker(keep(port), name="forever", group=f"tunnel-{record.id}-{port}", exit_on_error=False)

@@ -173,6 +173,12 @@ class RunScreen(StationScreen):
 
     async def _glance(self) -> None:
         """Look at all runs of the list, those that go on again and again."""
+        try:
+            await self._look_again_and_again()
+        except Exception as error:
+            self.fail(error)
+
+    async def _look_again_and_again(self) -> None:
         await asyncio.to_thread(self._open_store)
         turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -297,7 +303,7 @@ class RunScreen(StationScreen):
 
     def _follow(self) -> None:
         """Follow the chosen run until another is chosen or the screen is left."""
-        if not any(worker.group == "glance" and not worker.is_finished for worker in self.workers):
+        if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
             self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
