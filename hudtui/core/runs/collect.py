@@ -75,7 +75,7 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
         files = [path for path in target.rglob("*") if path.is_file()]
         return Collected(target, len(files), sum(path.stat().st_size for path in files), 0)
     names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
-    wanted = await _list(machine.host, machine.record.folder, names)
+    wanted = await _list(machine, names)
     fetched = 0
     for name, size, digest in wanted:
         here = target / name
@@ -86,8 +86,9 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
     return Collected(target, len(wanted), sum(size for _, size, _ in wanted), fetched)
 
 
-async def _list(host: Host, folder: str, names: list[str]) -> list[tuple[str, int, str]]:
-    done = await host.run(["python3", "-I", "-S", "-c", _LIST, folder, *names], timeout=_PATIENCE)
+async def _list(machine: Machine, names: list[str]) -> list[tuple[str, int, str]]:
+    host = machine.host
+    done = await host.run([machine.python, "-I", "-S", "-c", _LIST, machine.record.folder, *names], timeout=_PATIENCE)
     try:
         found: list[Any] = json.loads(done.stdout)
     except ValueError:

@@ -62,6 +62,11 @@ class Machine:
         """Name of the run's tmux session."""
         return f"hudtui-{self.record.id}"
 
+    @property
+    def python(self) -> str:
+        """Python there: here our own, whatever is on the PATH."""
+        return sys.executable if self.host.name == "local" else "python3"
+
     async def begun(self) -> bool:
         """Whether a supervisor has ever taken over there."""
         return await self.host.facts(self.path("status.json")) is not None
@@ -145,8 +150,8 @@ class Machine:
     async def _ask(
         self, command: str, *arguments: str, stdin: bytes | None = None, accept: tuple[int, ...] = (0,)
     ) -> dict[str, Any]:
-        python = [sys.executable, "-I", "-S"] if self.host.name == "local" else ["python3"]
-        argv = [*python, self.path("supervisor.py"), command, self.record.folder, *arguments]
+        options = ["-I", "-S"] if self.host.name == "local" else []
+        argv = [self.python, *options, self.path("supervisor.py"), command, self.record.folder, *arguments]
         done = await self._run(argv, stdin)
         try:
             found = json.loads(done.stdout)
