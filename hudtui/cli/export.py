@@ -46,14 +46,9 @@ def export(
 
 async def _script(run: str | None) -> None:
     from hudtui.cli import runlog
-    from hudtui.core.training.engine import find_engine
-    from hudtui.core.training.plan import Site
-    from hudtui.core.training.script import script_of
 
     store, _ = runlog.open_store()
-    record = store.record(store.find(run))
-    plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
-    typer.echo(script_of(plan, name=record.name), nl=False)
+    runlog.print_script(store.record(store.find(run)))
 
 
 async def _export(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,19 +138,22 @@ def run(
     )
     limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}
     given = {key: text for key, text in limits.items() if text is not None}
-    how = _How(yes=yes, detach=detach, dry_run=dry_run, emit_script=emit_script, tmux=not no_tmux, as_json=as_json)
-    how.push_image = push_image
+    how = _How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
     console.run(_work(wish, given, how), as_json=as_json, when_ended=_GOES_ON)
 
 
+@dataclass(frozen=True)
 class _How:
     """The ways in which the command may be carried out."""
 
-    def __init__(self, *, yes: bool, detach: bool, dry_run: bool, emit_script: bool, tmux: bool, as_json: bool) -> None:
-        self.yes, self.detach, self.dry_run, self.emit_script = yes, detach, dry_run, emit_script
-        self.tmux, self.as_json = tmux, as_json
-        self.push_image: str | None = None
-        """The name that the environment's local image is pushed under."""
+    yes: bool
+    detach: bool
+    dry_run: bool
+    emit_script: bool
+    tmux: bool
+    as_json: bool
+    push_image: str | None
+    """The name that the environment's local image is pushed under."""
 
     @property
     def only_looks(self) -> bool:
@@ -184,7 +187,7 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
                 await _push(how.push_image, place)
         prepared, wish = await _prepare(wish, limits, store, place, how)
         if how.emit_script:
-            _script(prepared)
+            runlog.print_script(_complete(prepared))
             return
         if how.dry_run:
             from hudtui.core.runs.shown import preparation_json
@@ -356,16 +359,6 @@ def _show(prepared: Preparation, record: RunRecord, store: RunStore) -> None:
     for line in plan_lines(record, store, prepared):
         console.say(f"{line.label:<10} {line.text}")
     console.say()
-
-
-def _script(prepared: Preparation) -> None:
-    from hudtui.core.training.engine import find_engine
-    from hudtui.core.training.plan import Site
-    from hudtui.core.training.script import script_of
-
-    record = _complete(prepared)
-    plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
-    typer.echo(script_of(plan, name=record.name), nl=False)
 
 
 # --- the run --------------------------------------------------------------------------------------------------------------

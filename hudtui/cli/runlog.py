@@ -294,6 +294,16 @@ def print_plan(plan: dict[str, Any], folder: str) -> None:
         console.out(f"output     {output['path']}  {output['what']}")
 
 
+def print_script(record: RunRecord) -> None:
+    """Print what a run does as a shell script, for any machine."""
+    from hudtui.core.training.engine import find_engine
+    from hudtui.core.training.plan import Site
+    from hudtui.core.training.script import script_of
+
+    plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
+    sys.stdout.write(script_of(plan, name=record.name))
+
+
 def _stage_time(stage: Any) -> str:
     if stage.started is None:
         return "-"
