@@ -24,7 +24,7 @@ from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderEr
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
 from hudtui.core.compute.spending import charged
 from hudtui.core.compute.values import Offer, Order, Pod
-from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 
@@ -105,7 +105,7 @@ async def acquire(
         Unusable, Gone: It was created and is ended; `fix` says what became of it.
         StillThere: It could not be ended, and may still cost money.
         ProviderError: It was refused; nothing was created.
-        InputError: The name was used before.
+        InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was asked for.
         MachineError: The ledger cannot be written; nothing was asked for.
     """
     getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
@@ -228,7 +228,7 @@ class _Getting:
             pod = await asyncio.shield(self.request)  # cancelled in the middle, nobody could say whether it was carried out
         except Unclear as error:
             return await self.look(None, error), "adopted"
-        except ProviderError as error:
+        except (ProviderError, InputError) as error:
             self.ledger.note(self.name, "never", why=error.what)
             self.settled = True
             raise
@@ -410,7 +410,7 @@ class _Getting:
             return await self.request
         except Unclear as error:
             return await self.look(None, error)
-        except ProviderError as error:
+        except (ProviderError, InputError) as error:
             self.ledger.note(self.name, "never", why=error.what)
             return None
 

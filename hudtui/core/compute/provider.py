@@ -77,6 +77,7 @@ class Provider(Protocol):
             NoMoney: Nothing was created.
             Unclear: Something may have been created under the order's name.
             ProviderError: It was refused; nothing was created.
+            InputError: The offer cannot be had as it was ordered; nothing was sent.
         """
         ...
 

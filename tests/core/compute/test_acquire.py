@@ -382,6 +382,15 @@ async def test_ending_what_the_ledger_does_not_know(world: Any) -> None:
     _nothing_is_left(world)
 
 
+async def test_an_order_that_cannot_be_is_never_sent_and_leaves_nothing_open(world: Any) -> None:
+    order = replace(await world.order(), image="windows")
+    with pytest.raises(InputError, match="no image") as caught:
+        await _steps(_acquire(world, order))
+    assert caught.value.fix == "Name one of these." and world.asked("POST") == 0
+    assert world.ledger.get(NAME).state == "never" and "no image" in world.ledger.get(NAME).why
+    _nothing_is_left(world)
+
+
 async def test_ending_what_was_only_intended(world: Any) -> None:
     order = await world.order()
     world.ledger.intend(order, provider="prime")
