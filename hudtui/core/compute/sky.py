@@ -137,6 +137,8 @@ class Sky:
                 raise Unclear(f"nobody can say whether {order.name} is launched", why="; ".join(error.lines())) from None
         if not done.ok:
             said = _said(done)
+            if await self._may_launch(order.name):
+                raise Unclear(f"nobody can say whether {order.name} is launched", why=said)
             if any(word in said.lower() for word in ("no launchable resource", "not enough resources", "no resource satisfying")):
                 raise OfferGone(f"SkyPilot finds no {order.offer.gpu_type} as it was chosen", why=said)
             raise ProviderError("SkyPilot refused the task; nothing was created", why=said)
@@ -187,6 +189,13 @@ class Sky:
         rows = _rows(await self._ask("api", "status", "--all-status", "--cluster", name))
         found = [row for row in rows if str(row.get("name", "")).endswith("launch") and row.get("request_id")]
         return max(found, key=lambda row: row.get("created_at") or 0, default=None)
+
+    async def _may_launch(self, name: str) -> bool:
+        """Its server has a request for that cluster, or does not say so."""
+        try:
+            return await self._launch(name) is not None
+        except ProviderError:
+            return True
 
     async def _why_failed(self, request: str) -> str:
         """The end of what a failed request said."""

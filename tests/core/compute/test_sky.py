@@ -234,6 +234,19 @@ async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: Sky) -> N
     assert "launches" not in stub.state
 
 
+@pytest.mark.parametrize("afterwards", ["the server has it", "the server is not there"])
+async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(stub: Stub, sky: Sky, afterwards: str) -> None:
+    order = await an_order(sky)
+    fail = {"launch": ["requests.exceptions.ConnectionError: Connection aborted", 1]}
+    if afterwards == "the server has it":
+        stub.tell(fail=fail, launches={"hudtui-t1": "RUNNING"})
+    else:
+        stub.tell(fail={**fail, "api status": ["Could not connect to SkyPilot API server", 1]})
+    with pytest.raises(Unclear, match="nobody can say whether hudtui-t1") as caught:
+        await sky.create(order)
+    assert "Connection aborted" in str(caught.value.why)
+
+
 async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None:
     order = await an_order(stub.sky())
     gone = Sky((str(stub.path.parent / "no-such-program"),))
