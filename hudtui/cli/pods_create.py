@@ -159,13 +159,13 @@ def _of_type(gpu_type: str) -> Any:
 
 async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
     from hudtui.core.compute.guard import hours_left, limits_from_settings
-    from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, before_renting
+    from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, before_renting, ends_itself
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.ssh_key import find_registered
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
     most = hours_left(limits, NOTHING, choice.offer.price.hourly)
-    afterwards = before_renting(provider, settings.get) if most is not None else UNLIMITED
+    afterwards = UNLIMITED if most is None and not ends_itself(provider) else before_renting(provider, settings.get)
     account, known, unknown = None, None, False
     try:
         account = await provider.account()

@@ -75,9 +75,7 @@ class Market:
         return self.parts.get(offer.provider)
 
 
-async def ask_all(
-    market: Market, providers: Mapping[str, Provider], now: Callable[[], float], query: Query | None = None
-) -> AsyncGenerator[Market, None]:
+async def ask_all(market: Market, providers: Mapping[str, Provider], now: Callable[[], float]) -> AsyncGenerator[Market, None]:
     """Ask all providers side by side.
 
     Yields:
@@ -87,7 +85,7 @@ async def ask_all(
     parts = {name: market.parts.get(name, Part(name, provider.title)) for name, provider in providers.items()}
     parts = {name: replace(part, asking=True) for name, part in parts.items()}
     yield Market(dict(parts))
-    tasks = {asyncio.ensure_future(provider.offers(query or Query())): name for name, provider in providers.items()}
+    tasks = {asyncio.ensure_future(provider.offers(Query())): name for name, provider in providers.items()}
     waiting = set(tasks)
     try:
         while waiting:

@@ -31,6 +31,7 @@ INSTALL = (
 )
 IDLE_MINUTES = 10
 MAX_HOURS = 24.0
+"""How long a machine's task waits where no limit says it: without an end, one that is forgotten would be paid for for ever."""
 _QUICK = 180.0
 """Seconds for a question. The first one starts SkyPilot's server, which takes half a minute and more."""
 _SLOW = 600.0
@@ -126,7 +127,8 @@ class Sky:
 
     async def create(self, order: Order) -> Pod:
         """Begin to launch a cluster of one node; see `Provider.create`. Whether that succeeds, `get` tells."""
-        text = task_file(order, idle_minutes=self._idle, max_hours=order.max_hours or MAX_HOURS)
+        hours = MAX_HOURS if order.max_hours is None else order.max_hours
+        text = task_file(order, idle_minutes=self._idle, max_hours=hours)
         self._heard = {words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")}
         with tempfile.TemporaryDirectory(prefix="hudtui-sky-") as folder:
             path = Path(folder) / "task.yaml"

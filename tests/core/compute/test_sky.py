@@ -234,6 +234,12 @@ async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: Sky) -> N
     assert "launches" not in stub.state
 
 
+async def test_the_task_waits_for_as_long_as_the_limits_leave(stub: Stub, sky: Sky) -> None:
+    for at, (hours, seconds) in enumerate([(None, 86400), (0.5, 1800), (0.0, 0)]):
+        await sky.create(await an_order(sky, f"hudtui-t{at}", max_hours=hours))
+        assert stub.state["tasks"][-1]["run"] == f"sleep {seconds}\n"
+
+
 @pytest.mark.parametrize("afterwards", ["the server has it", "the server is not there"])
 async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(stub: Stub, sky: Sky, afterwards: str) -> None:
     order = await an_order(sky)
