@@ -304,6 +304,20 @@ async def test_reading_can_be_cancelled_and_begun_again(
         assert screen.complete
 
 
+async def test_a_file_that_breaks_under_a_filter_blames_no_filter(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any
+) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "p")
+        await settle(pilot)
+        assert app.screen.filter == ("problems",) and app.screen.table.count
+        for text, said in (('[{"id": "a", "pro', "No task was read."), ("[]", "There is no task.")):
+            (mixed / "tasks.json").write_text(text)
+            await pilot.press("r")
+            await settle(pilot)
+            assert said in screen_text(app) and "No task fits" not in screen_text(app)
+
+
 async def test_a_reading_that_was_cancelled_does_not_end_the_next(
     open_app: Any, mixed: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -242,8 +242,7 @@ class DatasetScreen(Viewing):
             if this == self._reads:  # one that was cancelled may end when the next is under way
                 self.reading = False
                 if self.is_attached:
-                    if not self.complete:
-                        self.table.empty = "No task was read."
+                    self._say_nothing()
                     self._show_progress(final=True)
                     self.refresh_bindings()
 

@@ -202,10 +202,20 @@ class Viewing(Making):
 
     def _use(self, rows: TaskRows) -> None:
         self._rows = rows
-        self.table.empty = "No task fits: Esc in the search, or p, shows others." if rows.order is not None else "No task yet."
+        self._say_nothing()
         self.table.show(rows)
         self._keep_place(rows)
         self._show_shown()
+
+    def _say_nothing(self) -> None:
+        """What stands where the tasks would be."""
+        some = self.reading or bool(self.index is not None and self.index.total)
+        if some and self._rows is not None and self._rows.order is not None:
+            self.table.empty = "No task fits: Esc in the search, or p, shows others."
+        elif self.reading:
+            self.table.empty = "No task yet."
+        else:
+            self.table.empty = "There is no task." if self.complete else "No task was read."
 
     def _keep_place(self, rows: TaskRows) -> None:
         """The cursor stays on its task where that is still shown."""
