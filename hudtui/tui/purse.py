@@ -14,7 +14,6 @@ from hudtui.tui.facts import Money
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Desk, Holding, Holdings
-    from hudtui.core.compute.ledger import Owned
     from hudtui.core.compute.providers import PrimeAccess
     from hudtui.core.settings import Settings
     from hudtui.tui.app import HudtuiApp
@@ -68,7 +67,7 @@ class Purse:
             HudtuiError: The settings or the list of machines cannot be used.
         """
         async with self._opening:
-            found = await asyncio.to_thread(_open, self._app.folder, self._app.services.now, self.office)
+            found = await asyncio.to_thread(_open, self._app, self.office)
             if self.office is not None and found is not self.office:
                 self._before.append(self.office)  # somebody may be waiting for its answer
             self.office = found
@@ -201,27 +200,29 @@ def _possible(folder: Path) -> bool:
     return settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "demo", "off")
 
 
-def _open(folder: Path, now: Any, before: Office | None) -> Office:
+def _open(app: HudtuiApp, before: Office | None) -> Office:
     """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
     from hudtui.core.compute.desk import Desk
     from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.providers import find_providers, prime_access
     from hudtui.core.places import places
+    from hudtui.core.runs.broker import at_work
     from hudtui.core.settings import load_settings
     from hudtui.core.workspace import open_workspace
 
-    settings = load_settings(folder, open_workspace(folder).platform)
+    settings = load_settings(app.folder, open_workspace(app.folder).platform)
     access = prime_access(settings.get)
     if before is not None and before.mark == _mark(settings, access):
         return before
     desk = Desk(
-        find_providers(settings.get, folder),
+        find_providers(settings.get, app.folder),
         Ledger(),
         limits=LimitBook(),
         cache=places().cache / "offers.json",
-        active=_is_active,
-        now=lambda: now().timestamp(),
+        # A run that has ended may still be bringing its results home.
+        active=lambda owned: app.tending.tends(owned.run) or at_work(owned),
+        now=lambda: app.services.now().timestamp(),
     )
     return Office(desk, settings, access)
 
@@ -234,25 +235,6 @@ def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
     except OSError:
         listed = 0
     return access, settings.get("PRIME_SSH_KEY_PATH"), listed
-
-
-def _is_active(owned: Owned) -> bool:
-    """Whether the run that a machine is for is still at work, as the run's own workspace says."""
-    if owned.run is None or owned.state == "ending":
-        return False
-    if owned.workspace is None:
-        return True
-    from hudtui.core.errors import HudtuiError
-    from hudtui.core.runs.store import RunStore
-    from hudtui.core.workspace import STATE
-
-    state = Path(owned.workspace) / STATE
-    if not (state / "runs.db").is_file():
-        return False
-    try:
-        return any(run.id == owned.run and run.active for run in RunStore(state).runs())
-    except HudtuiError:
-        return True  # nobody can say; a machine is not offered for ending on a guess
 
 
 def _money(desk: Desk, holdings: Holdings) -> Money | None:

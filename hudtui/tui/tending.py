@@ -84,6 +84,10 @@ class Tending:
         work = self._tend(record, told, again)
         self._workers[record.id] = self._app.run_worker(work, name="forever", group=f"tend-{record.id}", exit_on_error=False)
 
+    def tends(self, run: str | None) -> bool:
+        """Whether the app takes care of a run: of its results and the end of its machine, too, when it has ended."""
+        return run in self._workers
+
     async def end(self, record: RunRecord) -> RunSummary:
         """Stop a run, bring home what it has written, and end its machine; also while that is being got.
 

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.release import Sleep
 from hudtui.core.compute.values import Offer, Order
-from hudtui.core.errors import InputError, RunError
+from hudtui.core.errors import HudtuiError, InputError, RunError
 from hudtui.core.events import Notice
 from hudtui.core.runs.launcher import Lookup
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
 from hudtui.core.training.plan import Rent
+from hudtui.core.workspace import STATE
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
@@ -103,6 +104,21 @@ def results_folder(record: RunRecord, store: RunStore) -> Path:
     if record.spec.output_dir is not None:
         return Path(record.spec.output_dir) / record.id
     return Path(record.folder) if record.host == "local" else store.folder / record.id
+
+
+def at_work(owned: Owned) -> bool:
+    """Whether the run that a machine was rented for is still at work, as the run's own workspace says."""
+    if owned.run is None or owned.state == "ending":
+        return False
+    if owned.workspace is None:
+        return True
+    state = Path(owned.workspace) / STATE
+    if not (state / "runs.db").is_file():
+        return False
+    try:
+        return any(run.id == owned.run and run.active for run in RunStore(state).runs())
+    except HudtuiError:
+        return True  # nobody can say; a machine is not offered for ending on a guess
 
 
 def unsettled(summary: RunSummary) -> Notice:

@@ -85,7 +85,7 @@ class World:
     services: Services
 
     async def rent(
-        self, name: str, cloud_id: str, *, run: str | None = None, written: bool = True, at: float | None = None
+        self, name: str, cloud_id: str, *, run: str | None = None, workspace: Path | None = None, written: bool = True
     ) -> str:
         """A machine as one is left when the app was killed; its id."""
         provider = Prime(self.sim.api_key, base_url=self.sim.url, simulated=True)
@@ -93,7 +93,7 @@ class World:
             offer = next(one for one in (await provider.offers(Query())).found if one.cloud_id == cloud_id)
             order, ledger = Order(name, offer), Ledger()
             if written:
-                ledger.intend(order, provider="prime", realm=provider.realm, run=run)
+                ledger.intend(order, provider="prime", realm=provider.realm, run=run, workspace=workspace)
             pod = await provider.create(order)
             if written:
                 ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)

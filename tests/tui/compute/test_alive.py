@@ -228,6 +228,18 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         assert not app.screen.offers("compute.orphans")
 
 
+async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
+    open_app: Any, settle: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.rent("hudtui-a", "1H100.80S", run="r1", workspace=project)
+    async with open_app(project, services=world.services) as (app, pilot):
+        await settle(pilot)
+        assert [one.pod.name for one in app.purse.holdings.orphans] == ["hudtui-a"], "no workspace knows its run"
+        monkeypatch.setattr(app.tending, "tends", lambda run: run == "r1")
+        await app.purse.look()
+        assert not app.purse.holdings.orphans and app.purse.holdings.pods[0].run == "r1"
+
+
 async def test_of_several_that_are_ended_all_are_accounted_for(
     open_app: Any, settle: Any, until: Any, project: Path, world: Any
 ) -> None:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.runs.broker import at_work
+from hudtui.core.runs.store import RunRecord, RunStore
+
+
+def test_a_machine_is_owned_while_its_run_is_at_work(store: RunStore, make: Callable[..., RunRecord], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "pods.db")
+    order = Order("hudtui-a", Offer("prime", "x", "H100_80GB", 1, Price(2.0)))
+    owned: Owned = ledger.intend(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
+    assert not at_work(owned), "the workspace knows no run at all"
+    store.add(make("true", run="b-1"))
+    assert not at_work(owned), "nor this one"
+    store.add(make("true", run="a-1"))
+    assert at_work(owned)
+    assert not at_work(replace(owned, state="ending"))
+    assert not at_work(replace(owned, run=None)), "it was rented without a run"
+    assert at_work(replace(owned, workspace=None)), "an older entry says nothing of the workspace"
+    store.append("a-1", "stopped", {"why": "enough"})
+    assert not at_work(owned)
+
+
+def test_nothing_is_given_up_on_a_guess(store: RunStore, make: Callable[..., RunRecord], tmp_path: Path) -> None:
+    order = Order("hudtui-a", Offer("prime", "x", "H100_80GB", 1, Price(2.0)))
+    owned = Ledger(tmp_path / "pods.db").intend(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
+    store.add(make("true", run="a-1"))
+    (store.state_dir / "runs.db").write_bytes(b"no database" * 1000)
+    assert at_work(owned)
