@@ -130,7 +130,7 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     assert done.exit_code == 0, done.output
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     assert "step       2" in lines and "gpu        GPU 0 93 % 68/80 GiB" in lines
-    assert "alarm      no sign of life for 60 min" in lines and "alarm      the disk is full: 0 MiB left" in lines
+    assert "alarm      no sign of life for 60 min" in lines and "alarm      the disk is full: 1000 B left" in lines
     data = json.loads(hudtui("runs", "show", "first", "--json").stdout)
     assert [alarm["kind"] for alarm in data["alarms"]] == ["heartbeat", "disk", "nan"]
     assert data["load"]["GPU 0 busy %"][0][1] == 93.0 and data["servers"] == []
