@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ import typer
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
-from hudtui.core.text import clean
+from hudtui.core.text import clean, dump_json
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ def out(text: str = "") -> None:
 
 def out_json(value: Any, *, compact: bool = False) -> None:
     """The result as one JSON document (one line when `compact`), on standard output."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=None if compact else 2, default=str))
+    typer.echo(dump_json(value, indent=None if compact else 2))
 
 
 @contextlib.contextmanager

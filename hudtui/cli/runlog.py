@@ -84,9 +84,9 @@ class Sink:
         if not lines:
             return
         if self._json:
-            import json
+            from hudtui.core.text import dump_json
 
-            text = "\n".join(json.dumps({"window": window, "line": line}, ensure_ascii=False) for line in lines)
+            text = "\n".join(dump_json({"window": window, "line": line}) for line in lines)
         else:
             text = "\n".join(f"{window} | {line}" for line in lines) if self._prefix else "\n".join(lines)
         # The lines are clean already, and there may be very many of them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
@@ -20,6 +21,7 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _SEPARATORS = re.compile("[\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_HIDDEN = re.compile("|".join(one.pattern for one in (_CONTROL, _SEPARATORS, _SURROGATES)))
 
 
 def clean(text: str) -> str:
@@ -46,6 +48,14 @@ def clean_line(text: str, limit: int | None = None) -> str:
     """
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    r"""JSON that may be sent to a terminal: nothing is lost, and what `clean` would take out stands there as `\uXXXX`."""
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -73,15 +74,20 @@ def test_a_question_that_nobody_wants_to_answer(kind: str, number: signal.Signal
         said = b""
         while b"Which?" not in said:
             said += os.read(terminal, 4096)
-        if number is None:
-            os.write(terminal, b"yes\n")
-        elif number == signal.SIGINT:
-            os.write(terminal, b"\x03")
-        else:
-            os.kill(process, number)
-        with contextlib.suppress(OSError):  # that is how a terminal tells of its end
-            while more := os.read(terminal, 4096):
-                said += more
+        with contextlib.suppress(OSError, EOFError):  # that is how a terminal tells of its end
+            while True:
+                if number is None:
+                    os.write(terminal, b"yes\n")
+                elif number == signal.SIGINT:
+                    os.write(terminal, b"\x03")
+                else:
+                    os.kill(process, number)
+                # Again after a while: a signal just before Python begins to read is heard after the next one.
+                while select.select([terminal], [], [], 3.0)[0]:
+                    more = os.read(terminal, 4096)
+                    if not more:
+                        raise EOFError
+                    said += more
     finally:
         os.close(terminal)
         ended = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -100,6 +106,15 @@ def test_a_failure_is_told_to_people_and_to_programs(capsys: pytest.CaptureFixtu
     assert ended.value.exit_code == 2
     assert said.err == "error: a.yaml:3:4 (x.y): it is broken\n  because\n  mend it\n"
     assert json.loads(said.out)["error"]["where"] == {"file": "a.yaml", "line": 3, "column": 4, "field": "x.y"}
+
+
+def test_what_a_terminal_would_carry_out_stands_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = {"é\x9b2J": ["\x1b[2J\x7f", "\u202eabc\u2028", "\ud800", "\U000e0041", "tab\tand\nline"]}
+    for compact in (False, True):
+        console.out_json(hostile, compact=compact)
+        said = capsys.readouterr().out
+        assert json.loads(said) == hostile and "é" in said
+        assert not set("\x1b\x7f\x9b\u202e\u2028\ud800\U000e0041") & set(said)
 
 
 def test_a_reader_that_goes_away_is_no_failure_of_ours() -> None:
