@@ -221,3 +221,24 @@ async def test_long_text_can_be_read_and_copied(
         await settle(pilot)
         assert copied and copied[0].count("\n") == 99 and "\x1b" not in copied[0]
         assert app.screen.NAME == "home"
+
+
+@pytest.mark.parametrize(
+    ("station", "page"),
+    [
+        ("environment", "environments.md"),
+        ("mapping", "configuration.md"),
+        ("dataset", "tasks.md"),
+        ("compute", "compute.md"),
+        ("launch", "runs.md"),
+        ("run", "monitor.md"),
+        ("watch", "monitor.md"),
+        ("settings", "settings.md"),
+    ],
+)
+def test_every_key_of_a_footer_is_in_the_documentation(station: str, page: str) -> None:
+    told = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    for action in stations.screen_class(station).all_actions():
+        if action.show and action.keys:
+            names = {form for key in action.keys.split(",") for form in (key, shown(key), shown(key).lower())}
+            assert any(f"`{name}`" in told for name in names), f"{action.id}: none of {sorted(names)} is in {page}"
