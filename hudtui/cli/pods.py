@@ -184,17 +184,18 @@ def ssh(
     settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[str, ...]:
+        from hudtui.core.compute.providers import terminal_of
+
         async with compute.asked(settings, paid=True) as providers:
             found = await _find(name, providers, _ledger())
             async with compute.busy(f"connecting to {found.pod.name}"):
-                return await _terminal(found.pod, settings, command or ())
+                tty = console.interactive() or as_json or not command
+                return await terminal_of(found.pod, settings.get, command or (), tty=tty)
 
     argv = console.run(work(), as_json=as_json)
     if as_json:
         console.out_json({"argv": list(argv)})
     elif console.interactive() or command:
-        if not console.interactive():
-            argv = tuple(word for at, word in enumerate(argv) if (at, word) != (1, "-t"))  # there is no terminal to be shown
         try:
             os.execvp(argv[0], argv)
         except OSError as error:
@@ -204,32 +205,6 @@ def ssh(
         import shlex
 
         console.out(shlex.join(argv))
-
-
-async def _terminal(pod: Pod, settings: Settings, command: Sequence[str]) -> tuple[str, ...]:
-    """The command for ssh; the pod is reached once, so that its host key is known and its user is the right one."""
-    from dataclasses import replace
-
-    from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.providers import target_of
-    from hudtui.core.remote.connect import open_host
-    from hudtui.core.remote.hostkeys import Pins
-    from hudtui.core.remote.ssh_errors import LoginRefused
-    from hudtui.core.remote.ssh_terminal import terminal_argv
-
-    target = target_of(pod, settings.get)
-    if target is None:
-        raise ProviderError("this machine needs no login")
-    refused: LoginRefused | None = None
-    for user in dict.fromkeys((target.user, "root", "ubuntu")):
-        try:
-            await open_host(replace(target, user=user))
-        except LoginRefused as error:
-            refused = refused or error
-        else:
-            return terminal_argv(replace(target, user=user), Pins(), command)
-    assert refused is not None
-    raise refused
 
 
 def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:

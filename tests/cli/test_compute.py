@@ -260,6 +260,13 @@ def test_a_person_registers_the_key_on_the_way(sim: Simulator, key: Path, run: R
     assert "is ready: root@" in done.stderr and len(posts(sim, "/api/v1/ssh_keys/")) == 1
 
 
+def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: Simulator, run: Run) -> None:
+    known.behave(user="ubuntu", connection="root@{host} -p {port}")
+    name = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)["name"]
+    argv = json.loads(run("pods", "ssh", name, "--json", "--", "whoami").stdout)["argv"]
+    assert argv[:2] == ["ssh", "-t"] and argv[argv.index("-l") + 1] == "ubuntu"
+
+
 def test_pods_that_are_none(known: Simulator, run: Run) -> None:
     for command in (["status"], ["ssh"], ["terminate", "--yes"]):
         assert "there is no pod 'nix'" in run("pods", *command, "nix", rc=5).stderr

@@ -313,9 +313,9 @@ class _Getting:
             if pod.stage == "failed":
                 raise Unusable(f"{self.name} failed: {clean_line(pod.failure or pod.status)}")
             if pod.stage == "ready" and pod.addresses:
-                host = await doors.knock(pod)
-                if host is not None:
-                    pod = replace(pod, addresses=doors.opened(pod))
+                let_in = await doors.knock(pod)
+                if let_in is not None:
+                    pod, host = let_in
                     self.ledger.note(self.name, "ready", pod=pod.id, hourly=pod.hourly)
                     self.last = _step("ready", f"{self.name} is ready: {pod.addresses[0]}", pod, host)
                     return

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hudtui.core.compute.provider import Unusable
-from hudtui.core.compute.values import Address, Pod
+from hudtui.core.compute.values import Pod
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hostkeys import HostKeyChanged
@@ -26,6 +26,27 @@ _USERS = ("root", "ubuntu")
 """Users to try when the one that the provider named is refused."""
 
 
+async def enter(pod: Pod, login: Login) -> tuple[Pod, Host]:
+    """Log in to a machine, as the user that its provider names or another usual one.
+
+    Returns:
+        The machine, with the user that was let in, and the connection.
+
+    Raises:
+        LoginRefused: None of them was let in.
+        MachineError: It could not be reached.
+    """
+    refusal: LoginRefused | None = None
+    for user in dict.fromkeys((*(address.user for address in pod.addresses[:1]), *_USERS)):
+        tried = replace(pod, addresses=tuple(replace(address, user=user) for address in pod.addresses))
+        try:
+            return tried, await login(tried)
+        except LoginRefused as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
 class Doors:
     """Attempts to log in to one machine."""
 
@@ -33,31 +54,27 @@ class Doors:
         self._login, self._clock = login, clock
         self._refused: float | None = None
         self._silent: float | None = None
-        self._user = ""
         self.news = ""
         """What the last attempt led to, when that was new."""
         self._told = ""
 
-    async def knock(self, pod: Pod) -> Host | None:
-        """Log in, by the user that was named or another usual one; None when it may work later.
+    async def knock(self, pod: Pod) -> tuple[Pod, Host] | None:
+        """Log in; see `enter`. None when it may work later.
 
         Raises:
             Unusable: It will not work any more.
             HostKeyChanged: Somebody else answers.
         """
-        named = pod.addresses[0].user
-        for user in dict.fromkeys((named, *_USERS)):
-            self._user = user
-            try:
-                async with asyncio.timeout(_LOGIN_TIMEOUT):
-                    return await self._login(replace(pod, addresses=self.opened(pod)))
-            except HostKeyChanged:
-                raise
-            except LoginRefused as error:
-                refusal = error
-            except (MachineError, OSError, TimeoutError) as error:
-                self._closed(pod, error)
-                return None
+        try:
+            async with asyncio.timeout(_LOGIN_TIMEOUT):
+                return await enter(pod, self._login)
+        except HostKeyChanged:
+            raise
+        except LoginRefused as error:
+            refusal = error
+        except (MachineError, OSError, TimeoutError) as error:
+            self._closed(pod, error)
+            return None
         now = self._clock()
         self._refused, self._silent = (now if self._refused is None else self._refused), None
         if now - self._refused > _KEY_PATIENCE:
@@ -68,10 +85,6 @@ class Doors:
             )
         self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
         return None
-
-    def opened(self, pod: Pod) -> tuple[Address, ...]:
-        """The machine's addresses with the user that was tried last."""
-        return tuple(replace(address, user=self._user) for address in pod.addresses)
 
     def _closed(self, pod: Pod, error: BaseException) -> None:
         now = self._clock()

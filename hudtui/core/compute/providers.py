@@ -216,6 +216,34 @@ def target_of(pod: Pod, lookup: Lookup) -> SshTarget | None:
     return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), alias=pod.name or None, pin=pod.id)
 
 
+async def terminal_of(pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
+    """The command of the system's `ssh` for a shell on a pod, or for `command` there.
+
+    The pod is reached once, so that its host key is known and its user is the right one.
+
+    Args:
+        pod: The pod.
+        lookup: The settings.
+        command: What to run there.
+        tty: It is shown on a terminal.
+
+    Raises:
+        ProviderError: It is this machine, or has no address yet.
+        MachineError: It cannot be reached, or lets nobody in.
+    """
+    import asyncio
+
+    from hudtui.core.compute.doors import enter
+    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.remote.ssh_terminal import terminal_argv
+
+    entered, _ = await enter(pod, login_with(lookup))
+    target = target_of(entered, lookup)
+    if target is None:
+        raise ProviderError("this machine needs no login")
+    return await asyncio.to_thread(terminal_argv, target, Pins(), command, tty=tty)
+
+
 def login_with(lookup: Lookup, connect: Connect = open_host) -> Callable[[Pod], Awaitable[Host]]:
     """The way in to a pod, for `acquire`: with the user's key, by the shared connections."""
 

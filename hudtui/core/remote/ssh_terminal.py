@@ -12,13 +12,14 @@ from hudtui.core.remote.hostkeys import Pins
 from hudtui.core.remote.ssh_target import SshTarget
 
 
-def terminal_argv(target: SshTarget, pins: Pins, command: Sequence[str] = ()) -> tuple[str, ...]:
+def terminal_argv(target: SshTarget, pins: Pins, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
     """The command that shows `command` of the machine, or a shell there, on this terminal.
 
     Args:
         target: The machine. It has been reached before, so that its host key is known.
         pins: The known host keys.
         command: What to run there, for instance `tmux.attach_argv(session)`.
+        tty: It is shown on a terminal.
 
     Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` hands no options on to them.
 
@@ -40,7 +41,7 @@ def terminal_argv(target: SshTarget, pins: Pins, command: Sequence[str] = ()) ->
         options.append("IdentitiesOnly=yes")
     if target.proxy_command:
         options.append(f"ProxyCommand={target.proxy_command}")
-    argv = ["ssh", "-t", *(part for option in options for part in ("-o", option))]
+    argv = ["ssh", *(["-t"] if tty else []), *(part for option in options for part in ("-o", option))]
     for key_file in target.keys:
         argv += ["-i", str(key_file)]
     if target.jump:

@@ -192,6 +192,7 @@ class Acts(ComputeCore):
             self.start(self._change(self.holding), group="limits")
 
     async def _change(self, holding: Holding) -> None:
+        from hudtui.core.compute.doors import enter
         from hudtui.core.compute.guard import Usage, amount, limits_from_settings
         from hudtui.core.compute.providers import login_with
         from hudtui.tui.widgets.pick import Pick
@@ -220,7 +221,7 @@ class Acts(ComputeCore):
         await asyncio.to_thread(office.desk.limits.set, holding.pod.name, changed)
         if holding.run is None and holding.pod.stage == "ready":
             provider = office.desk.provider_of(holding.pod.provider)
-            host = await login_with(office.settings.get)(holding.pod)
+            _, host = await enter(holding.pod, login_with(office.settings.get))
             used = None
             if holding.spend is not None and self.holdings is not None:
                 used = Usage(holding.spend.hours, holding.spend.spent, self.holdings.spending.today)
@@ -238,16 +239,10 @@ class Acts(ComputeCore):
             self.start(self._terminal(self.holding), group="terminal", busy=f"Logging in to {self.holding.pod.name}")
 
     async def _terminal(self, holding: Holding) -> None:
-        from hudtui.core.compute.providers import login_with, target_of
-        from hudtui.core.remote.hostkeys import Pins
-        from hudtui.core.remote.ssh_terminal import terminal_argv
+        from hudtui.core.compute.providers import terminal_of
 
         office = await self.shell.purse.open()
-        target = target_of(holding.pod, office.settings.get)
-        if target is None:
-            return
-        await login_with(office.settings.get)(holding.pod)  # so that its host key is known, and that it answers
-        argv = await asyncio.to_thread(terminal_argv, target, Pins())
+        argv = await terminal_of(holding.pod, office.settings.get)
         self.clear_message()
         self.step_aside(argv)
         self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)

@@ -334,6 +334,7 @@ async def test_a_terminal_of_ones_own(ssh_box: Box) -> None:
         terminal_argv(target, pins, ["true"])
     async with await connect_ssh(target, pins=pins):
         pass
+    assert "-t" in terminal_argv(target, pins) and "-t" not in terminal_argv(target, pins, ["true"], tty=False)
     argv = terminal_argv(target, pins, ["sh", "-c", "printf '%s|' \"$@\"", "x", "a  b", "$HOME"])
     done = await LocalHost().run(argv)
     assert (done.exit_status, done.stdout) == (0, "a  b|$HOME|"), done.stderr
