@@ -205,9 +205,9 @@ async def test_filters_go_round_and_the_search_narrows(open_app: Any, mixed: Pat
         await pilot.press("slash", *"zzz")
         await settle(pilot)
         assert screen.table.count == 0 and "No task fits" in screen_text(app)
-        await pilot.press("escape")
+        await pilot.press("enter", "escape")
         await settle(pilot)
-        assert screen.table.count == 8 and not screen.query_one("#ds-search").display
+        assert screen.table.count == 8 and not screen.query_one("#ds-search").display and app.screen is screen
 
 
 async def test_sorting_goes_through_the_columns_and_keeps_the_task(open_app: Any, mixed: Path, settle: Any) -> None:

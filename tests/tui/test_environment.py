@@ -246,9 +246,11 @@ async def test_the_filter_narrows_ten_thousand_tools(open_app: Any, project: Pat
         await settle(pilot)
         branch = app.screen.query_one(Branches).root.children[0]
         assert [leaf.data.name for leaf in branch.children] == ["tool_09998"]
-        await pilot.press("escape")
+        await pilot.press("enter", "escape")
         await settle(pilot)
-        assert not app.screen.query_one(FilterField).display
+        assert not app.screen.query_one(FilterField).display and app.screen.NAME == "environment"
+        await pilot.press("escape")
+        assert app.screen.NAME == "home"
 
 
 async def test_generating_writes_a_config_and_asks_before_it_replaces_one(

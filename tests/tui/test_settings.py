@@ -205,3 +205,8 @@ async def test_the_filter_narrows_and_escape_brings_all_back(
         await pilot.press("slash", "escape")
         await settle(pilot)
         assert screen._table.row_count == len(screen._rows)
+        await pilot.press("slash", *"prime", "enter", "escape")
+        await settle(pilot)
+        assert screen._table.row_count == len(screen._rows) and screen._table.has_focus and app.screen is screen
+        await pilot.press("escape")
+        assert app.screen.NAME == "home"

@@ -16,6 +16,7 @@ from textual.widgets import Static
 from hudtui.core.errors import HudtuiError
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Acting
+from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.header import HeaderBar
 from hudtui.tui.widgets.keybar import KeyBar
 from hudtui.tui.widgets.message import MessageBar, Severity
@@ -74,6 +75,14 @@ class StationScreen(Acting, Screen[None]):
 
     def money_changed(self) -> None:
         """What is alive and what it costs was looked at again; see `app.purse`."""
+
+    def leave(self) -> None:
+        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home."""
+        for field in self.query(FilterField):
+            if field.value:
+                field.action_leave()
+                return
+        self.shell.open_station("home")
 
     # -- what a screen says ------------------------------------------------------------------------------------------
 

@@ -267,7 +267,7 @@ class ComputeScreen(Acts):
             choice = self.shelf.choice
             self._offer = key_of(choice.offer) if choice is not None and key_of(choice.offer) in keys else keys[0]
         table.sorted_by = (self.sort, self.backwards)
-        table.empty = "No offer fits: Esc in the filter shows all." if market.offers else self._nobody(market)
+        table.empty = "No offer fits: Esc shows all." if market.offers else self._nobody(market)
         old = frozenset(name for name, part in market.parts.items() if part.remembered)
         table.show(OfferRows(self.shelf, old), cursor=keys.index(self._offer) if self._offer in keys else None)
         self._show_offer()
@@ -519,7 +519,7 @@ class ComputeScreen(Acts):
     def action_back(self) -> None:
         """Back to the table; from there, home."""
         if self.focused in (self.table, self.pods_table, None):
-            self.shell.open_station("home")
+            self.leave()
             return
         self.query_one(f"#cp-panes-{self.tab}").remove_class("-detail")
         (self.table if self.tab == "offers" else self.pods_table).focus()

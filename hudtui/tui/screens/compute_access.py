@@ -90,7 +90,7 @@ async def ready_to_log_in(screen: StationScreen, office: Office, provider: Provi
     if path is None or not path.is_file():
         path = await _choose_key(screen, path)
         if path is None:
-            screen.say("Nothing was rented: logging in to a machine needs an SSH key.", "warning")
+            screen.say("Nothing was changed: logging in to a rented machine needs an SSH key.", "warning")
             return None
     key = await asyncio.to_thread(read_key, path)
     if key.exposed:

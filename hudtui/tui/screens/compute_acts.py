@@ -264,15 +264,15 @@ def _told(limits: Limits) -> str:
     from hudtui.core.compute.guard import amount
 
     bounds = [
-        f"{amount(value)} {words}"
+        words.format(amount(value))
         for value, words in (
-            (limits.run_budget, "spent on it"),
-            (limits.max_hours, "hours"),
-            (limits.day_budget, "spent today on all"),
+            (limits.run_budget, "when it has cost {}"),
+            (limits.max_hours, "after {} hours"),
+            (limits.day_budget, "when all machines have cost {} today"),
         )
         if value is not None
     ]
-    return f"Ended at {' or '.join(bounds)}." if bounds else "No limit: only x ends it."
+    return f"It is ended {' or '.join(bounds)}." if bounds else "No limit: only x ends it."
 
 
 def _ending(one: Holding) -> list[str]:

@@ -324,7 +324,7 @@ class Viewing(Making):
     def action_back(self) -> None:
         """Back to the table; from there, home."""
         if self.focused is self.table or self.source is None:
-            self.shell.open_station("home")
+            self.leave()
         else:
             self.query_one("#ds-panes").remove_class("-detail")
             self.table.focus()

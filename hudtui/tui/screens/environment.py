@@ -64,6 +64,7 @@ class EnvironmentScreen(StationScreen):
         Action("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
         Action("environment.cancel", "Cancel", "Stop the look or the call that is going on.", "ctrl+x", show=False),
         Action("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
+        Action("environment.back", "Home", "Show all tools again; from there, home.", "escape", show=False, palette=False),
         Action("environment.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
@@ -342,6 +343,8 @@ class EnvironmentScreen(StationScreen):
             self._select(event.node.data)
             self.query_one("#env-panes").add_class("-detail")
             self.query_one(TabbedContent).query_one("ContentTabs").focus()
+
+    action_back = StationScreen.leave
 
     def action_pane(self) -> None:
         """Go from the tree to the detail and back."""

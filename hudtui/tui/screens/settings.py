@@ -70,6 +70,7 @@ class SettingsScreen(StationScreen):
         Action("settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t"),
         Action("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
         Action("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
+        Action("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -231,6 +232,8 @@ class SettingsScreen(StationScreen):
         """Back to the table."""
         event.stop()
         self._table.focus()
+
+    action_back = StationScreen.leave
 
     def action_copy(self) -> None:
         """Copy the name, never the value."""

@@ -137,6 +137,12 @@ async def test_the_filter_is_kept_and_can_be_cleared(
         assert shown(app) == [] and "No offer fits" in screen_text(app)
         await pilot.press("slash", "escape")
         assert len(shown(app)) == 20
+        await pilot.press("slash", *"h200", "enter")
+        assert len(shown(app)) == 1
+        await pilot.press("escape")
+        assert len(shown(app)) == 20 and app.screen.NAME == "compute" and app.screen.focused is app.screen.table
+        await pilot.press("escape")
+        assert app.screen.NAME == "home"
 
 
 async def test_sorting_goes_through_the_columns(open_app: Any, settle: Any, project: Path, world: Any) -> None:
