@@ -84,6 +84,11 @@ async def test_a_log_is_followed_by_its_path(open_app: Any, project: Path, scree
         with path.open("a") as stream:
             stream.write("one more\n")
         await until(pilot, lambda: "one more" in log_text(app.screen))
+        for name, words in (("not-yet.log", "not there yet, and waited for"), ("their.log", "one more")):
+            await pilot.press("o")
+            await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+            await pilot.press(*str(project / name), "enter")
+            await until(pilot, lambda words=words: words in screen_text(app))
 
 
 async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -91,3 +96,15 @@ async def test_a_machine_that_is_none_is_told(open_app: Any, project: Path, scre
         app.open_station("watch", machine="nobody@127.0.0.1:1")
         await until(pilot, lambda: app.screen.is_mounted and app.screen.NAME == "watch")
         await until(pilot, lambda: "127.0.0.1" in app.screen.message and "Asking" not in app.screen.message)
+
+
+async def test_a_machine_that_cannot_be_reached_leaves_the_one_before(open_app: Any, project: Path, screen_text: Any) -> None:
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_station("watch")
+        await until(pilot, lambda: app.screen.NAME == "watch" and "No tmux session there" in screen_text(app))
+        await pilot.press("a")
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") != "watch")
+        await pilot.press(*(["backspace"] * 20), *"nobody@127.0.0.1:1", "enter")
+        await until(pilot, lambda: getattr(app.screen, "NAME", "") == "watch" and "127.0.0.1" in app.screen.message)
+        await until(pilot, lambda: "Asking" not in app.screen.message)
+        assert app.screen.machine == "local" and "No tmux session there" in screen_text(app)

@@ -265,7 +265,7 @@ class Watch:
         if facts is None:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
-            yield Seen(source.name, self._now(), note=f"{clean_line(path)} is not there yet; it is waited for")
+            yield Seen(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
         start = await last_lines(host, path, self._lines)
         if facts is not None and start:
             first = max(start - BACKLOG, 0)

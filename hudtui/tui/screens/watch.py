@@ -150,9 +150,13 @@ class WatchScreen(StationScreen):
             "Machine", value=self.machine, placeholder="local, a name of ~/.ssh/config, user@host[:port]"
         )
         if given:
-            self.machine = given.strip()
+            before, self.machine = self.machine, given.strip()
             self.busy(f"Asking {clean_line(self.machine, 60)}")
-            await self._look()
+            try:
+                await self._look()
+            except BaseException:
+                self.machine = before  # which the list still shows
+                raise
             self.clear_message()
 
     async def action_file(self) -> None:
@@ -180,6 +184,7 @@ class WatchScreen(StationScreen):
 
     async def _read(self, watching: Watch) -> None:
         switcher = self.query_one("#watch-logs", ContentSwitcher)
+        switcher.current = None  # the next log has the name of the one before: only a change shows it
         await switcher.remove_children()
         self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
         for place, (name, log) in enumerate(self._logs.items()):
