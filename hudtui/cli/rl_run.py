@@ -200,7 +200,9 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
-            price = f" It costs {rent.hourly:.2f} {rent.currency} an hour." if rent and not rent.simulated else ""
+            from hudtui.core.compute.guard import money
+
+            price = f" It costs {money(rent.hourly, rent.currency)} an hour." if rent and not rent.simulated else ""
             await console.confirm(f"Start it?{price}")
         if rent is not None:
             await _run_rented(record, store, how)

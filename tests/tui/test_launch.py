@@ -130,7 +130,7 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
         assert [one for one in sim.requests if one.method == "POST"] == []
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.screen.is_modal)
-        assert "2.10 USD an hour (simulated)" in screen_text(app)
+        assert "$2.10/h (simulated)" in screen_text(app)
         await pilot.press("n")
         await until(pilot, lambda: app.screen is screen and screen.record is not None)
         assert [one for one in sim.requests if one.method == "POST"] == [], "a no is a no"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.compute.doors import Doors, Login
+from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderError, Unclear, Unusable
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
@@ -245,7 +246,8 @@ class _Getting:
             )
         text = f"{self.name} is created as {clean_line(pod.id)}"
         if pod.hourly is not None and offer.price.stated and pod.hourly > offer.price.hourly * 1.01:
-            text += f"; it costs {pod.hourly:.2f} an hour, not {offer.price.hourly:.2f} {offer.price.currency}"
+            stated = money(offer.price.hourly, offer.price.currency)
+            text += f"; it costs {money(pod.hourly, pod.currency)} an hour, not {stated}"
         return text
 
     async def look(self, since: float | None, cause: ProviderError | None = None) -> Pod:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
 from hudtui.core.compute.values import Pod
@@ -65,7 +66,7 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
     if problem is not None:
         hourly = (last.hourly if last else None) or (owned.hourly if owned else None)
         currency = last.currency if last else owned.currency if owned else ""
-        cost = f"It may still cost {hourly:.2f} {currency} an hour. " if hourly else "It may still cost money. "
+        cost = f"It may still cost {money(hourly, currency)} an hour. " if hourly else "It may still cost money. "
         raise StillThere(
             f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended for certain",
             why="; ".join(problem.lines()),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.provider import Provider
@@ -123,7 +124,7 @@ def at_work(owned: Owned) -> bool:
 
 def unsettled(summary: RunSummary) -> Notice:
     """What the user should know of a run on a rented machine that nobody tends."""
-    price = f", which costs {summary.hourly:.2f} {summary.currency} an hour" if summary.hourly else ""
+    price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
     if summary.active:
         return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
     return Notice(

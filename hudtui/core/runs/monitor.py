@@ -198,12 +198,21 @@ class Monitor:
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
-        """Views of a run, one each `every` seconds, until it has ended; the last one is of the end."""
+        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end."""
+        ended = False
         while True:
-            view = await self.view(run)
-            yield view
-            if not view.summary.active:
-                return
+            try:
+                view = await self.view(run)
+            except MachineError:
+                if not ended:
+                    raise
+                if not self._keep(run).summary.unsettled:
+                    return  # it was being ended while it was looked at
+            else:
+                yield view
+                ended = not view.summary.active
+                if ended and not view.summary.unsettled:
+                    return
             await asyncio.sleep(every)
 
     def log_path(self, run: str, window: str | None = None) -> str:

@@ -476,10 +476,13 @@ class LaunchScreen(StationScreen):
             self.run_worker(keep(port), name="forever", group=f"tunnel-{record.id}-{port}", exit_on_error=False)
 
     async def _ask_and_rent(self, prepared: Preparation) -> None:
+        from hudtui.core.compute.guard import money
+
         record = prepared.record
         assert record is not None and record.spec.rent is not None
         rent = record.spec.rent
-        lines = [f"{rent.machine}: {rent.hourly:.2f} {rent.currency} an hour" + (" (simulated)" if rent.simulated else "")]
+        price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
+        lines = [f"{rent.machine}: {price}"]
         if prepared.estimate is not None:
             lines.append(prepared.estimate.text)
         lines.append("It is ended after the run, and that is verified.")

@@ -67,6 +67,7 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         width: Cells of a line.
         shown: Name of the log that is shown.
     """
+    from hudtui.core.compute.guard import money
     from hudtui.core.runs.values import GLYPHS
     from hudtui.core.runs.view import gpu_text, server_text
 
@@ -78,8 +79,8 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if run.active and view.left is not None:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:
-        hourly = "" if run.hourly is None or not run.unsettled else f" at {run.hourly:.2f}/h"
-        parts.append((f"  {view.cost:.2f} {run.currency}{hourly}", "$foreground-muted"))
+        hourly = "" if run.hourly is None or not run.unsettled else f" at {money(run.hourly, run.currency)}/h"
+        parts.append((f"  {money(view.cost, run.currency)}{hourly}", "$foreground-muted"))
     lines = [Content.assemble(*parts), *_reward(view, width), *_alarms(view, width)]
     if run.why and not (view.worrying and run.active):
         lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))

@@ -31,6 +31,7 @@ from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.monitor import Monitor
 from hudtui.core.runs.rented import alone, change_limits, end, tend
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.view import RunView
 from hudtui.core.training.plan import Rent, Stage
 from hudtui.sim import Simulator
 
@@ -137,13 +138,20 @@ async def test_who_watches_goes_on_with_what_came_home_when_the_machine_is_gone(
         await asyncio.sleep(0.05)
     view = await monitor.view(record.id)
     assert view.summary.active and view.stages[0].state == "ended"
-    follower = asyncio.create_task(_all(monitor, record.id))
+    follower, watcher = asyncio.create_task(_all(monitor, record.id)), asyncio.create_task(_last(monitor, record.id))
     await world.put(record, "out/go")
     await tending
     assert not world.sim.alive and await asyncio.wait_for(follower, 30) == b"played\n"
+    last = await asyncio.wait_for(watcher, 30)
+    assert last.summary.machine == "released" and last.summary.billed is not None, "also the end of the machine is seen"
+    assert [event.data.get("name") for event in last.events if event.type == "step"][-1] == "terminate"
     view = await monitor.view(record.id)
     assert view.result.reward == 1.0 and not view.summary.active
     assert b"".join([chunk.data async for chunk in monitor.follow(record.id, "before")]) == b"first\n"
+
+
+async def _last(monitor: Monitor, run: str) -> RunView:
+    return [view async for view in monitor.watch(run, every=0.1)][-1]
 
 
 async def _all(monitor: Monitor, run: str) -> bytes:
