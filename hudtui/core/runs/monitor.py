@@ -199,21 +199,16 @@ class Monitor:
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
         """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end."""
-        ended = False
-        while True:
-            try:
-                view = await self.view(run)
-            except MachineError:
-                if not ended:
-                    raise
-                if not self._keep(run).summary.unsettled:
-                    return  # it was being ended while it was looked at
-            else:
-                yield view
-                ended = not view.summary.active
-                if ended and not view.summary.unsettled:
-                    return
+        view = await self.view(run)
+        yield view
+        while view.summary.active or view.summary.unsettled:
             await asyncio.sleep(every)
+            kept = self._keep(run)
+            if view.summary.active or kept.summary.active:
+                view = await self.view(run)
+            else:  # nothing changes there any more, and it may go away at any moment
+                view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()))
+            yield view
 
     def log_path(self, run: str, window: str | None = None) -> str:
         """Where the log of a window lies on its machine; by default of the stage that runs, or ran last.
@@ -280,9 +275,10 @@ class Monitor:
                     end = chunk.offset + len(chunk.data)
                     yield chunk
                 elif to_the_end:
-                    with contextlib.suppress(RunError, MachineError):  # one that is away is waited for, as the log itself is
-                        await machine.sync(self.store)
-                    if not self.store.summary(run).active:
+                    if self._keep(run).summary.active:
+                        with contextlib.suppress(RunError, MachineError):  # one that is away is waited for, as the log itself is
+                            await machine.sync(self.store)
+                    if not self._keep(run).summary.active:
                         break
         finally:
             if step is not None:
