@@ -145,6 +145,22 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
         assert (Path(summary.results) / "logs" / "play.log").exists()
 
 
+async def test_a_machine_that_is_being_got_can_be_given_up(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        app.open_station("launch")
+        await pilot.press("f8")
+        await until(pilot, lambda: "no machine is being got" in app.screen.message)
+        await _got(app, pilot, sim)
+        screen = app.screen
+        await until(pilot, lambda: "(F8 gives it up)" in screen.message)
+        await pilot.press("f8")
+        await until(pilot, lambda: "no machine is left of it" in screen.message)
+        assert not sim.alive and not app.tending.getting
+        assert RunStore(workspace / ".hudtui").summary(screen.rented.id).state == "stopped"
+
+
 async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)

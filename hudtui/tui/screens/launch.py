@@ -82,6 +82,7 @@ class LaunchScreen(StationScreen):
         Action("launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7"),
         Action("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
         Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
+        Action("launch.cancel", "Give up", "Give up the machine that is being got; what was created is ended.", "f8", show=False),
         Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
         Action("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
         Action("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
@@ -94,6 +95,8 @@ class LaunchScreen(StationScreen):
         """What is known of the wish as it stands."""
         self.offer: Offer | None = None
         """The machine that was chosen on the Compute station."""
+        self.rented: RunRecord | None = None
+        """The run that a machine was asked for last."""
         self._timer: Any = None
         self._quoted: dict[str, _Quoted] = {}
         self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
@@ -160,6 +163,8 @@ class LaunchScreen(StationScreen):
             return "something is missing; the lower half says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
             return "a rehearsal is being started"
+        if action_id == "launch.cancel" and (self.rented is None or self.rented.id not in self.shell.tending.getting):
+            return "no machine is being got"
         if action_id == "launch.mend" and self._to_mend is None:
             return "nothing is missing that could be mended from here"
         return None
@@ -489,16 +494,28 @@ class LaunchScreen(StationScreen):
         if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):
             self._plan_soon()
             return
-        self.busy(f"Getting a machine for {record.name}")
+        self.rented = record
+        self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
         self.shell.tending.tend(record, told=lambda event: self._tell(record, event))
         self._plan_soon()
+
+    def action_cancel(self) -> None:
+        """Give the machine up."""
+        if self.rented is not None:
+            self.start(self._give_up(self.rented), group="give-up")
+
+    async def _give_up(self, record: RunRecord) -> None:
+        self.busy(f"Giving up the machine for {record.name}")
+        summary = await self.shell.tending.end(record)
+        self.say(f"{record.name} is {summary.state}, and no machine is left of it.", "success")
+        self.shell.reload()
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
         """A step of a run that is tended, where somebody sees it."""
         if not self.is_attached:
             return
         if event.type == "machine" and event.data.get("kind") not in ("released", "never"):
-            self.busy(clean_line(str(event.data.get("text") or event.data.get("kind")), 200))
+            self.busy(f"{clean_line(str(event.data.get('text') or event.data.get('kind')), 200)} (F8 gives it up)")
         elif event.type == "step" and event.data.get("name") not in ("collect", "terminate"):
             self.busy(f"Starting: {event.data.get('name')}")
         else:
