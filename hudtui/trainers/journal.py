@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import signal
 import time
 from collections import deque
@@ -18,13 +17,13 @@ from hudtui.core.files import write_atomic
 from hudtui.core.rollouts.evaluate import secrets_of
 from hudtui.core.rollouts.trace import append_line, write_episode
 from hudtui.core.tasks.task import Task
+from hudtui.core.training.export import checkpoints
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.variables import Lookup
 from hudtui.trainers.rollout import Alone, Peers, Played
 
 METRICS = "metrics.jsonl"
 TRACES = "traces.jsonl"
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 class Journal:
@@ -83,16 +82,8 @@ def forget_after(path: Path, step: int) -> None:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; one that was being written when the training was broken off is passed over.
-
-    The trainer writes `trainer_state.json` last.
-    """
-    found = [
-        (int(name[1]), path)
-        for path in folder.glob("checkpoint-*")
-        if (name := _CHECKPOINT.fullmatch(path.name)) and (path / "trainer_state.json").is_file()
-    ]
-    return max(found)[1] if found else None
+    """The newest checkpoint that is whole; one that was being written when the training was broken off is passed over."""
+    return next(reversed(checkpoints(folder).values()), None)
 
 
 class Chronicle(TrainerCallback):  # type: ignore[misc]

@@ -54,11 +54,19 @@ class Trained:
         )
 
 
+def checkpoints(folder: Path) -> dict[int, Path]:
+    """The whole checkpoints in a folder, by their steps, in order. The trainer writes its `trainer_state.json` last."""
+    found = [
+        (int(name[1]), path)
+        for path in folder.glob("checkpoint-*")
+        if (name := _CHECKPOINT.fullmatch(path.name)) and (path / "trainer_state.json").is_file()
+    ]
+    return dict(sorted(found))
+
+
 def steps_of(run: Path) -> tuple[int, ...]:
-    """Steps of which a run has a whole checkpoint, in order. The trainer writes its `trainer_state.json` last."""
-    folder = run / "out" / "checkpoints"
-    names = [path.name for path in folder.iterdir() if (path / "trainer_state.json").is_file()] if folder.is_dir() else []
-    return tuple(sorted(int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))))
+    """Steps of which a run has a whole checkpoint, in order."""
+    return tuple(checkpoints(run / "out" / "checkpoints"))
 
 
 def find_trained(run: Path, step: int | None = None) -> Trained:
