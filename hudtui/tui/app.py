@@ -479,7 +479,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
             lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
-            lines += ["Quitting gives it up: it is ended, and that is verified."]
+            if self.tending.gives_up:
+                lines += ["Quitting gives it up: it is ended, and that is verified."]
         if running:
             count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
             lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
@@ -490,7 +491,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
                 return
         if self.tending.getting:
-            self.say("Giving the machine up, and making sure that it is gone")
+            gives_up = self.tending.gives_up
+            self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
             await self.tending.give_up()
         self.exit()
 

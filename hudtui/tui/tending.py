@@ -104,16 +104,26 @@ class Tending:
         return await end(record.id, self._store(), broker)
 
     @contextmanager
-    def getting_one(self, name: str) -> Iterator[None]:
-        """While the worker that calls this gets a machine without a run."""
+    def getting_one(self, name: str) -> Iterator[Callable[[], None]]:
+        """While the worker that calls this gets a machine without a run. What it is given is to be called when that is ready."""
         from textual.worker import get_current_worker
 
         self._workers[name], self._left[name] = get_current_worker(), asyncio.Event()
         self.getting[name] = f"the machine {name} is being got"
+
+        def ready() -> None:
+            self.getting[name] = f"the machine {name} is ready and stays; a guard is being put onto it"
+            del self._workers[name]
+
         try:
-            yield
+            yield ready
         finally:
             self._leave(name)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether leaving gives a machine up: one that is not ready."""
+        return any(key in self._workers for key in self.getting)
 
     def _leave(self, key: str) -> None:
         self.getting.pop(key, None)
@@ -121,9 +131,9 @@ class Tending:
         self._left.pop(key).set()
 
     async def give_up(self) -> None:
-        """Give up the machines that are being got, and wait until they are gone: before the app ends."""
-        for key in self.getting:
-            self._workers[key].cancel()
+        """Give up the machines that are being got, and wait until they are gone, or guarded: before the app ends."""
+        for worker in [self._workers[key] for key in self.getting if key in self._workers]:
+            worker.cancel()
         await self.gone()
 
     async def gone(self) -> None:

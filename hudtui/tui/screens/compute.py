@@ -159,6 +159,8 @@ class ComputeScreen(Acts):
             return "everybody was asked, and answered"
         if name == "cancel" and not self.getting:
             return "no machine is being got"
+        if name == "cancel" and self.shell.tending.getting and not self.shell.tending.gives_up:
+            return "the machine is ready: x ends it"
         return None
 
     def _why_not_offer(self, name: str) -> str | None:

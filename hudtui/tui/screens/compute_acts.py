@@ -91,12 +91,14 @@ class Acts(ComputeCore):
         )
         told = ""
         try:
-            with self.shell.tending.getting_one(order.name):
+            with self.shell.tending.getting_one(order.name) as ready:
                 async with aclosing(steps):
                     async for step in steps:
-                        self.busy(f"{clean_line(step.text)} (Ctrl-X cancels)")
+                        self.busy(clean_line(step.text) + ("" if step.kind == "ready" else " (Ctrl-X cancels)"))
                         if step.kind in ("created", "adopted"):
                             self.show_tab("pods")
+                        if step.kind == "ready":
+                            ready()
                         if step.pod is not None:
                             await self._look_quietly()
                         if step.pod is not None and step.host is not None:

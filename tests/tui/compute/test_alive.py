@@ -13,6 +13,7 @@ from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.tui.app import HudtuiApp
+from hudtui.tui.screens.compute_acts import Acts
 
 SIZES = [(160, 48), (80, 24), (60, 20)]
 pytestmark = pytest.mark.usefixtures("hosts_closed")
@@ -158,6 +159,38 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
         await until(pilot, lambda: not app.is_running)
         entry = Ledger().get(name)
         assert not world.sim.alive and entry is not None and entry.state == "ended"
+
+
+async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
+    open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarding, put = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: Any) -> str:
+        guarding.set()
+        await put.wait()
+        return "guarded"
+
+    monkeypatch.setattr(Acts, "_leave_guard", slow)
+    world.key()
+    async with open_app(project, services=world.services) as (app, pilot):
+        await pilot.press("4")
+        await settle(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, guarding.is_set)
+        await pilot.press("ctrl+x")
+        await until(pilot, lambda: "the machine is ready: x ends it" in app.screen.message)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        assert "is ready and stays" in screen_text(app) and "gives it up" not in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen.message.endswith("Waiting for the guard"))
+        assert app.is_running
+        put.set()
+        await until(pilot, lambda: not app.is_running)
+    assert len(world.sim.alive) == 1 and [one.state for one in Ledger().owned()] == ["ready"]
 
 
 async def test_a_lost_terminal_gives_up_a_machine_that_is_being_got_too(
