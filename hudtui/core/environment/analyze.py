@@ -17,7 +17,7 @@ from hudtui.core.environment.spec import Lookup
 from hudtui.core.environment.values import Analysis, Prompt, Resource, Server, Tool
 from hudtui.core.errors import ConnectError
 from hudtui.core.events import Progress
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, counted
 
 
 async def analyze(
@@ -94,7 +94,7 @@ async def survey(
     timings["list"] = timings.get("list", 0.0) + time.perf_counter() - began
     images = [spec.image for spec in source.servers if spec.image]
     tools = with_functions(tools, hubs)
-    tell(Progress("done", f"{len(session.tools)} tools", 1, 1))
+    tell(Progress("done", counted(len(session.tools), "tool"), 1, 1))
     return Analysis(
         source=source.text,
         server=Server(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, counted
 from hudtui.core.training.recipe import FEWEST_TASKS
 from hudtui.core.variables import names_in, substitute_tree
 from hudtui.core.workspace import Workspace, make_state_dir
@@ -306,14 +306,14 @@ def _look_at_config(wish: Wish, workspace: Workspace, seen: Looked) -> None:
     errors = [finding for finding in findings if finding.severity == "error"]
     if config is None or errors:
         first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
-        seen.add("config", "missing", f"{name} has {len(errors)} errors; {first}", f"hudtui lint {name}")
+        seen.add("config", "missing", f"{name} has {counted(len(errors), 'error')}; {first}", f"hudtui lint {name}")
         return
     try:
         _look_at_policy(wish, config)
     except HudtuiError as error:
         seen.refuse("config", error)
         return
-    seen.add("config", "fine", f"{name}: {len(config.mappings)} actions")
+    seen.add("config", "fine", f"{name}: {counted(len(config.mappings), 'action')}")
     seen.config = path
 
 
