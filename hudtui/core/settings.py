@@ -89,6 +89,7 @@ _COMMON = (
     Key("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, or none", "limit", "100"),
     Key("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Key("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
+    Key("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
 )
 
 LIMIT_SETTINGS: Mapping[str, str] = {

@@ -19,13 +19,15 @@ from hudtui.core.compute.provider import LoginNeeded, OfferGone, Provider, Provi
 from hudtui.core.compute.providers import find_providers, missing, open_provider, target_of
 from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.release import release
-from hudtui.core.compute.sky import INSTALL, Sky, find_sky
+from hudtui.core.compute.sky import INSTALL, PROGRAM, Sky, find_sky
 from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json
 from hudtui.core.compute.spending import charged, spend
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import InputError
+from hudtui.core.platform import HUD
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.settings import known_keys
 
 STUB = Path(__file__).parents[2] / "support" / "sky_stub.py"
 H100 = {
@@ -107,6 +109,7 @@ def test_it_is_found_on_the_path_or_named() -> None:
     assert find_sky({}.get, which=lambda name: f"/bin/{name}") == ("/bin/sky",)
     words = find_sky({"HUDTUI_SKY": "uvx --from 'skypilot[aws,gcp]' sky"}.get, which=lambda name: None)
     assert words == ("uvx", "--from", "skypilot[aws,gcp]", "sky")
+    assert PROGRAM in {key.name for key in known_keys(HUD)}, "a setting that is listed"
     with pytest.raises(InputError, match="no command"):
         find_sky({"HUDTUI_SKY": "uvx '"}.get)
 
