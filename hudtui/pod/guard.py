@@ -54,7 +54,7 @@ def read_json(path: str) -> Dict[str, Any]:
     try:
         with open(path, "rb") as stream:
             found = json.loads(stream.read().decode("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -78,6 +78,7 @@ class Guard:
         self.asked_why = ""
         self.count_from = None  # type: Any
         self.again = self.armed
+        self.problem = ""
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""
@@ -89,6 +90,12 @@ class Guard:
             handle = os.open(self.path("guard.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "ab") as stream:
                 stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
+
+    def trouble(self, problem: str) -> None:
+        """Something that nobody foresaw; told once while it lasts."""
+        if problem != self.problem:
+            self.problem = problem
+            self.say("trouble", problem=problem)
 
     def limit(self, rules: Dict[str, Any], name: str) -> float:
         """A limit in seconds; endless where there is none."""
@@ -151,7 +158,12 @@ class Guard:
             if os.path.exists(self.path("guard.disarmed")):
                 self.say("disarmed")
                 return
-            why, pause = self.look(), self.limit(read_json(self.path("guard.json")), "look_seconds")
+            try:
+                why = self.look()
+            except Exception as error:  # whatever it is: with the guard all limits of the machine would end
+                why = None
+                self.trouble("%s: %s" % (type(error).__name__, error))
+            pause = self.limit(read_json(self.path("guard.json")), "look_seconds")
             if why is not None and clock() >= self.again:
                 ended, off = self.end(why), self.power_off(why)
                 if ended or off or ended is off is None:

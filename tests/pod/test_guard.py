@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import subprocess
@@ -214,6 +215,41 @@ def test_the_time_counts_anew_when_it_is_told_so(run: Guarded) -> None:
     told = time.monotonic()
     run.ended()
     assert run.off.exists() and time.monotonic() - told >= 0.15
+
+
+def test_nothing_in_the_folder_ends_the_guard(run: Guarded) -> None:
+    (run.folder / "status.json").write_text("[" * 100_000)
+    (run.folder / "gpu.jsonl").write_text("[" * 60_000 + "\n" + '{"at": "never", "gpus": [[]]}\n')
+    run.arm(max_seconds=0.3, grace_seconds=0.0)
+    run.ended()
+    assert run.off.exists()
+
+
+def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = _load()
+    looks = iter([ZeroDivisionError("one"), ZeroDivisionError("one"), None])
+
+    def look(self: Any) -> None:
+        if (error := next(looks, None)) is not None:
+            raise error
+        (run.folder / "guard.disarmed").touch()
+
+    monkeypatch.setattr(guard.Guard, "look", look)
+    (run.folder / "guard.json").write_text('{"look_seconds": 0.01}')
+    guard.Guard(str(run.folder)).run()
+    assert [(line["type"], line.get("problem")) for line in run.said] == [
+        ("armed", None),
+        ("trouble", "ZeroDivisionError: one"),
+        ("disarmed", None),
+    ]
+
+
+def _load() -> Any:
+    spec = importlib.util.spec_from_file_location("guard_alone", FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_a_folder_that_is_gone_needs_no_guard(run: Guarded, tmp_path: Path) -> None:
