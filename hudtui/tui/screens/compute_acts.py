@@ -118,13 +118,13 @@ class Acts(ComputeCore):
         self, host: Host, pod: Pod, limits: Limits, provider: Provider, settings: Settings, usage: Usage | None = None
     ) -> str:
         """What the guard on a machine without a run will do; it is started, or told its limits."""
-        from hudtui.core.compute.machine_guard import NOTHING, guard
+        from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, guard
 
         try:
             told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get, usage=usage or NOTHING)
         except HudtuiError as error:
             return f"There is no guard on it: {error.lines()[0]}."
-        return told.text if told is not None else "No limit is set: it costs money until you end it."
+        return f"{told.text} {told.caveat}".strip() if told is not None else UNLIMITED
 
     async def _watch(self) -> None:
         """While a machine is being got, what is alive is looked at more often."""
