@@ -197,6 +197,8 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
                 raise typer.Exit(2)
             return
         record = _complete(prepared)
+        if how.detach:
+            _may_detach(record)
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
@@ -374,13 +376,28 @@ async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
     await _result(record, how)
 
 
+def _may_detach(record: RunRecord) -> None:
+    """Raises an error where something has to stay here while the run goes on."""
+    from hudtui.core.errors import InputError
+
+    if record.spec.rent is not None:
+        raise InputError(
+            "a rented machine is watched over from here until it is ended",
+            fix="Leave --detach out. Ctrl-C leaves the run to itself; `hudtui runs resume` watches over it again.",
+        )
+    if record.spec.tunnels:
+        raise InputError("this run needs a tunnel from this computer for as long as it goes on", fix="Leave --detach out.")
+
+
+def _away(record: RunRecord) -> bool:
+    """Whether its results are to be somewhere else than where it writes them."""
+    return record.host != "local" or record.spec.output_dir is not None
+
+
 async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
     """On this machine, or one of the user's own."""
-    from hudtui.core.errors import InputError
     from hudtui.core.runs.hosts import find_host
 
-    if how.detach and record.spec.tunnels:
-        raise InputError("this run needs a tunnel from this computer for as long as it goes on", fix="Leave --detach out.")
     host = find_host(record.host)
     async with contextlib.AsyncExitStack() as stack:
         await _tunnels(record, stack)
@@ -388,10 +405,12 @@ async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
         if how.detach:
             console.out(record.id)
             console.say(f"hudtui runs logs -f {record.id}   or   hudtui runs attach {record.id}")
+            if _away(record):
+                console.say(f"hudtui runs pull {record.id}   brings its results here")
             return
         _, monitor = runlog.open_store()
         await runlog.follow_run(monitor, record, to_stderr=True)
-        if record.host != "local" or record.spec.output_dir is not None:
+        if _away(record):
             await _bring_home(record, store)
     await _result(record, how)
 

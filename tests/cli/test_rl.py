@@ -103,6 +103,11 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Si
     assert json.loads(hudtui("runs", "--json").stdout) == []
 
 
+def test_a_rented_machine_is_not_left_alone_from_the_beginning(workspace: Path, sim: Simulator) -> None:
+    said = hudtui(*RENT, "--yes", "--detach", code=2).stderr
+    assert "watched over from here" in said and "Leave --detach out" in said and ordered(sim) == 0
+
+
 def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Simulator) -> None:
     found = json.loads(hudtui(*RENT, "--dry-run", "--budget", "9", "--max-hours", "2").stdout)
     assert found["ready"] and {check["state"] for check in found["checks"]} == {"fine"}
