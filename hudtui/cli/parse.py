@@ -36,16 +36,22 @@ def parse(
     lines: Annotated[
         bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} a line, and write one line for each.')
     ] = False,
+    calls: Annotated[
+        bool, typer.Option("--calls", help="With --jsonl: write the calls alone, without reasons; quick, for many replies.")
+    ] = False,
 ) -> None:
     """Read an agent's reply from standard input, and say what it becomes: tags, action, call, or the reason why not.
 
     The whole input is one reply, unless --jsonl is given. A reply that is refused is an answer like any other (exit 0); a line
     that is not JSON gets an error of its own, and the command ends with 2 after the last line.
     """
+    from hudtui.core.errors import InputError
     from hudtui.core.gym.config import load_config
     from hudtui.core.gym.interpret import Interpreter
 
     with console.failures():
+        if calls and not lines:
+            raise InputError("--calls is for many replies", fix="Give --jsonl too, and one reply a line.")
         tools = None
         if analysis is not None:
             from hudtui.cli.analyses import read_analysis
@@ -59,7 +65,7 @@ def parse(
         for number, line in _lines():
             text = _text_of(line)
             if isinstance(text, str):
-                _write(_meaning(interpreter, text))
+                _write(_call(interpreter, text) if calls else _meaning(interpreter, text))
             else:
                 bad = True
                 _write({"error": {"line": number, "message": text[0]}})
@@ -110,6 +116,11 @@ def transform(
 
 def _meaning(interpreter: Interpreter, text: str) -> dict[str, Any]:
     return interpreter.interpret(text).to_json()
+
+
+def _call(interpreter: Interpreter, text: str) -> dict[str, Any]:
+    call = interpreter.call_of(text)
+    return {"call": None if call is None else call._asdict()}
 
 
 def _lines() -> Iterator[tuple[int, bytes]]:

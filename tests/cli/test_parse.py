@@ -121,6 +121,17 @@ def test_lines_of_json(config: Path) -> None:
     assert hudtui("parse", config, "--jsonl", text=b'{"text": "\xff"}\n', code=2)[0].count("not UTF-8") == 1
 
 
+def test_the_calls_alone(config: Path) -> None:
+    replies = ("click(3, 4)", "click(3)", "nothing()", "done()", "")
+    text = "\n".join([*(json.dumps({"text": f"<tool>{reply}</tool>"}) for reply in replies), "not json"])
+    whole = lines(hudtui("parse", config, "--jsonl", text=text, code=2)[0])
+    alone = lines(hudtui("parse", config, "--jsonl", "--calls", text=text, code=2)[0])
+    assert alone == [{"call": line["call"]} if "call" in line else line for line in whole]
+    assert alone[0] == {"call": {"tool": "computer", "arguments": {"x": 3, "y": 4}}} and alone[2] == {"call": None}
+    assert "error" in alone[-1]
+    assert "--jsonl" in hudtui("parse", config, "--calls", code=2)[1]
+
+
 def test_odd_text_survives(config: Path) -> None:
     out, _ = hudtui("parse", config, text=b"<tool>click('\xff\x1b[31m\xc2\x9b', \"\xc3\xa9\")</tool>")
     assert json.loads(out)["action"]["arguments"] == {"x": "\ufffd\x1b[31m\x9b", "y": "é"}
