@@ -26,7 +26,6 @@ _SAVED = (
     "last_ports",
     "settled",
 )
-AREAS = ("availability", "instances", "disks", "billing", "ssh_keys", "user")
 
 
 class NoMoney(Exception):

@@ -32,13 +32,6 @@ def start_logging(folder: Path, *, debug: bool) -> Path | None:
     return path
 
 
-def stop_logging() -> None:
-    """Close the file."""
-    for handler in list(log.handlers):
-        log.removeHandler(handler)
-        handler.close()
-
-
 def write_crash(folder: Path, error: BaseException, version: str) -> Path | None:
     """Keep an unexpected exception in a file of its own; None when that is impossible.
 

@@ -95,10 +95,6 @@ class Spending:
         """Those that may still cost money."""
         return tuple(pod for pod in self.pods if pod.open)
 
-    def run(self, run: str) -> float:
-        """What the machines of a run have cost so far, as far as they were alive today."""
-        return sum(pod.spent for pod in self.pods if pod.run == run)
-
     def of(self, name: str) -> PodSpend | None:
         """One machine, by its name or its provider's id."""
         return next((pod for pod in self.pods if name in (pod.name, pod.pod)), None)

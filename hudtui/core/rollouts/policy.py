@@ -73,19 +73,6 @@ def policy_source(
     raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
 
 
-def make_policy(
-    name: str,
-    config: GymConfig,
-    *,
-    seed: int = 0,
-    task: Task | None = None,
-    rollout: int = 0,
-    endpoint: EndpointOptions | None = None,
-) -> Complete:
-    """One policy, for one episode. See `policy_source`."""
-    return policy_source(name, config, seed=seed, endpoint=endpoint).for_episode(task or Task(id="", prompt=""), rollout)
-
-
 class RandomPolicy:
     """Any of the calls that a configuration allows, each as likely.
 

@@ -60,7 +60,7 @@ def test_nothing_costs_nothing() -> None:
 def test_price_times_time_where_there_is_no_bill() -> None:
     found = spend(Book(owned(run="r1")), {}, NOW)
     assert (found.per_hour, found.alive, found.today, found.billed) == (2, 6, 6, False)
-    assert found.run("r1") == 6 and found.run("r2") == 0
+    assert [(pod.run, pod.spent) for pod in found.pods] == [("r1", 6)]
     assert found.pods[0].text == "about $6.00"
 
 
@@ -157,4 +157,4 @@ def test_the_real_ledger(tmp_path: Path) -> None:
     entry = ledger.get("hudtui-a")
     assert entry is not None
     found = spend(ledger, account({"p1": 0.75}), entry.created + HOUR)
-    assert (found.per_hour, found.alive, found.run("r1"), found.billed) == (2.5, 0.75, 0.75, True)
+    assert (found.per_hour, found.alive, found.pods[0].run, found.billed) == (2.5, 0.75, "r1", True)

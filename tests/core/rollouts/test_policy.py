@@ -5,9 +5,10 @@ import pytest
 from hudtui.core.errors import InputError
 from hudtui.core.rollouts.endpoint import EndpointOptions, PolicyError
 from hudtui.core.rollouts.episode import play
-from hudtui.core.rollouts.policy import direction_calls, make_policy, plain_calls, policy_source
+from hudtui.core.rollouts.policy import direction_calls, plain_calls, policy_source
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.rollouts.twenty48 import DIRECTIONS
+from hudtui.core.tasks.task import Task
 
 PLAIN = "action_mappings:\n" + "".join(f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in DIRECTIONS)
 ONE = "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: {from_arg: direction}}\n"
@@ -20,11 +21,17 @@ SHORT = "action_mappings:\n" + "".join(f"  {name[0]}: {{_tool: move, direction: 
 NAMES_ALONE = "action_mappings:\n" + "".join(
     f"  {name.title()}: {{_tool: press, key: {n}}}\n" for n, name in enumerate(DIRECTIONS)
 )
+NO_TASK = Task(id="", prompt="")
 CROSSED = "action_mappings:\n  left: {_tool: move, direction: right}\n  right: {_tool: move, direction: left}\n"
 
 
 def board(text):
     return ({"role": "user", "content": text},)
+
+
+def make_policy(name, config, *, seed=0, task=NO_TASK, rollout=0):
+    """One policy, for one episode."""
+    return policy_source(name, config, seed=seed).for_episode(task, rollout)
 
 
 @pytest.mark.parametrize(
