@@ -39,15 +39,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 async def settle(pilot: Any) -> None:
-    """Wait until no worker runs and nothing is left to draw. Never sleeps.
+    """Wait until no worker runs and nothing is left to draw, three times over: what ends may begin something else. Never sleeps.
 
     A worker called "forever" is not waited for, and none is while a dialog is open: it may be what waits for the answer.
     """
-    for _ in range(3):
+    quiet = 0
+    while quiet < 3:
         workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
         if workers and not pilot.app.screen.is_modal:
             with contextlib.suppress(WorkerCancelled, WorkerFailed):
                 await pilot.app.workers.wait_for_complete(workers)
+            quiet = 0
+        else:
+            quiet += 1
         await pilot.pause()
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
+from textual.content import Content
+from textual.geometry import Region
 from textual.widget import Widget
 
 from hudtui.tui.facts import Facts, Services
@@ -18,6 +20,7 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.json_view import JsonView, SchemaView, describe, schema_text
 from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.trees import Branches
 from hudtui.tui.widgets.words import ago, span
@@ -227,3 +230,21 @@ async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any,
         assert screen_text(app).count(PLAIN) == 1
 
     await show(Branches("root"), plant, grown)
+
+
+@pytest.mark.parametrize("width", [0, 1])
+async def test_a_sheet_that_had_no_place_for_a_moment_is_wrapped_to_the_one_it_has(
+    show: Callable[..., Any], screen_text: Any, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    sheet = Sheet()
+
+    async def check(app: Any, pilot: Any) -> None:
+        with monkeypatch.context() as moment:
+            moment.setattr(Sheet, "region", Region(0, 0, width, 10))
+            sheet.show([Content("one line that is long enough to be broken into letters")])
+        sheet.refresh()
+        await pilot.pause()
+        await pilot.pause()
+        assert "one line that is long enough to be broken into letters" in screen_text(app)
+
+    await show(sheet, lambda widget: widget.show([Content("before")]), check)

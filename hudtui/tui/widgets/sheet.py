@@ -67,13 +67,25 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
             self.scroll_to(y=row, animate=False)
 
     def _wrap(self) -> None:
-        width = max(self.scrollable_content_region.width, 1)
-        self._made_for = width
+        width = self._made_for = self.scrollable_content_region.width
         self._strips.clear()
-        self._wrapped = [piece for line in self._lines for piece in (line.wrap(width) if len(line) >= width // 2 else [line])]
+        if width:
+            self._wrapped = [piece for line in self._lines for piece in (line.wrap(width) if len(line) >= width // 2 else [line])]
+        else:
+            self._wrapped = list(self._lines)  # it has no place yet, or none at this moment
         # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
         self.set_reactive(Sheet.virtual_size, Size(width, len(self._wrapped)))
         self._scroll_update(self.virtual_size)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines in sight.
+
+        The screen looks for places of widgets whenever somebody asks, also while some are being shown or hidden: then a sheet
+        may have wrapped to a width that it never gets, and no other message says so.
+        """
+        if self._made_for != self.scrollable_content_region.width:
+            self.call_later(self.on_resize)
+        return super().render_lines(crop)
 
     def on_resize(self) -> None:
         """Wrap to the new width."""
