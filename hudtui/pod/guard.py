@@ -158,19 +158,23 @@ class Guard:
             if os.path.exists(self.path("guard.disarmed")):
                 self.say("disarmed")
                 return
+            pause = self.limit(read_json(self.path("guard.json")), "look_seconds")
             try:
                 why = self.look()
-            except Exception as error:  # whatever it is: with the guard all limits of the machine would end
-                why = None
-                self.trouble("%s: %s" % (type(error).__name__, error))
-            pause = self.limit(read_json(self.path("guard.json")), "look_seconds")
-            if why is not None and clock() >= self.again:
-                ended, off = self.end(why), self.power_off(why)
-                if ended or off or ended is off is None:
+                if why is not None and clock() >= self.again and self.switch_off(why, min(AGAIN, pause)):
                     return
-                self.again = clock() + min(AGAIN, pause)
-                self.say("still_on", why=why, again_in=min(AGAIN, pause))
+            except Exception as error:  # whatever it is: with the guard all limits of the machine would end
+                self.trouble(type(error).__name__)
             time.sleep(min(LOOK, pause))
+
+    def switch_off(self, why: str, again_in: float) -> bool:
+        """End the machine, or switch it off at least; whether nothing is left to do. Else that is tried again later."""
+        self.again = clock() + again_in
+        ended, off = self.end(why), self.power_off(why)
+        if ended or off or ended is off is None:
+            return True
+        self.say("still_on", why=why, again_in=again_in)
+        return False
 
     def end(self, why: str) -> Optional[bool]:
         """Tell the provider to end this machine; whether it took that, None where no key was left for it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import random
@@ -19,9 +18,9 @@ from typing import Any
 
 import pytest
 
-import hudtui.pod
+from hudtui.pod import supervisor
 
-FILE = Path(hudtui.pod.__file__).with_name("supervisor.py")
+FILE = Path(supervisor.__file__)
 
 
 def _old_pythons() -> list[str]:
@@ -583,17 +582,7 @@ def test_bad_calls_are_answered(run: Run, tmp_path: Path) -> None:
     assert gone.call("status")[0] == 4
 
 
-@pytest.fixture
-def supervisor() -> Any:
-    """The file as a module."""
-    spec = importlib.util.spec_from_file_location("supervisor_under_test", FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_process_is_known_by_more_than_its_number(supervisor: Any) -> None:
+def test_a_process_is_known_by_more_than_its_number() -> None:
     record = supervisor.me()
     assert supervisor.alive(record)
     assert not supervisor.alive({**record, "pid_id": "1"})
@@ -639,9 +628,7 @@ def test_a_driver_that_hangs_or_fails_holds_nothing_up(tmp_path: Path) -> None:
     assert not (run.folder / "gpu.jsonl").exists()
 
 
-def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(
-    supervisor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(supervisor, "clock", lambda: now)
     monkeypatch.setenv("PATH", smi(tmp_path / "bin", "exec sleep 1000"))
@@ -668,7 +655,7 @@ def test_a_driver_that_cannot_even_be_killed_holds_nothing_up(
     process.stdout.close()
 
 
-def test_what_a_driver_leaves_behind_holds_nothing_up(supervisor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_driver_leaves_behind_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", smi(tmp_path / "bin", "sleep 1000 & echo $! >$0.pid; echo '0, 87, 1024, 81559, 61, 402.50'"))
     sampler = supervisor.Sampler(str(tmp_path / "gpu.jsonl"))
     sampler.tick()
