@@ -29,6 +29,7 @@ from hudtui.core.files import read_text
 from hudtui.core.places import places
 from hudtui.core.text import nearest
 from hudtui.core.variables import Lookup
+from hudtui.core.web import is_loopback
 from hudtui.core.yamltext import Document, load_yaml
 
 VARIABLE = "HUDTUI_PLATFORM"
@@ -283,7 +284,7 @@ def read_platform(path: Path) -> Platform:
     if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
         raise InputError("hosts is a list of host names", where=document.location(("hosts",)))
     own = urlsplit(urls["mcp"]).hostname if "mcp" in urls else None
-    if own is not None and own not in ("localhost", "127.0.0.1", "::1"):
+    if own is not None and not is_loopback(urls["mcp"]):
         hosts = [own, *hosts]
     return Platform(
         name=name,

@@ -21,7 +21,9 @@ def test_addresses_that_are_not(url: str) -> None:
     assert not is_loopback(url)
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("", None), ("soon", None)])
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("", None), ("soon", None), ("inf", None), ("nan", None)]
+)
 def test_seconds_to_wait(value: str, seconds: float | None) -> None:
     assert retry_after({"retry-after": value}) == seconds
 

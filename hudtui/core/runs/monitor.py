@@ -69,7 +69,8 @@ class Monitor:
         self.store = store
         self._hosts = hosts
         self._now = now
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[tuple[str, str | None], Machine] = {}
+        """By the run, and the folder that it was brought home to."""
         self._seen: dict[str, _Seen] = {}
         self._rented: dict[str, bool] = {}
         self._kept: dict[str, _Kept] = {}
@@ -85,20 +86,17 @@ class Monitor:
     def _machine(self, run: str) -> Machine:
         summary = self._keep(run).summary
         home = summary.results if summary.results and not summary.active and Path(summary.results).is_dir() else None
-        known = self._machines.get(run)
-        if known is not None and (home is None or known.record.folder == home):
+        known = self._machines.get((run, home))
+        if known is not None:
             return known
         record = self.store.record(run)
-        if home is not None:
-            # It was brought home, in the same order as on its machine, which may be gone.
-            self._seen.pop(run, None)
-            self._machines[run] = Machine(LocalHost(), replace(record, folder=home))
-            return self._machines[run]
-        host = self._hosts(record.host)
+        # Brought home it lies in the same order as on its machine, which may be gone.
+        host = LocalHost() if home is not None else self._hosts(record.host)
         if host is None:
             raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
-        self._machines[run] = Machine(host, record)
-        return self._machines[run]
+        self._seen.pop(run, None)
+        machine = self._machines[run, home] = Machine(host, replace(record, folder=home or record.folder))
+        return machine
 
     def _waits(self, run: str) -> bool:
         """Its machine is still being got, or was never there: nothing can be asked of it."""
