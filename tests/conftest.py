@@ -38,6 +38,7 @@ os.environ.update(
     TZ="UTC",
     LC_ALL="C.UTF-8",
     HF_HUB_OFFLINE="1",
+    HUDTUI_TRUST=tempfile.gettempdir(),  # what tests write is theirs; tests of trust take this away
 )
 
 
@@ -59,7 +60,6 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(home))
     for name in ("CONFIG", "DATA", "STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
-    monkeypatch.setenv("HUDTUI_TRUST", tempfile.gettempdir())  # what tests write is theirs; tests of trust take this away
     monkeypatch.setenv("HUDTUI_SIM", "off")  # demo workspaces start a simulator that outlives the test
     work = tmp_path_factory.mktemp("work")
     monkeypatch.chdir(work)

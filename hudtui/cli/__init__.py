@@ -14,6 +14,14 @@ def main() -> None:
         from hudtui.tui.app import run_app
 
         sys.exit(run_app())
-    from hudtui.cli.app import build
+    import os
 
-    build()()
+    from hudtui.cli.app import build
+    from hudtui.cli.console import Again
+
+    folder = os.getcwd()
+    while True:
+        try:
+            build()()
+        except Again:
+            os.chdir(folder)  # `-C` counts from where the command was given

@@ -66,13 +66,19 @@ _WHEEL = "|/-\\"
 
 
 def settings(*, as_json: bool = False) -> Settings:
-    """The settings of the project folder, or the command's end where its platform cannot be understood; see `failures`."""
+    """The settings of the project folder, all of which count; see `failures` for what ends the command.
+
+    Raises:
+        Untrusted: The user has not agreed to what the project's files ask for.
+    """
     from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()
     with console.failures(as_json=as_json):
-        return load_settings(folder, choose_platform(folder))
+        found = load_settings(folder, choose_platform(folder))
+        found.require_trust()
+        return found
     raise AssertionError("unreachable")  # pragma: no cover
 
 

@@ -15,11 +15,18 @@ import typer
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, dump_json
+from hudtui.core.trust import Untrusted, agree
 
 T = TypeVar("T")
 
 debug = False
 """Set by `--debug`: tracebacks are shown."""
+trusting = False
+"""Set by `--trust`: the user agrees to what the folder asks for, unasked."""
+
+
+class Again(Exception):
+    """The user has just agreed to what the folder asks for: the command is to be carried out from its beginning."""
 
 
 def say(message: str = "") -> None:
@@ -47,6 +54,8 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except HudtuiError as error:
+        if isinstance(error, Untrusted) and _agreed(error):
+            raise Again from None
         if debug:
             raise
         first, *rest = error.lines()
@@ -63,6 +72,29 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         # The reader went away (`| head`): nothing more can be said on standard output, not even by the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
+
+
+def _agreed(error: Untrusted) -> bool:
+    """Ask whether a folder is trusted, where a person looks on. What the answer is about is said first."""
+    if not (trusting or interactive()):
+        return False
+    if not trusting:
+        from hudtui.core.flows.trust import changes, listing
+
+        say(f"{error.folder} is not trusted. Its files would have hudtui")
+        for line in listing(error.powers, error.folder):
+            say(f"  {line}")
+        if before := changes(error.powers, error.folder):
+            say("  instead of what you agreed to before:")
+            for line in before:
+                say(f"  {line}")
+        try:
+            if not typer.confirm("Trust these files?", err=True):
+                return False
+        except (typer.Abort, KeyboardInterrupt):
+            return False
+    agree(error.folder, error.powers)
+    return True
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

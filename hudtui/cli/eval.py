@@ -115,6 +115,7 @@ async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
 
     folder = Path.cwd()
     settings = load_settings(folder, choose_platform(folder))
+    settings.require_trust()
     for notice in settings.notices:
         console.say(f"warning: {notice}")
     prepared: Prepared | None = None

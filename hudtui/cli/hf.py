@@ -102,6 +102,8 @@ def hf(
         from hudtui.core.tasks.select import Selection
 
         settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+        if not no_push:
+            settings.require_trust()
         use_hub_of(settings)
         request = DatasetRequest(
             tasks=tasks,

@@ -178,6 +178,8 @@ def _rehearse(
 
 
 async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
+    from hudtui.core.flows.trust import require_run
+
     async with runlog.machines():
         store, _ = runlog.open_store()
         place = runlog.workspace()
@@ -197,6 +199,7 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
                 raise typer.Exit(2)
             return
         record = _complete(prepared)
+        await asyncio.to_thread(require_run, record.spec, runlog.settings())
         if how.detach:
             _may_detach(record)
         _show(prepared, record, store)

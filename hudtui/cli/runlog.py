@@ -129,11 +129,17 @@ async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) ->
 
 
 async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) -> None:
-    """Start a run, and tell of each step. One that is broken off before it runs is not wanted."""
+    """Start a run, and tell of each step. One that is broken off before it runs is not wanted.
+
+    Raises:
+        Untrusted: The run needs something that the user has not agreed to.
+    """
     from contextlib import aclosing
 
+    from hudtui.core.flows.trust import require_run
     from hudtui.core.runs import launcher
 
+    await asyncio.to_thread(require_run, record.spec, settings())
     try:
         async with aclosing(launcher.launch(record, host, store, lookup=settings().lookup, tmux=tmux)) as events:
             async for event in events:

@@ -281,6 +281,7 @@ def pull(
 
         store, monitor = runlog.open_store()
         record = store.record(store.find(run))
+        store.require_own(record.id)
         await monitor.refresh()
         target = output.absolute() if output is not None else results_folder(record, store)
         found = await collect(Machine(find_host(record.host), record), target, progress=_progress())
@@ -402,7 +403,9 @@ async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
     """Whoever the machine of a run is rented from, for as long as that is needed."""
     from hudtui.core.runs.broker import broker_for
 
-    broker = broker_for(store.record(run), runlog.settings(), say=console.say)
+    settings = runlog.settings()
+    settings.require_trust()
+    broker = broker_for(store.record(run), settings, say=console.say)
     try:
         yield broker
     finally:

@@ -85,7 +85,9 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
 
     Raises:
         InputError: `name` is not a key that this program knows.
+        Untrusted: Settings of the project that the user has not agreed to might decide where the key goes.
     """
+    settings.require_trust()
     request = _request(name, settings)
     if request is None:
         raise InputError(f"{name} is not a key that can be tested", fix=f"Keys: {', '.join(_key_names(settings))}.")

@@ -144,7 +144,8 @@ class Settings:
         folder: The project folder.
         platform: The platform whose keys and addresses these are.
         notices: What was passed over while reading, in plain words, without values.
-        withheld: What the project's `.env` would do if the folder were trusted. None of these values counts.
+        withheld: What the user has not agreed to of the project's `.env`, none of which counts then, and of a platform that the
+            project declares.
         other_case: Names that `lookup` was asked for and found only in another spelling: asked -> taken.
     """
 
@@ -211,7 +212,7 @@ class Settings:
         )
 
     def require_trust(self) -> None:
-        """Make sure that everything in the project's `.env` counts, before something is done that may depend on it.
+        """Make sure that nothing is withheld, before something is done that may depend on it.
 
         Raises:
             Untrusted: The user has not agreed to something in it.
@@ -307,15 +308,27 @@ def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str
     layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
     layers += _hugging_face_layer(environment)
     layers.append(_Layer("default", {key.name: key.default for key in known_keys(platform) if key.default}))
-    withheld = trust.missing(folder, env_powers(file, platform))
-    if not withheld:
+    withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
+    if not any(one.file == file.path for one in withheld):
         layers[1:1] = _env_layer(".env", _allowed(file, layers, notices))
     return Settings(folder, platform, tuple(layers), tuple(notices), withheld)
 
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
-    """What the project's `.env` would do; see `core.trust`."""
-    return env_powers(_read(".env", folder / ".env", []), platform)
+    """What the project's `.env` and the platform that it declares would do; see `core.trust`."""
+    return (*env_powers(_read(".env", folder / ".env", []), platform), *_platform_powers(folder, platform))
+
+
+def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
+    """The addresses of a platform that the project folder itself declares."""
+    if platform.file is None or not platform.file.is_relative_to(folder):
+        return ()
+    return tuple(
+        trust.power(
+            "address", f"{url} ({platform.key_variable} is sent there)", platform.file, service, url, platform.key_variable
+        )
+        for service, url in platform.urls.items()
+    )
 
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:

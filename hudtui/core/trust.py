@@ -1,9 +1,9 @@
 """What a project folder may have hudtui do: nothing, until its user trusts it.
 
-A folder that was cloned or unpacked holds files that can act: `.env` names keys and addresses, a lock file an image to run, a task
-file servers to start or to send keys to, `.hudtui/runs.db` runs to carry on. Each such thing is a `Power`. Looking at a folder uses
-none of them. What would use one calls `require` first, which raises `Untrusted` with the powers that the user has not agreed to;
-commands and screens show them, ask once, and call `agree`.
+A folder that was cloned or unpacked holds files that can act: `.env` names keys and addresses, a lock file an image to run, a
+task file servers to start or to send keys to, `.hudtui/runs.db` runs to carry on. Each such thing is a `Power`. Looking at a
+folder uses none of them. What would use one calls `require` first, which raises `Untrusted` with the powers that the user has
+not agreed to; commands and screens show them, ask once, and call `agree`.
 
 Agreements lie in the user's state folder, one file a project, with a digest of exactly what each power does. A file that comes to
 do something else is asked about again, and only about that.
@@ -32,6 +32,8 @@ Kind = Literal["command", "address", "key", "setting", "limit", "run"]
 
 VARIABLE = "HUDTUI_TRUST"
 """Environment variable: folders, separated as in PATH, below which every file is trusted; for containers and CI."""
+RUN_VARIABLE = "HUDTUI_TRUST_RUN"
+"""The same for the programs of a run: the folder with its own files, which were agreed to when it was started."""
 
 _SHOWN = 2000
 """Characters of a command or an address that are shown."""
@@ -117,7 +119,8 @@ def agreed(folder: Path) -> Mapping[str, Agreement]:
     try:
         data = json.loads(_file(folder).read_bytes())
         return {
-            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"])) for token, item in data["agreed"].items()
+            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"]))
+            for token, item in data["agreed"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
@@ -197,7 +200,9 @@ def mark_run(store: Path, run: str, content: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(path, hashlib.sha256(content.encode()).hexdigest(), mode=0o600)
     except OSError as error:
-        raise InputError("this run cannot be marked as yours", why=error.strerror or str(error), where=Location(str(path))) from None
+        raise InputError(
+            "this run cannot be marked as yours", why=error.strerror or str(error), where=Location(str(path))
+        ) from None
 
 
 def owns_run(store: Path, run: str, content: str) -> bool:
@@ -229,7 +234,8 @@ def _marks(store: Path) -> Path:
 
 
 def _always() -> tuple[Path, ...]:
-    return tuple(Path(_real(Path(name))) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if os.path.isabs(name))
+    names = [name for one in (VARIABLE, RUN_VARIABLE) for name in os.environ.get(one, "").split(os.pathsep)]
+    return tuple(Path(_real(Path(name))) for name in names if name)
 
 
 def _below(file: Path, folders: Sequence[Path]) -> bool:

@@ -199,11 +199,16 @@ class Tending:
 
 
 def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
-    """Runs on rented machines of which something is left to do, but for those that their user wanted kept."""
+    """The user's runs on rented machines of which something is left to do, but for those that the user wanted kept."""
     found = []
     for run in store.runs():
         record = store.record(run.id)
         rent = record.spec.rent
-        if rent is not None and (run.active or run.unsettled) and not (rent.keep_on_failure and run.state == "failed"):
+        if (
+            record.own
+            and rent is not None
+            and (run.active or run.unsettled)
+            and not (rent.keep_on_failure and run.state == "failed")
+        ):
             found.append(record)
     return tuple(found)

@@ -32,6 +32,7 @@ from hudtui.core.environment.bundled import BUNDLED, find_bundled
 from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import decode, parse_json, read_text
+from hudtui.core.trust import Power, power
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
 
@@ -68,6 +69,23 @@ class Source:
     """The project folder: relative paths and the cache belong to it."""
     lookup: Lookup = field(default=os.environ.get, compare=False, repr=False)
     """Gives the value of a variable at the moment it is needed."""
+    file: Path | None = field(default=None, compare=False)
+    """The file that names the servers; None when the user named them. What a file names needs the user's agreement."""
+
+    @property
+    def powers(self) -> tuple[Power, ...]:
+        """What the user has to agree to before this source is used; see `core.trust`. Nothing for what the user named."""
+        return self.all_powers if self.file is not None else ()
+
+    @property
+    def all_powers(self) -> tuple[Power, ...]:
+        """What using this source means, whoever named it."""
+        from hudtui.core.environment.powers import server_powers
+
+        file = self.file or self.folder
+        if self.address is not None:
+            return (power("address", self.text, file, *self.address),)
+        return server_powers(self.servers, file)
 
     @property
     def key(self) -> str:
@@ -92,6 +110,7 @@ def parse_source(
     folder: Path | None = None,
     lookup: Lookup | None = None,
     sse: bool = False,
+    file: Path | None = None,
 ) -> Source:
     """What a user named, by the forms listed at the top of this module.
 
@@ -103,13 +122,14 @@ def parse_source(
         folder: The project folder; the current one by default.
         lookup: Gives the value of a variable; the process environment by default.
         sse: Use the older transport of separate event streams for a URL.
+        file: The file that the name was read from; None when the user gave it.
 
     Raises:
         SourceError: The name fits no form, or what it leads to cannot be used.
     """
     folder = Path(folder) if folder is not None else Path.cwd()
     source = _named(text, tuple(command), folder, sse)
-    source = replace(source, folder=folder, lookup=lookup or os.environ.get)
+    source = replace(source, folder=folder, lookup=lookup or os.environ.get, file=file or source.file)
     if headers:
         if not any(spec.url for spec in source.servers):
             raise SourceError("headers are for sources that are reached by a URL", fix="Leave out --header, or give a URL.")
@@ -269,7 +289,7 @@ def _file(path: Path, name: str) -> Source:
     if path.suffix.lower() in (".yaml", ".yml"):
         return _lock(path, name)
     if path.suffix.lower() == ".json" or text.lstrip()[:1] in ("{", "["):
-        return _config(parse_json(text, name), name, name)
+        return _config(parse_json(text, name), name, name, path)
     if os.access(path, os.X_OK):
         raise SourceError(
             "this is a program", fix=f"To start it as an MCP server, give it after `--`: -- {name}", where=Location(name)
@@ -277,7 +297,7 @@ def _file(path: Path, name: str) -> Source:
     raise SourceError("this file is neither a lock file (YAML) nor an mcp_config (JSON)", fix=FORMS, where=Location(name))
 
 
-def _config(data: Any, name: str, shown: str) -> Source:
+def _config(data: Any, name: str, shown: str, file: Path | None = None) -> Source:
     if isinstance(data, list):  # a task file: its tasks run on one environment, as a rule
         configs = [task.get("mcp_config") for task in data if isinstance(task, Mapping)]
         if not configs or any(config != configs[0] for config in configs):
@@ -287,7 +307,7 @@ def _config(data: Any, name: str, shown: str) -> Source:
         data = {"mcp_config": configs[0]}
     servers = read_config(data, name)
     images = tuple(dict.fromkeys(spec.image for spec in servers if spec.image))
-    return Source("config", shown, servers, image=images[0] if len(images) == 1 else None)
+    return Source("config", shown, servers, image=images[0] if len(images) == 1 else None, file=file)
 
 
 def _folder(path: Path, name: str) -> Source:
@@ -308,7 +328,7 @@ def _folder(path: Path, name: str) -> Source:
         if isinstance(image, str) and image:
             if not _IMAGE.match(image):
                 raise SourceError(f"{image!r} is not the name of an image", where=Location(str(project), field="tool.hud.image"))
-            return image_source(image, text=name)
+            return replace(image_source(image, text=name), file=project)
     if (path / "Dockerfile").is_file():
         tag = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-") or "environment"
         raise SourceError(
@@ -329,10 +349,18 @@ def _lock(path: Path, name: str) -> Source:
     lock = read_lock(path)
     if lock.image is None:
         return Source("lock", name, lock=path)
-    variables = (*lock.variables.required, *lock.variables.optional)
-    return Source(
-        "lock", name, (container_spec(lock.image, variables, name=image_name(lock.image)),), image=lock.image, lock=path
-    )
+    variables = tuple(name for name in (*lock.variables.required, *lock.variables.optional) if not _is_service_key(name))
+    spec = container_spec(lock.image, variables, name=image_name(lock.image))
+    return Source("lock", name, (spec,), image=lock.image, lock=path, file=path)
+
+
+def _is_service_key(name: str) -> bool:
+    """Whether a variable is the key of a service that an environment has nothing to do with; `--env NAME` passes it on."""
+    from hudtui.core.platform import BUILT_IN, HUD
+    from hudtui.core.settings import known_keys
+
+    own = {platform.key_variable for platform in BUILT_IN}
+    return any(key.name == name and key.secret and name not in own for key in known_keys(HUD))
 
 
 def _looks_like_path(name: str) -> bool:

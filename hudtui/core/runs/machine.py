@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hudtui.core.compute.machine_guard import arm
-from hudtui.core.errors import MachineError
+from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -47,11 +47,22 @@ class MachineStatus:
 
 @dataclass
 class Machine:
-    """A run's folder on its host."""
+    """A run's folder on its host.
+
+    Raises:
+        RunError: The run merely lies in this folder: the user did not start it. `RunStore.require_own` says what to do.
+    """
 
     host: Host
     record: RunRecord
     _offset: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.record.own:
+            raise RunError(
+                f"run {self.record.id} was not started here by you, and is not acted on",
+                fix="See what it would do with `hudtui trust --show`.",
+            )
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""

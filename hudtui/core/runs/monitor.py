@@ -73,6 +73,7 @@ class Monitor:
         """By the run, and the folder that it was brought home to."""
         self._seen: dict[str, _Seen] = {}
         self._rented: dict[str, bool] = {}
+        self._own: dict[str, bool] = {}
         self._kept: dict[str, _Kept] = {}
 
     def _keep(self, run: str) -> _Kept:
@@ -99,15 +100,17 @@ class Monitor:
         return machine
 
     def _waits(self, run: str) -> bool:
-        """Its machine is still being got, or was never there: nothing can be asked of it."""
+        """Nothing can be asked of its machine: it is still being got, was never there, or is none of the user's."""
         if run not in self._rented:
-            self._rented[run] = self.store.record(run).spec.rent is not None
-        return self._rented[run] and self._keep(run).summary.started is None
+            record = self.store.record(run)
+            self._rented[run] = record.spec.rent is not None
+            self._own[run] = record.own
+        return not self._own[run] or (self._rented[run] and self._keep(run).summary.started is None)
 
     def _nowhere(self, run: str) -> Machine:
         """Stands in for a machine that is not there yet: it knows of no file."""
         record = self.store.record(run)
-        return Machine(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet")))
+        return Machine(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet"), own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
         """All runs, the oldest first, with what their machines have said until now.
@@ -117,7 +120,7 @@ class Monitor:
         changed = False
         for run in (runs := self.store.runs()):
             if run.active or run.state == "lost":
-                with contextlib.suppress(MachineError, RunError):
+                with contextlib.suppress(MachineError, RunError):  # also one that is not the user's
                     changed = bool(await self._machine(run.id).sync(self.store)) or changed
         return self.store.runs() if changed else runs
 

@@ -76,7 +76,9 @@ async def tend(
         RunError: Another hudtui tends it, or the store cannot be written.
         ProviderError: No machine could be had, or it could not be ended for certain and may still cost money.
         MachineError: A step failed. The machine is gone, unless the error says otherwise.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, lookup, tmux, progress)
     async with alone(store, run):
         trouble: HudtuiError | None = None
@@ -110,7 +112,9 @@ async def end(
     Raises:
         RunError: Another hudtui is getting its machine, and does not let go of it.
         MachineError: The machine could not be ended for certain, or does not answer.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, None, True, progress)
     await tending.stop(grace)
     async with alone(store, run, patience=120.0), aclosing(tending.settle()) as events:
@@ -125,7 +129,9 @@ async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limit
     Raises:
         InputError: They cannot be kept here; nothing is changed.
         MachineError: Its machine does not answer: there the old ones hold until `tend` reaches it.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, None, True, None)
     broker.book.set(tending.rent.machine, limits)
     store.append(run, "limits", limits.to_json())

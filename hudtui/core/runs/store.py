@@ -15,11 +15,12 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from hudtui.core import trust
 from hudtui.core.errors import Location, RunError
 from hudtui.core.runs.values import RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
@@ -51,6 +52,8 @@ CREATE TABLE events (
 CREATE INDEX events_of_run ON events (run, number);
 CREATE UNIQUE INDEX events_once ON events (run, once) WHERE once IS NOT NULL;
 """
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""Of a run: it names a folder, and a tmux session."""
 _ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 
@@ -68,6 +71,8 @@ class RunRecord:
     folder: str
     spec: RunSpec
     plan: Plan
+    own: bool = True
+    """The user started it, or took it over: it may be acted on. False for what merely lies in the folder; see `core.trust`."""
 
     def start(self) -> RunSummary:
         """The run before its first event."""
@@ -104,15 +109,18 @@ class RunStore:
                 return run
 
     def add(self, record: RunRecord) -> RunEvent:
-        """Keep a new run, with its first event `planned`.
+        """Keep a new run, with its first event `planned`, and mark it as the user's own.
 
         Raises:
             RunError: There is a run of that id, or the store cannot be written.
+            InputError: The mark cannot be written.
         """
         row = (
             *(record.id, record.created, record.name, record.engine, record.host, record.machine, record.folder),
             *(json.dumps(record.spec.to_json()), json.dumps(record.plan.to_json())),
         )
+        # First, so that a run is never kept without its mark. A mark alone says nothing.
+        trust.mark_run(self.path, record.id, _content(row))
         with self._writing() as database:
             try:
                 database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -180,18 +188,67 @@ class RunStore:
         """What was laid down about a run. One whose rented machine is gone lies where its results were brought to.
 
         Raises:
-            RunError: There is no such run, or it is of a newer hudtui.
+            RunError: There is no such run, it is of a newer hudtui, or what is kept of it cannot be understood.
         """
-        with self._reading() as database:
-            row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone() if database else None
-        if row is None:
-            raise RunError(f"there is no run {clean_line(run)!r}")
+        row = self._row(run)
         known, created, name, engine, host, machine, folder, spec, plan = row
-        made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        try:
+            made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise RunError(
+                f"what is kept of run {clean_line(run)!r} cannot be understood", why=clean_line(repr(error), 200)
+            ) from None
+        own = self._is_own(row)
         summary = self.summary(known)
         if summary.machine == "released" and summary.results is not None:
             host, machine, folder = "local", this_machine(), summary.results
-        return RunRecord(known, created, name, engine, host, machine, folder, *made)
+        return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
+
+    def is_own(self, run: str) -> bool:
+        """Whether the user started a run from this folder, or took it over.
+
+        Raises:
+            RunError: There is no such run.
+        """
+        return self._is_own(self._row(run))
+
+    def require_own(self, run: str) -> None:
+        """Make sure that a run is the user's, before it is acted on: its machine reached, its processes ended, its files removed.
+
+        Raises:
+            RunError: There is no such run.
+            Untrusted: It merely lies in this folder.
+        """
+        row = self._row(run)
+        if not self._is_own(row):
+            raise trust.Untrusted(self.state_dir.parent, [self._power(row)])
+
+    def powers(self) -> tuple[trust.Power, ...]:
+        """One power for each run that may still change and that the user has not started; see `core.trust`."""
+        waiting = [run.id for run in self.runs() if run.active or run.unsettled or run.state == "lost"]
+        rows = [row for row in map(self._row, waiting) if not trust.owns_run(self.path, row[0], _content(row))]
+        return tuple(map(self._power, rows))
+
+    def _row(self, run: str) -> tuple[Any, ...]:
+        with self._reading() as database:
+            row: tuple[Any, ...] | None = None
+            if database is not None:
+                row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
+        if row is None or not isinstance(row[0], str) or not _ID.fullmatch(row[0]):
+            raise RunError(f"there is no run {clean_line(str(run))!r}")
+        return row
+
+    def _is_own(self, row: tuple[Any, ...]) -> bool:
+        owns = trust.owns_run(self.path, row[0], _content(row))
+        return owns or not trust.missing(self.state_dir.parent, [self._power(row)])
+
+    def _power(self, row: tuple[Any, ...]) -> trust.Power:
+        run, *_, host, _, folder, _, plan = row
+        try:
+            commands = "; ".join(" ".join(map(str, stage["argv"])) for stage in json.loads(plan)["stages"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            commands = "commands that cannot be understood"
+        return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
     def events(self, run: str) -> tuple[RunEvent, ...]:
         """All events of a run, in order."""
@@ -357,6 +414,11 @@ class RunStore:
         except OSError:
             return False
         return room.f_bavail * room.f_frsize < 64 * 1024  # SQLite's side files take so much
+
+
+def _content(row: Sequence[Any]) -> str:
+    """All that decides what a run does, as one text."""
+    return json.dumps(list(row), default=str)
 
 
 _EVENTS = "SELECT run, number, at, type, data, origin FROM events"

@@ -11,6 +11,7 @@ from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.trl import Trl
+from hudtui.core.trust import RUN_VARIABLE
 
 ENTRY_POINTS = "hudtui.engines"
 """Group under which other packages offer engines: each entry is an object that is an `Engine`, or a class that makes one."""
@@ -81,6 +82,7 @@ class Rollouts:
                 argv += [option, str(value)]
         argv.append("--resume")  # a second attempt goes on where the first one was broken off
         env = {**spec.variables, **({"HUDTUI_PLATFORM": spec.platform} if spec.platform else {})}
+        env[RUN_VARIABLE] = site.path("files")  # what these tasks ask for was agreed to when the run was started
         return Plan(
             engine=self.name,
             stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),
