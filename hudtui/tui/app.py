@@ -34,9 +34,12 @@ from hudtui.tui.widgets.message import Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.driver import Driver
 
     from hudtui.core.platform import Platform
+    from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
 
 FACTS_WHILE_RUNNING = 3.0
@@ -87,6 +90,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             priority=True,
         ),
         Action("app.refresh", "Read again", "Read the project folder again.", "f5,ctrl+r", show=False),
+        Action(
+            "app.trust",
+            "Trust folder",
+            "See what the files of this folder ask for, and agree to it or not.",
+            "exclamation_mark",
+            show=False,
+        ),
         Action("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
         Action(
             "app.mouse",
@@ -388,6 +398,30 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         answer: bool = await self.push_screen_wait(Confirm(title, lines, yes=yes, no=no, danger=danger))
         return answer
 
+    async def permit(self, powers: Sequence[Power]) -> bool:
+        """Whether the user agrees to what files of the project ask for; asks, from a worker, where that is not known yet.
+
+        The question is about everything that the folder asks for, so that it comes once.
+        """
+        from hudtui.core import trust
+        from hudtui.core.flows.trust import changes, listing, survey
+
+        def look() -> tuple[Power, ...]:
+            lacking = trust.missing(self.folder, powers)
+            return trust.missing(self.folder, (*lacking, *survey(self.folder, self.platform))) if lacking else ()
+
+        lacking = await asyncio.to_thread(look)
+        if not lacking:
+            return True
+        lines = ["Its files would have hudtui", *listing(lacking, self.folder)]
+        if before := changes(lacking, self.folder):
+            lines += ["", "instead of what you agreed to before:", *before]
+        if not await self.confirm("Trust this folder?", tuple(lines), yes="Trust", no="Only look", danger=True):
+            return False
+        await asyncio.to_thread(trust.agree, self.folder, lacking)
+        self.reload()
+        return True
+
     async def ask(self, title: str, **options: Any) -> str | None:
         """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
         from hudtui.tui.widgets.dialog import Ask
@@ -499,6 +533,28 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_refresh(self) -> None:
         """Read the project again."""
         self.reload(everything=True)
+
+    def action_trust(self) -> None:
+        """Show what the folder asks for, and ask."""
+        self.run_worker(self._trust(), group="trust", exit_on_error=False)
+
+    async def _trust(self) -> None:
+        from hudtui.core import trust
+        from hudtui.core.flows.trust import listing, survey
+
+        try:
+            powers = await asyncio.to_thread(survey, self.folder, self.platform)
+            if await asyncio.to_thread(trust.missing, self.folder, powers):
+                await self.permit(powers)
+                return
+            lines = listing(powers, self.folder) or ("The files of this folder ask for nothing.",)
+            if not powers:
+                self.read("This folder", lines[0])
+            elif await self.confirm("You trust this folder. It may", lines, yes="Trust it no longer", no="Close", danger=True):
+                await asyncio.to_thread(trust.revoke, self.folder)
+                self.reload()
+        except HudtuiError as error:
+            self.fail(error)
 
     def action_theme(self) -> None:
         """Choose a theme."""

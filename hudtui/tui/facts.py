@@ -94,6 +94,8 @@ class Facts:
     """Primary dataset that the lock file names."""
     runs: tuple[RunFact, ...] = ()
     """Newest first."""
+    trusted: bool = True
+    """The user has agreed to all that the folder's files ask for, as far as was looked; see `core.flows.trust`."""
     warnings: tuple[str, ...] = ()
     """What could not be read, one line each; everything else is still shown."""
 

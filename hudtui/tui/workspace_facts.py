@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
+from hudtui.core.flows.trust import survey
 from hudtui.core.runs.road import road
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
@@ -63,6 +65,7 @@ def load_facts(folder: Path) -> Facts:
         dataset=dataset,
         runs=tuple(_run(run) for run in newest),
         warnings=tuple(warnings),
+        trusted=not trust.missing(folder, survey(folder, platform, tasks=False)),
     )
 
 

@@ -20,7 +20,7 @@ LARGEST = 8 * 1024 * 1024
 """Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used."""
 
 
-def survey(folder: Path, platform: str | Platform | None = None) -> tuple[trust.Power, ...]:
+def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
     """What the files of a project folder would have hudtui do, each power once. Nothing of it is done.
 
     Reads `.env`, platform files, the lock file, task files up to `LARGEST` bytes, the source that was looked at last, and the
@@ -29,6 +29,7 @@ def survey(folder: Path, platform: str | Platform | None = None) -> tuple[trust.
     Args:
         folder: The project folder.
         platform: As `open_workspace` takes it.
+        tasks: Also look into task files, which takes longer.
 
     Raises:
         InputError: The folder cannot be read.
@@ -36,7 +37,7 @@ def survey(folder: Path, platform: str | Platform | None = None) -> tuple[trust.
     workspace = open_workspace(folder, platform)
     found: dict[str, trust.Power] = {}
     parts: Sequence[Callable[[Workspace], Iterable[trust.Power]]] = (_settings, _lock, _tasks, _sources, _runs)
-    for part in parts:
+    for part in parts if tasks else (one for one in parts if one is not _tasks):
         try:
             found.update((one.token, one) for one in part(workspace))
         except HudtuiError:

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Acting
 from hudtui.tui.widgets.fields import FilterField
@@ -25,6 +25,7 @@ from hudtui.tui.widgets.road import RoadBar
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from hudtui.core.trust import Untrusted
     from hudtui.tui.app import HudtuiApp
 
 
@@ -126,10 +127,12 @@ class StationScreen(Acting, Screen[None]):
     ) -> Worker[Any]:
         """Carry out async work without holding up the screen.
 
-        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`.
+        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
+        trust in the folder is asked about, and carried out from its beginning once the user agrees.
 
         Args:
-            work: The coroutine. Blocking calls inside go through `asyncio.to_thread`.
+            work: The coroutine, or what makes it, for work that may have to begin twice. Blocking calls inside go through
+                `asyncio.to_thread`.
             group: One name a purpose, unique within the screen.
             exclusive: A newer request makes the older one stale.
             busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
@@ -139,7 +142,14 @@ class StationScreen(Acting, Screen[None]):
 
         async def guarded() -> Any:
             try:
-                result = await (work if isinstance(work, Coroutine) else work())
+                try:
+                    result = await (work if isinstance(work, Coroutine) else work())
+                except InputError as error:
+                    from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
+
+                    if not isinstance(error, Untrusted):
+                        raise
+                    result = await self._ask_and_go_on(error, work)
             except Exception as error:
                 if self.is_attached:
                     self.fail(error)
@@ -153,6 +163,15 @@ class StationScreen(Acting, Screen[None]):
             # A request that is stale before it began never runs its coroutine.
             worker._task.add_done_callback(lambda _: work.close())
         return worker
+
+    async def _ask_and_go_on(self, error: Untrusted, work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]]) -> Any:
+        if not await self.shell.permit(error.powers):
+            self.say("Not done: this folder is not trusted.", "warning")
+        elif isinstance(work, Coroutine):
+            self.say("This folder is trusted now. Do it again.")
+        else:
+            return await work()
+        return None
 
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""

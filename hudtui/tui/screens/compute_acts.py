@@ -45,7 +45,8 @@ class Acts(ComputeCore):
     def action_rent(self) -> None:
         """Rent it."""
         if self.offer is not None:
-            self.start(self._rent(self.offer), group="rent", exclusive=False)
+            offer = self.offer
+            self.start(lambda: self._rent(offer), group="rent", exclusive=False)
 
     async def _rent(self, offer: Offer) -> None:
         from hudtui.core.compute.acquire import acquire, unique_name
@@ -56,6 +57,7 @@ class Acts(ComputeCore):
         from hudtui.tui.screens.compute_access import ready_to_log_in
 
         office = await self.shell.purse.open()
+        office.settings.require_trust()
         provider = office.desk.provider_of(offer.provider)
         key = await ready_to_log_in(self, office, provider)
         if key is None:

@@ -59,10 +59,12 @@ class Making(StationScreen):
         assert self.index is not None and self.chosen is not None
         record = self.index.record(self.chosen)
         if record is not None:
-            self.start(self._test(record), group="test")
+            self.start(lambda: self._test(record), group="test")
 
     async def _test(self, record: Any) -> None:
+        from hudtui.core.environment.powers import task_powers
         from hudtui.core.settings import load_settings
+        from hudtui.core.trust import require
         from hudtui.tui.screens.dataset_detail import server_lines, trial_content
         from hudtui.tui.screens.dataset_trial import task_of, try_task
 
@@ -73,6 +75,7 @@ class Making(StationScreen):
             if not await self.shell.confirm(f"Test {record.id}?", lines, yes="Test"):
                 return
             self._trusted.add(key)
+        await asyncio.to_thread(require, self.shell.folder, task_powers([config], self.shell.folder / "tasks"))
         shown = self.query_one("#ds-test", Static)
         shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
         self.show_tab("test")

@@ -21,6 +21,7 @@ from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, To
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
+from hudtui.core.workspace import STATE
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
@@ -113,7 +114,7 @@ class EnvironmentScreen(StationScreen):
         if wanted:
             self._look_at(str(wanted))
         elif self.source is None:
-            self.start(self._recall(), group="look")
+            self.start(self._recall, group="look")
         elif self.focused is None:
             self.query_one(Branches).focus()
 
@@ -160,7 +161,7 @@ class EnvironmentScreen(StationScreen):
 
     def _look_at(self, text: str) -> None:
         self.query_one("#source", Field).value = text
-        self.start(self._open(text), group="look")
+        self.start(lambda: self._open(text), group="look")
 
     async def _recall(self) -> None:
         """What was seen last in this workspace, else its lock file."""
@@ -171,14 +172,19 @@ class EnvironmentScreen(StationScreen):
         found = await asyncio.to_thread(latest, self.shell.folder)
         facts = self.shell.facts
         if found is not None:
-            await self._open(found.source)
+            await self._open(found.source, self.shell.folder / STATE / "analyses")
         elif facts is not None and facts.lock is not None:
             await self._open(facts.lock.name)
         else:
             self.query_one("#source", Field).focus()
 
-    async def _open(self, text: str) -> None:
-        """Show what is remembered of a source at once, then look at it anew."""
+    async def _open(self, text: str, file: Path | None = None) -> None:
+        """Show what is remembered of a source at once, then look at it again.
+
+        Args:
+            text: The source.
+            file: The file that names it; None when the user did.
+        """
         import asyncio
 
         from hudtui.core.environment.cache import cached
@@ -189,7 +195,8 @@ class EnvironmentScreen(StationScreen):
         command = shlex.split(text[2:]) if text.startswith("--") else ()
 
         def read() -> Source:
-            return parse_source(None if command else text, command, folder=folder, lookup=load_settings(folder, platform).lookup)
+            lookup = load_settings(folder, platform).lookup
+            return parse_source(None if command else text, command, folder=folder, lookup=lookup, file=file)
 
         source = await asyncio.to_thread(read)
         if self.source is None or source.key != self.source.key:
@@ -204,7 +211,7 @@ class EnvironmentScreen(StationScreen):
 
     def action_look(self) -> None:
         """Look at the environment anew."""
-        self.start(self._look(), group="look")
+        self.start(self._look, group="look")
 
     async def _look(self) -> None:
         import asyncio
@@ -444,7 +451,8 @@ class EnvironmentScreen(StationScreen):
     def _call(self) -> None:
         tool = self.selected
         if isinstance(tool, Tool) and self.why_not("environment.call") is None:
-            self.start(self._called(tool, self.query_one(ToolForm).typed()), group="call")
+            typed = self.query_one(ToolForm).typed()
+            self.start(lambda: self._called(tool, typed), group="call")
 
     async def _called(self, tool: Tool, typed: Any) -> None:
         name, arguments = hub_call(tool, read_form(tool, typed))

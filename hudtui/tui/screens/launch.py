@@ -408,13 +408,14 @@ class LaunchScreen(StationScreen):
             return
         self.prepared = None  # a second press must not start a second run
         if prepared.record.spec.rent is None:
-            self.start(self._launch(prepared.record), group="launch", exclusive=False, busy="Starting")
+            record = prepared.record
+            self.start(lambda: self._launch(record), group="launch", exclusive=False, busy="Starting")
         else:
-            self.start(self._ask_and_rent(prepared), group="ask", exclusive=False)
+            self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
     def action_rehearse(self) -> None:
         """The training for nothing."""
-        self.start(self._rehearse(), group="rehearse", exclusive=False)
+        self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
         from hudtui.core.runs.hosts import LOCAL, find_host
@@ -436,12 +437,14 @@ class LaunchScreen(StationScreen):
 
     async def _launch(self, record: RunRecord) -> None:
         """On this machine, or one of the user's own."""
+        from hudtui.core.flows.trust import require_run
         from hudtui.core.runs.hosts import find_host
         from hudtui.core.runs.launcher import launch
         from hudtui.core.runs.store import RunStore
 
         workspace = self.shell.workspace
         settings = await asyncio.to_thread(self._settings)
+        await asyncio.to_thread(require_run, record.spec, settings)
         store = RunStore(workspace.state_dir)
         notes: list[str] = []
         try:
@@ -482,10 +485,12 @@ class LaunchScreen(StationScreen):
 
     async def _ask_and_rent(self, prepared: Preparation) -> None:
         from hudtui.core.compute.guard import money
+        from hudtui.core.flows.trust import require_run
 
         record = prepared.record
         assert record is not None and record.spec.rent is not None
         rent = record.spec.rent
+        await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
         price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
         lines = [f"{rent.machine}: {price}"]
         if prepared.estimate is not None:

@@ -12,6 +12,8 @@ from textual.content import Content
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
+from hudtui.core.trust import require
+from hudtui.core.workspace import STATE
 from hudtui.tui.screens.mapping_files import MappingFiles
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.sheet import Sheet
@@ -64,9 +66,9 @@ class MappingPlay(MappingFiles):
     def action_send(self) -> None:
         """Send the call, or the reply to the scenario."""
         if self.player is not None and self.player.stop is None:
-            self.start(self._step(), group="send")
+            self.start(self._step, group="send")
         else:
-            self.start(self._send(), group="send")
+            self.start(self._send, group="send")
 
     async def _send(self) -> None:
         from hudtui.tui.screens.mapping_view import answer_lines
@@ -108,7 +110,10 @@ class MappingPlay(MappingFiles):
         assert self.analysis is not None
         folder, platform, text = self.shell.folder, self.shell.platform, self.analysis.source
         self.busy(f"Connecting to {text}")
-        source = await asyncio.to_thread(lambda: parse_source(text, folder=folder, lookup=load_settings(folder, platform).lookup))
+        file = folder / STATE / "analyses"
+        source = await asyncio.to_thread(
+            lambda: parse_source(text, folder=folder, lookup=load_settings(folder, platform).lookup, file=file)
+        )
         stack = AsyncExitStack()
         self._session = await stack.enter_async_context(connect(source, on_event=self._progress))
         self._stack = stack
@@ -152,10 +157,11 @@ class MappingPlay(MappingFiles):
 
     def action_raise(self) -> None:
         """Begin an episode."""
-        self.start(self._raise(), group="raise")
+        self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
         from hudtui.core.environment.connection import connect_config
+        from hudtui.core.environment.powers import task_powers
         from hudtui.core.rollouts.episode import EpisodePlayer
         from hudtui.core.rollouts.request import with_python
         from hudtui.core.settings import load_settings
@@ -164,6 +170,7 @@ class MappingPlay(MappingFiles):
         if task is None or self.config is None:
             return
         folder, platform = self.shell.folder, self.shell.platform
+        await asyncio.to_thread(require, folder, task_powers([task.mcp_config], folder / "tasks"))
         await self._drop_player()
         self.busy(f"Setting the scenario {clean_line(task.id, 60)} up")
         settings = await asyncio.to_thread(load_settings, folder, platform)

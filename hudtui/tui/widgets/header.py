@@ -43,6 +43,8 @@ class HeaderBar(Widget):
         if facts is not None:
             left.append((f"  {cut(clean_line(facts.platform), 20)}", "$accent"))
         right: list[tuple[str, str]] = []
+        if facts is not None and not facts.trusted:
+            right.append(("! not trusted", "bold $warning"))
         if facts is not None and facts.account is not None:
             account = facts.account
             if account.origin is None:
