@@ -78,13 +78,14 @@ def _agreed(error: Untrusted) -> bool:
     """Ask whether a folder is trusted, where a person looks on. What the answer is about is said first."""
     if not (trusting or interactive()):
         return False
-    if not trusting:
-        from hudtui.core.flows.trust import changes, listing
+    from hudtui.core.flows.trust import changes, listing, question
 
+    powers = question(error.folder, error.powers)
+    if not trusting:
         say(f"{error.folder} is not trusted. Its files would have hudtui")
-        for line in listing(error.powers, error.folder):
+        for line in listing(powers, error.folder):
             say(f"  {line}")
-        if before := changes(error.powers, error.folder):
+        if before := changes(powers, error.folder):
             say("  instead of what you agreed to before:")
             for line in before:
                 say(f"  {line}")
@@ -93,7 +94,7 @@ def _agreed(error: Untrusted) -> bool:
                 return False
         except (typer.Abort, KeyboardInterrupt):
             return False
-    agree(error.folder, error.powers)
+    agree(error.folder, powers)
     return True
 
 

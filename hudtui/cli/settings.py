@@ -178,6 +178,7 @@ def test_keys(
     """
     with console.failures(as_json=as_json):
         found = _load()
+        found.require_trust()
         wanted = list(dict.fromkeys(names or ())) or [name for name, key in found.keys.items() if key.secret and found.get(name)]
         for name in wanted:
             _must_be_testable(name, found)

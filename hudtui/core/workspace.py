@@ -141,9 +141,17 @@ def make_state_dir(folder: Path) -> Path:
     """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control, and give its path.
 
     Raises:
-        InputError: The folder is read-only, the disk is full, or something else of that name is in the way.
+        InputError: The folder is read-only, the disk is full, something else of that name is in the way, or it is a link out of
+            the folder.
     """
     state = folder / STATE
+    if state.is_symlink() and not state.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{STATE} is a link to a place outside of this folder, and is not written",
+            why=f"It leads to {state.resolve()}.",
+            fix="Put a folder of its own in the place of the link.",
+            where=Location(str(folder)),
+        )
     try:
         state.mkdir(exist_ok=True)
     except OSError as error:

@@ -404,13 +404,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         The question is about everything that the folder asks for, so that it comes once.
         """
         from hudtui.core import trust
-        from hudtui.core.flows.trust import changes, listing, survey
+        from hudtui.core.flows.trust import changes, listing, question
 
-        def look() -> tuple[Power, ...]:
-            lacking = trust.missing(self.folder, powers)
-            return trust.missing(self.folder, (*lacking, *survey(self.folder, self.platform))) if lacking else ()
-
-        lacking = await asyncio.to_thread(look)
+        lacking = await asyncio.to_thread(question, self.folder, powers, self.platform)
         if not lacking:
             return True
         lines = ["Its files would have hudtui", *listing(lacking, self.folder)]

@@ -45,6 +45,16 @@ def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool 
     return tuple(found.values())
 
 
+def question(folder: Path, powers: Iterable[trust.Power], platform: str | Platform | None = None) -> tuple[trust.Power, ...]:
+    """What to ask the user about before `powers` are used: they, and all else that the folder asks for, so that it is asked once.
+
+    Returns:
+        What the user has not agreed to. Empty when that is none of `powers`: there is nothing to ask.
+    """
+    lacking = trust.missing(folder, powers)
+    return trust.missing(folder, (*lacking, *survey(folder, platform))) if lacking else ()
+
+
 def run_powers(spec: RunSpec, settings: Settings) -> tuple[trust.Power, ...]:
     """What a run needs the user's agreement for: the folder's `.env`, and the servers of its tasks.
 

@@ -90,6 +90,7 @@ class Monitor:
         known = self._machines.get((run, home))
         if known is not None:
             return known
+        self.store.require_own(run)
         record = self.store.record(run)
         # Brought home it lies in the same order as on its machine, which may be gone.
         host = LocalHost() if home is not None else self._hosts(record.host)
@@ -119,8 +120,8 @@ class Monitor:
         """
         changed = False
         for run in (runs := self.store.runs()):
-            if run.active or run.state == "lost":
-                with contextlib.suppress(MachineError, RunError):  # also one that is not the user's
+            if (run.active or run.state == "lost") and self.store.is_own(run.id):
+                with contextlib.suppress(MachineError, RunError):
                     changed = bool(await self._machine(run.id).sync(self.store)) or changed
         return self.store.runs() if changed else runs
 
