@@ -186,6 +186,13 @@ def test_a_failing_stage_ends_the_run(run: Run) -> None:
     assert run.log("bad") == b"broken\n"
 
 
+def test_the_reason_that_a_stage_gives_is_the_run_s(run: Run) -> None:
+    first = "echo error: not this one; head -c 20000 /dev/zero | tr '\\0' x; echo"
+    last = "printf 'error: \\033[1mno room for %s\\n  Make room.\\n' $A_KEY"
+    run.plan(sh("bootstrap", f"{first}; {last}; exit 5", secrets=["A_KEY"])).start({"A_KEY": "sk-very-secret"})
+    assert run.end("failed")["why"] == "bootstrap failed (exit 5): [1mno room for ***"
+
+
 @pytest.mark.parametrize(
     ("stage", "why"),
     [

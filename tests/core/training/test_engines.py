@@ -160,7 +160,7 @@ def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, mon
 
 
 def test_locks_travel_by_name_and_hold_no_addresses() -> None:
-    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu"):
+    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu", "base", "uv"):
         text = resource_bytes(f"requirements/{name}.txt").decode()
         assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
     train = resource_bytes("requirements/train.txt").decode()
