@@ -124,7 +124,8 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
         *(vllm, "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT)),
         *("--max-model-len", str(recipe.max_seq_len), "--gpu-memory-utilization", f"{recipe.gpu_memory_utilization:g}"),
         *(("--tensor-parallel-size", str(serving)) if serving > 1 else ()),
-        *("--enforce-eager", "--weight-transfer-config", '{"backend": "nccl"}'),
+        *(("--enforce-eager",) if recipe.enforce_eager else ()),
+        *("--weight-transfer-config", '{"backend": "nccl"}'),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--enable-scale-out"),
     )
 
