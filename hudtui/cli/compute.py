@@ -99,12 +99,14 @@ async def asked(
     """
     from functools import partial
 
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import find_providers, open_provider
     from hudtui.core.remote.connect import close_hosts, open_host
 
     connect = partial(
         open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     )
+    await asyncio.to_thread(ensure_simulator, lookup.get)
     found = find_providers(
         lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect
     )

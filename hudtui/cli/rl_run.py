@@ -329,10 +329,12 @@ async def _make_key(wish: Wish) -> Wish | None:
 
 
 async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | None:
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import open_provider
     from hudtui.core.compute.ssh_key import read_key
 
     name = wish.offer.provider if wish.offer else wish.provider or "prime"
+    await asyncio.to_thread(ensure_simulator, settings.get)
     provider = open_provider(name, settings.get)
     if not await console.ask(lambda: typer.confirm(f"Make {path}.pub known to {provider.title}?", err=True)):
         return None

@@ -401,10 +401,12 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
 @contextlib.asynccontextmanager
 async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
     """Whoever the machine of a run is rented from, for as long as that is needed."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.runs.broker import broker_for
 
     settings = runlog.settings()
     settings.require_trust()
+    await asyncio.to_thread(ensure_simulator, settings.get)
     broker = broker_for(store.record(run), settings, say=console.say)
     try:
         yield broker

@@ -74,6 +74,7 @@ _COMMON = (
     Key("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
     Key("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
     Key("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
+    Key("HUDTUI_SIM_KEY", "the key of that simulator, which it prints when it starts", "secret"),
     Key("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
     Key(
         "OPENAI_API_KEY",

@@ -709,8 +709,25 @@ class Supervisor:
             if status == -signal.SIGKILL:
                 what += ": perhaps the machine ran out of memory"
         else:
+            said = self.last_error(stage)
+            if said:
+                self.begin_stop("failed", "%s failed (exit %s): %s" % (stage.name, status, said))
+                return
             what = "it ended with status %s" % status
         self.begin_stop("failed", "%s: %s" % (stage.name, what))
+
+    def last_error(self, stage: Stage) -> str:
+        """The last line of the stage's log that begins with `error: `, as programs of hudtui end; empty when it has none."""
+        try:
+            with open(self.path("logs", stage.name + ".log"), "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - 16384))
+                lines = stream.read(16384).decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        said = next((line[len("error: ") :] for line in reversed(lines) if line.startswith("error: ")), "")
+        for value in self.secrets.values():
+            said = said.replace(value, "***") if value else said
+        return "".join(letter if letter.isprintable() else " " for letter in said).strip()[:300]
 
     def kill_stage(self, stage: Stage) -> None:
         """End whatever is left of a stage, at once."""

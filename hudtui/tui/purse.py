@@ -202,6 +202,7 @@ def _possible(folder: Path) -> bool:
 
 def _open(app: HudtuiApp, before: Office | None) -> Office:
     """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.desk import Desk
     from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
@@ -212,6 +213,7 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     from hudtui.core.workspace import open_workspace
 
     settings = load_settings(app.folder, open_workspace(app.folder).platform)
+    ensure_simulator(settings.get)
     access = prime_access(settings.get)
     if before is not None and before.mark == _mark(settings, access):
         return before

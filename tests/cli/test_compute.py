@@ -45,6 +45,7 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
     with Simulator(step=1) as running:
         running.behave(boot=0, install=0)
         monkeypatch.setenv("HUDTUI_SIM", running.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
         yield running
 
 
@@ -417,6 +418,7 @@ def test_another_simulators_machines_are_not_this_ones(
         other.behave(boot=0, install=0)
         other.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
         monkeypatch.setenv("HUDTUI_SIM", other.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", other.api_key)
         assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
         assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
         shutil.rmtree(places().state / "host-keys")

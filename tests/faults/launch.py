@@ -138,7 +138,8 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         nonlocal slept
         slept += seconds
         body = json.dumps({"seconds": seconds}).encode()
-        request = urllib.request.Request(f"{url}/sim/advance", body, {"Content-Type": "application/json"}, method="POST")
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"{url}/sim/advance", body, headers, method="POST")
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=30).read())
         await asyncio.sleep(min(seconds, 0.05))
 

@@ -100,7 +100,7 @@ async def prepare(
         machine = await _look_at_machine(host, wish, seen)
     else:
         try:
-            provider = _provider(wish, settings, providers)
+            provider = await asyncio.to_thread(_provider, wish, settings, providers)
             choice = await _look_at_market(wish, provider, seen)
             key = await _ssh_key(provider, settings, seen) if starts else None
         except HudtuiError as error:
@@ -163,9 +163,12 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
 
 
 def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
-    """Who a machine is rented from."""
+    """Who a machine is rented from. Blocks while the demo's simulator starts."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import open_provider
 
+    if providers is None:
+        ensure_simulator(settings.get)
     name = wish.offer.provider if wish.offer is not None else wish.provider or "prime"
     return open_provider(name, settings.get, providers=providers)
 

@@ -114,9 +114,10 @@ def _python_there(spec: RunSpec, site: Site, files: list[PlanFile]) -> tuple[lis
     if spec.trainer_python is not None:
         return [], _beside(spec.trainer_python)
     lock = PlanFile(f"files/{LOCK}.txt", resource=f"requirements/{LOCK}.txt")
-    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock]
+    uv = PlanFile("files/uv.txt", resource="requirements/uv.txt")
+    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock, uv]
     venv = f"{site.environments}/{LOCK}-{hashlib.sha256(lock.text).hexdigest()[:8]}"
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path)]
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path), "--uv", site.path(uv.path)]
     argv += ["--python", _PYTHON, "--disk", str(_DISK), "--wheel", site.path(WHEELS)]
     made = Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=1800)
     return [made], _beside(f"{venv}/bin/python")

@@ -79,6 +79,8 @@ class Recipe:
     seed: int = 0
     gpu_memory_utilization: float = 0.9
     """Share of a GPU that the server of the model takes; a third of it where training shares the GPU."""
+    enforce_eager: bool = False
+    """The server of the model generates without CUDA graphs: it starts sooner, takes less memory, and is slower."""
     warm_start: int = 0
     """Only with `tiny`: steps of imitating the calls that the configuration describes, before the training."""
 

@@ -124,7 +124,8 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
         *(vllm, "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT)),
         *("--max-model-len", str(recipe.max_seq_len), "--gpu-memory-utilization", f"{recipe.gpu_memory_utilization:g}"),
         *(("--tensor-parallel-size", str(serving)) if serving > 1 else ()),
-        *("--enforce-eager", "--weight-transfer-config", '{"backend": "nccl"}'),
+        *(("--enforce-eager",) if recipe.enforce_eager else ()),
+        *("--weight-transfer-config", '{"backend": "nccl"}'),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--enable-scale-out"),
     )
 
@@ -163,7 +164,8 @@ def _train(
 
 
 def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) -> Stage:
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(f"files/{lock}.txt")]
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv]
+    argv += ["--lock", site.path(f"files/{lock}.txt"), "--uv", site.path("files/uv.txt")]
     if spec.rehearse:
         argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
         argv += ["--python", "3.11", "--disk", "7"]
@@ -179,7 +181,7 @@ def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) 
 
 
 def _bootstrap_files(lock: str) -> list[PlanFile]:
-    names = [lock, "torch-cpu", "rehearse-cuda"] if lock == "rehearse" else [lock]
+    names = [lock, "uv", *(("torch-cpu", "rehearse-cuda") if lock == "rehearse" else ())]
     return [
         PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
         *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in names),

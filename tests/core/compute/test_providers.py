@@ -45,8 +45,8 @@ async def test_a_key_brings_prime() -> None:
     "settings",
     [
         {"PRIME_API_KEY": "pit_secret_1234567890", "PRIME_API_BASE_URL": "http://127.0.0.1:1"},
-        {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://localhost:1/"},
-        {"HUDTUI_SIM": "http://[::1]:1"},
+        {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://localhost:1/", "HUDTUI_SIM_KEY": "its-own"},
+        {"HUDTUI_SIM": "http://[::1]:1", "HUDTUI_SIM_KEY": "its-own"},
     ],
 )
 async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[str, str]) -> None:
@@ -56,8 +56,16 @@ async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[st
     assert open_provider("prime", settings.get, providers=found) is prime
     if "HUDTUI_SIM" in settings:  # the real key stays at home
         key = prime_access(settings.get).key
-        assert key is not None and key.get_secret_value() == "sim-key"
+        assert key is not None and key.get_secret_value() == "its-own"
     await prime.close()
+
+
+def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None:
+    settings = {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://127.0.0.1:1"}
+    assert "prime" not in find_providers(settings.get)
+    with pytest.raises(LoginNeeded, match="needs the key that it printed") as caught:
+        open_provider("prime", settings.get)
+    assert "HUDTUI_SIM_KEY" in str(caught.value.fix)
 
 
 @pytest.mark.parametrize("address", ["https://api.primeintellect.ai", "http://127.0.0.1.example.com", "1", "http://10.0.0.1:80"])

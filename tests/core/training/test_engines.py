@@ -61,10 +61,12 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
 def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback() -> None:
     words = (
         "vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --port 8000 --max-model-len 4096 --gpu-memory-utilization 0.9 "
-        '--enforce-eager --weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
+        '--weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
         "--enable-scale-out"
     )
     assert shlex.join(serve_command("vllm", Recipe(), 1)) == words
+    eager = stage(plan(gpus=2, training={"enforce_eager": True}), "serve").argv
+    assert "--enforce-eager" in eager and "--enforce-eager" not in stage(plan(gpus=2), "serve").argv
 
 
 def test_one_gpu_does_both_in_one_process() -> None:
@@ -160,7 +162,7 @@ def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, mon
 
 
 def test_locks_travel_by_name_and_hold_no_addresses() -> None:
-    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu"):
+    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu", "base", "uv"):
         text = resource_bytes(f"requirements/{name}.txt").decode()
         assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
     train = resource_bytes("requirements/train.txt").decode()

@@ -101,7 +101,15 @@ def test_only_an_adapter_can_be_merged(run: Path, tmp_path: Path) -> None:
 
 def bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "run.sh").write_text(text)
-    return subprocess.run(["bash", "run.sh"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    path = folder / "bin"  # what a bare Debian has of what the script calls, and what the stages of these tests call
+    path.mkdir(exist_ok=True)
+    for program in ("bash", "cat", "dirname", "env", "mkdir", "python3", "sleep", "tee", "touch"):
+        if not (path / program).exists():
+            found = sys.executable if program == "python3" else str(shutil.which(program))
+            (path / program).symlink_to(found)
+    return subprocess.run(
+        ["bash", "run.sh"], cwd=folder, env={"PATH": str(path)}, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
@@ -135,6 +143,22 @@ def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
     assert done.stdout.strip().endswith("/out") and "A_KEY" in text
     with socket.socket() as gone:  # the service ends with the script
         assert gone.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_script_goes_on_only_when_its_service_is_well(tmp_path: Path) -> None:
+    service = (
+        "import http.server as h\n"
+        "class No(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(503); self.end_headers()\n"
+        "server = h.HTTPServer(('127.0.0.1', %d), No); server.handle_request(); server.handle_request()"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = Stage("serve", ("python3", "-c", service % port), service=True, ready=Ready(port=port, timeout=30))
+    done = bash(tmp_path, script_of(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x"))
+    assert done.returncode == 5 and "serve has ended: logs/serve.log" in done.stdout
+    assert not (tmp_path / "never").exists()
 
 
 def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:
