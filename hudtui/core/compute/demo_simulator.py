@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import select
 import subprocess
-import sys
 from pathlib import Path
 
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.places import places
+from hudtui.core.python import python_command
 from hudtui.core.text import clean_line
 
 SIMULATOR = "HUDTUI_SIM"
@@ -63,7 +62,7 @@ def _running(folder: Path) -> str | None:
 
 def _start(folder: Path) -> str:
     (folder / "server.json").unlink(missing_ok=True)
-    words = [sys.executable, "-m", "hudtui.sim", "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
+    words = [*python_command("-m", "hudtui.sim"), "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
     log = folder / "simulator.log"
     # The log's descriptor and the pipe are all that it shares with whoever started it: it has to outlive them.
     with log.open("wb") as errors:
@@ -74,7 +73,6 @@ def _start(folder: Path) -> str:
             stderr=errors,
             start_new_session=True,
             cwd=folder,
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
         )
     assert process.stdout is not None
     with process.stdout as told:
