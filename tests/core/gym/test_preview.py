@@ -222,9 +222,9 @@ async def test_a_helper_that_dies_is_told_of_and_started_again() -> None:
 
 def test_a_check_that_was_given_up_says_so():
     schema = {"properties": {"text": {"pattern": r"^(.)\1$"}}}
-    config = parse_config(
-        "action_mappings:\n  type:\n    _parser: {positional: [text]}\n    _tool: t\n    text: {from_arg: text}\n"
-    )
+    text = "action_mappings:\n  type:\n    _parser: {positional: [text]}\n    _tool: t\n    text: {from_arg: text}\n"
+    config, _ = parse_config(text, name="c.yaml")
+    assert config is not None
     meaning = Interpreter(config, {"t": Tool("t", "", schema)}).interpret("<tool>type('ab')</tool>")
     assert meaning.call is not None
     assert not meaning.checked
