@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import TracebackType
 
 
 def main() -> None:
@@ -10,6 +11,7 @@ def main() -> None:
 
     Without arguments the full-screen app opens at once: nothing that only the commands need is imported before its first paint.
     """
+    _guard_terminal()
     if len(sys.argv) == 1:
         from hudtui.tui.app import run_app
 
@@ -25,3 +27,18 @@ def main() -> None:
             build()()
         except Again:
             os.chdir(folder)  # `-C` counts from where the command was given
+
+
+def _guard_terminal() -> None:
+    """Keep what others wrote from reaching the terminal as it is: logs of libraries, and the texts of errors nobody expected."""
+    import logging
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        import traceback
+
+        from hudtui.core.text import clean
+
+        sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
+
+    logging.getLogger().addHandler(logging.NullHandler())  # without a handler Python writes warnings to standard error
+    sys.excepthook = show

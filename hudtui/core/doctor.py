@@ -162,7 +162,9 @@ async def _git(folder: Path) -> list[Fact]:
     git = shutil.which("git")
     if git is None or not (folder / ".env").is_file():
         return []
-    code, _ = await _say((git, "-C", str(folder), "check-ignore", "-q", ".env"))
+    # What an unpacked folder's own `.git/config` names as programs is not started.
+    harmless = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    code, _ = await _say((git, *harmless, "-C", str(folder), "check-ignore", "-q", ".env"))
     if code != 1:  # 0: ignored; 128: no repository
         return []
     return [

@@ -189,7 +189,7 @@ def test_an_error_answer_has_its_own_exit_code():
 def test_list():
     assert hudtui("env", "list").stdout.startswith("text-2048")
     (entry,) = json.loads(hudtui("env", "list", "--json").stdout)
-    assert entry["mcp_config"] == {"text-2048": {"command": "python", "args": ["-m", "hudtui.envs.text_2048"]}}
+    assert entry["mcp_config"] == {"text-2048": {"command": "python", "args": ["-P", "-m", "hudtui.envs.text_2048"]}}
 
 
 def test_interrupt_ends_a_hanging_environment_at_once(odd, marker):

@@ -165,3 +165,13 @@ async def test_the_terminal(own_world: Path, programs: Path, monkeypatch: pytest
     report = await examine(own_world)
     assert "NO_COLOR" in fact(report, "terminal", "colours").value
     assert fact(report, "terminal", "locale").state == "missing"
+
+
+async def test_what_a_folder_says_to_git_is_not_started(own_world: Path) -> None:
+    (own_world / ".env").write_text("A=1\n")
+    for words in (("init", "-q"), ("config", "core.fsmonitor", f"touch {own_world / 'ran'};:")):
+        git = await asyncio.create_subprocess_exec("git", *words, cwd=own_world)
+        assert await git.wait() == 0
+    report = await examine(own_world)
+    assert any(found.value == "git does not ignore it" for found in report.facts)
+    assert not (own_world / "ran").exists()

@@ -65,6 +65,12 @@ def call(params):
             time.sleep(3600)
     if mode == "big":
         return {"content": [{"type": "text", "text": "x" * int(argument)}]}
+    if mode == "values":
+        return {"content": [], "structuredContent": {"a": [{}] * int(argument)}}
+    if mode == "asks":
+        for n in range(int(argument)):
+            send({"jsonrpc": "2.0", "id": f"q{n}", "method": "roots/list"})
+            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": n}})
     if mode == "blocks":
         return {
             "content": [

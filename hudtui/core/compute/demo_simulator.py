@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import select
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.places import places
+from hudtui.core.python import python_command
 from hudtui.core.text import clean_line
 
 SIMULATOR = "HUDTUI_SIM"
@@ -115,7 +114,7 @@ def _told(line: str | bytes) -> Simulator:
 
 def _start(folder: Path) -> Simulator:
     (folder / "server.json").unlink(missing_ok=True)
-    words = [sys.executable, "-m", "hudtui.sim", "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
+    words = [*python_command("-m", "hudtui.sim"), "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
     log = folder / "simulator.log"
     # The log's descriptor and the pipe are all that it shares with whoever started it: it has to outlive them.
     with log.open("wb") as errors:
@@ -126,7 +125,6 @@ def _start(folder: Path) -> Simulator:
             stderr=errors,
             start_new_session=True,
             cwd=folder,
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
         )
     assert process.stdout is not None
     with process.stdout as told:

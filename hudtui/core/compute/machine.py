@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.errors import MachineError
+from hudtui.core.python import bare_python
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 
@@ -97,7 +98,7 @@ async def inspect(host: Host, *, python: str = "python3") -> Machine:
     Raises:
         MachineError: It cannot be reached, or has no such Python.
     """
-    answer = await host.run([python, "-c", _PROBE], timeout=TIMEOUT)
+    answer = await host.run(bare_python(python, "-c", _PROBE), timeout=TIMEOUT)
     try:
         found = json.loads(answer.stdout) if answer.ok else None
     except ValueError:

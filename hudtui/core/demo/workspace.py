@@ -22,6 +22,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.platform import HUD
+from hudtui.core.python import python_command
 from hudtui.core.rollouts.request import PYTHON_VARIABLE
 from hudtui.core.workspace import STATE, make_state_dir
 
@@ -146,7 +147,7 @@ def _record(
     return {
         "id": identity,
         "prompt": prompt,
-        "mcp_config": {SOURCE: {"command": f"${{{PYTHON_VARIABLE}:-python3}}", "args": ["-m", MODULE]}},
+        "mcp_config": {SOURCE: {"command": f"${{{PYTHON_VARIABLE}:-python3}}", "args": list(python_command("-m", MODULE)[1:])}},
         "setup_tool": {"name": "setup", "arguments": {"name": "board", "arguments": board}},
         "evaluate_tool": {"name": "evaluate", "arguments": evaluate},
         "metadata": {**board, **metadata},

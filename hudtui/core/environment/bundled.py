@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from dataclasses import dataclass
 
 from hudtui.core.environment.spec import ServerSpec
+from hudtui.core.python import python_command
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,15 @@ class Bundled:
     @property
     def spec(self) -> ServerSpec:
         """Started with our own interpreter, over standard input and output."""
-        return ServerSpec(self.name, command=sys.executable, args=("-m", self.module), pass_on=("PYTHONPATH",), literal=True)
+        command, *args = python_command("-m", self.module)
+        # Our own value: one that a folder's `.env` has would say where its modules come from.
+        env = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        return ServerSpec(self.name, command=command, args=tuple(args), env=env, literal=True)
 
     @property
     def mcp_config(self) -> dict[str, object]:
         """What a task file says to get it: started by whatever `python` has hudtui installed."""
-        return {self.name: {"command": "python", "args": ["-m", self.module]}}
+        return {self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}}
 
 
 BUNDLED: tuple[Bundled, ...] = (

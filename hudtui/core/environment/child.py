@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hudtui.core.environment.bounds import MOST_BYTES, Bounds, TooMuchError
 from hudtui.core.text import clean
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 GRACE = 2.0
 """Seconds for a child to go by itself once its standard input is closed, and again once it is told to end."""
-
-LARGEST_MESSAGE = 512 * 1024 * 1024
-"""Bytes of one message; a child that sends a longer line is not speaking MCP."""
 
 MOST_JUNK = 20_000
 """Lines in a row on standard output that are no messages, after which the child is not listened to any longer."""
@@ -78,6 +76,8 @@ class Child:
         """The exit status it ended with by itself; see `settle`."""
         self.refused = ""
         """Why reading was given up, where it was: what came cannot be MCP."""
+        self.excess = ""
+        """What was too much in a message, where reading was given up for that."""
 
     @property
     def exit_code(self) -> int | None:
@@ -223,6 +223,11 @@ class Incoming:
             if not line.strip():
                 continue
             try:
+                Bounds().take(line)
+            except TooMuchError as error:
+                self._child.excess = str(error)
+                break
+            try:
                 message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
                 self._child.junk += 1
@@ -254,8 +259,8 @@ class Incoming:
             first, *rest = data.split(b"\n")
             self._parts.append(first)
             self._size += len(first)
-            if self._size > LARGEST_MESSAGE:
-                self._child.refused = f"a line of more than {LARGEST_MESSAGE >> 20} MiB"
+            if self._size > MOST_BYTES:
+                self._child.excess = f"more than {MOST_BYTES >> 20} MiB in one line"
                 return None
             if rest:
                 self._lines.append(b"".join(self._parts))

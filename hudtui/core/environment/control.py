@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hudtui.core.environment.bounds import Bounds, TooMuchError
 from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import Analysis, Prompt, Server
 from hudtui.core.errors import ConnectError
@@ -118,7 +119,10 @@ class _Channel:
             if not line:
                 raise ConnectError(f"{self._name} closed the connection when asked for {method}", fix=_HINT)
             try:
+                Bounds().take(line)
                 answer = json.loads(line)
+            except TooMuchError as error:
+                raise self._foreign(str(error)) from None
             except (ValueError, RecursionError):
                 raise self._foreign(clean_line(line[:200].decode(errors="replace"), 120)) from None
             if not isinstance(answer, dict):

@@ -141,6 +141,12 @@ def explain(
 def _child_failed(error: BaseException, spec: ServerSpec, child: Child, secrets: Secrets, connected: bool) -> ConnectError:
     name = _name(spec, secrets)
     told = _told(child, secrets)
+    if child.excess:
+        return ConnectError(
+            f"the server {name} answers more than is taken",
+            why=f"It sent {child.excess}.",
+            fix="Ask it for less at a time, or look at what it does.",
+        )
     if child.refused:
         return ConnectError(
             f"the server {name} does not speak MCP on its standard output: it wrote {child.refused}",

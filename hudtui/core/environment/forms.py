@@ -45,8 +45,8 @@ def form_fields(tool: Tool) -> tuple[FormField, ...]:
 def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of a call.
 
-    A text parameter takes what was typed as it is; every other one is read as JSON. An empty field is left out, unless it is a
-    required text.
+    A text parameter takes what was typed as it is; every other one is read as JSON. An empty field is left out. A required text
+    that is to be empty is typed as `""`.
 
     Args:
         tool: The tool that is called.
@@ -61,13 +61,14 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
         if field.name == WHOLE:
             if text.strip():
                 arguments = _object(text)
+        elif not (text if field.type == "string" else text.strip()):
+            if field.required:
+                fix = 'Type "" to send an empty text.' if field.type == "string" else None
+                raise InputError("this parameter is required", fix=fix, where=Location(tool.name, field=field.name))
         elif field.type == "string":
-            if text or field.required:
-                arguments[field.name] = text
-        elif text.strip():
+            arguments[field.name] = "" if field.required and text == '""' else text
+        else:
             arguments[field.name] = _value(field, text)
-        elif field.required:
-            raise InputError("this parameter is required", where=Location(tool.name, field=field.name))
     return arguments
 
 

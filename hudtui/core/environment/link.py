@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.environment.bounds import MOST_BYTES, Bounds, Heard, bounded
 from hudtui.core.environment.child import Child, child_environment, running
 from hudtui.core.environment.failures import HttpAnswer, by_status, cannot_start, explain, no_answer
 from hudtui.core.environment.spec import Secrets, ServerSpec
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 MOST_PAGES = 1000
 """Pages of one listing that are asked for."""
 
-MOST_ENTRIES = 200_000
+MOST_ENTRIES = 10_000
 """Entries of one listing that are kept."""
 
 _log = logging.getLogger("hudtui.environment")
-_LARGEST_EVENT = 512 * 1024 * 1024
 _ENDED = ("Server returned an error response", "Session terminated", "Not Found")
 _raw: ContextVar[bool] = ContextVar("hudtui_raw_results", default=False)
 
@@ -78,6 +78,8 @@ class Link:
         self._child: Child | None = None
         self._answers: list[HttpAnswer] = []
         self._failure: BaseException | None = None
+        self._excess: str | None = None
+        """What was too much in an answer over HTTP."""
         self._wide = True
         self.server: tuple[str, str] = ("", "")
         """Name and version that the server gives itself."""
@@ -187,6 +189,8 @@ class Link:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise await self._broken() from None
         except MCPError as error:
+            if self._excess is not None:
+                raise self._excessive() from None
             if error.code == REQUEST_TIMEOUT:
                 asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
                 raise no_answer(self.spec, limit, self._child, self._secrets, asked) from None
@@ -228,13 +232,14 @@ class Link:
             if not isinstance(entries, list):
                 return found, [f"the server's answer to {method} holds no list of {field}"]
             found.extend(entries)
+            if len(found) > MOST_ENTRIES:
+                del found[MOST_ENTRIES:]
+                return found, [f"the server lists too many {field}: the first {MOST_ENTRIES:,} are taken, the others left out"]
             cursor = raw.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 return found, []
             if cursor in seen:
                 return found, [f"the server's pages of {field} go in a circle: reading stopped after {len(found)}"]
-            if len(found) >= MOST_ENTRIES:
-                break
             seen.add(cursor)
         return found, [f"the server lists {field} without end: reading stopped after {len(found)}"]
 
@@ -285,7 +290,8 @@ class Link:
         await asyncio.to_thread(_load)
         import httpx2
 
-        headers = dict(self.spec.headers)
+        # Packed, a small answer could become any size.
+        headers = {"accept-encoding": "identity", **self.spec.headers}
         hooks: dict[str, list[Any]] = {"response": [self._note]}
         patience = httpx2.Timeout(self.timeout, read=None)
 
@@ -305,7 +311,7 @@ class Link:
         # The SDK's limit of 1 MiB an event, where it has one, is less than a screenshot.
         known = inspect.signature(streamable_http_client).parameters
         self._wide = "max_sse_event_size" in known
-        options: dict[str, Any] = {"max_sse_event_size": _LARGEST_EVENT} if self._wide else {}
+        options: dict[str, Any] = {"max_sse_event_size": MOST_BYTES} if self._wide else {}
         async with (
             httpx2.AsyncClient(headers=headers, follow_redirects=True, timeout=patience, event_hooks=hooks) as web,
             streamable_http_client(url, http_client=web, **options) as streams,
@@ -319,7 +325,7 @@ class Link:
 
         from hudtui import __version__
 
-        dispatcher = _dispatcher(incoming, outgoing)
+        dispatcher = _dispatcher(Heard(incoming, self.spec.name), outgoing)
         about = Implementation(name="hudtui", version=__version__)
         async with ClientSession(dispatcher=dispatcher, client_info=about, message_handler=_ignore) as session:
             await self._shake_hands(session)
@@ -364,6 +370,16 @@ class Link:
 
     async def _note(self, response: Any) -> None:
         request = response.request
+        packed = response.headers.get("content-encoding", "identity").lower()
+        if packed != "identity" and response.status_code < 300:
+            raise ConnectError(
+                f"the server {self.spec.name!r} packs its answer ({clean_line(packed, 40)}) without being asked to",
+                fix="Turn compression off at the server, or at what stands in front of it.",
+            )
+        events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        # Of an error that is packed the status is enough.
+        bounds = Bounds(events=events, most=MOST_BYTES if packed == "identity" else 0)
+        response.stream = bounded(response.stream, bounds, self._too_much)
         if request.method == "POST" or self.spec.sse:
             headers = response.headers
             self._answers[:-20] = []
@@ -377,6 +393,14 @@ class Link:
                 )
             )
 
+    def _too_much(self, words: str) -> None:
+        self._excess = words
+
+    def _excessive(self) -> ConnectError:
+        words, self._excess = self._excess, None
+        fix = "Ask it for less at a time, or look at what it does."
+        return ConnectError(f"the server {self.spec.name!r} answers more than is taken", why=f"It sent {words}.", fix=fix)
+
     async def _broken(self) -> HudtuiError:
         """Why the connection that just failed a request is gone. Lets the owner finish first: it is who knows."""
         if self._owner is not None:
@@ -384,6 +408,8 @@ class Link:
         return self._why()
 
     def _why(self) -> HudtuiError:
+        if self._excess is not None:
+            return self._excessive()
         if self._failure is None or isinstance(self._failure, asyncio.CancelledError):
             return ConnectError(f"the connection to the server {self.spec.name!r} is closed")
         return explain(
@@ -406,6 +432,7 @@ class Link:
 
 def _load() -> None:
     """Import the SDK. It takes a second or two: done in a thread, so that a screen goes on being drawn meanwhile."""
+    _quiet()
     import mcp.client.sse
     import mcp.client.streamable_http
     import mcp.shared.jsonrpc_dispatcher  # noqa: F401
@@ -422,7 +449,6 @@ def _dispatcher(incoming: Any, outgoing: Any) -> Any:
                 raise _RawResult(result)
             return result
 
-    _quiet()
     return RawDispatcher(incoming, outgoing)
 
 
@@ -448,7 +474,8 @@ async def _ignore(message: Any) -> None:
 
 
 def _quiet() -> None:
-    """Keep the SDK's log off standard error, where Python puts warnings that nobody handles. A log file still gets it."""
-    logger = logging.getLogger("mcp")
-    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
-        logger.addHandler(logging.NullHandler())
+    """Keep the logs of libraries off standard error, where Python puts what no handler takes. A log file still gets them."""
+    for name in ("mcp", "httpx2", "httpcore2", "asyncio"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            logger.addHandler(logging.NullHandler())

@@ -23,14 +23,18 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from hudtui.core.errors import Location, SourceError
 from hudtui.core.settings import sounds_secret
 from hudtui.core.variables import names_in, substitute_tree
+from hudtui.core.web import is_loopback
 
 Lookup = Callable[[str], str | None]
 
 MASK = "***"
 
+_LONGEST_WORD = 20
+
 _SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization|auth|credential|cookie)s?"
 _SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
-_ASSIGNED = re.compile(rf"(?i)(?P<name>[\w.-]*(?:{_SECRET_WORD}|[-_]key)\s*[=:]\s*)(?P<value>(?:bearer\s+)?[^\s'\",;&]+)")
+_ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)")
+_ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 
 
@@ -245,6 +249,7 @@ def resolve(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSp
         hidden.add(*(value for header, value in headers.items() if _names_secret(header)))
         for header, value in headers.items():
             check_header(header, value, f"{spec.name}.headers", "mcp_config")
+        _refuse_in_the_clear(spec, url)
         return replace(spec, url=url, headers=headers), ()
     given, unresolved = substitute_tree(dict(spec.env), watched)
     for name, value in spec.env.items():
@@ -258,6 +263,24 @@ def resolve(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSp
         if unresolved:
             warnings.append(f"{_listed(unresolved)} not set: left as written in the command of the server {spec.name!r}")
     return replace(spec, command=command[0], args=tuple(command[1:]), env={**env, **given}), tuple(warnings)
+
+
+def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
+    """Refuse to send a key over plain http to another machine, where everybody on the way may read it."""
+    if not url.startswith("http://") or is_loopback(url):
+        return
+    holders = [f"the header {name}" for name, value in spec.headers.items() if _holds_secret(name, value)]
+    if mask_url(url) != url or any(map(sounds_secret, names_in(spec.url or ""))):
+        holders.append("the address")
+    if holders:
+        raise SourceError(
+            f"{mask_url(url)} would carry a key in the clear: {holders[0]} of the server {spec.name!r} holds one",
+            fix="Use https, or a tunnel to a port of this machine (ssh -L), or leave the key out.",
+        )
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    return bool(value) and (_names_secret(name) or any(map(sounds_secret, names_in(value))))
 
 
 def mask_url(url: str) -> str:
@@ -281,8 +304,9 @@ def mask_text(text: str) -> str:
     """A command line that can be shown: what follows `token=`, `--api-key:` and the like is masked. Variables stay."""
 
     def hidden(match: re.Match[str]) -> str:
-        value = match["value"]
-        return match[0] if value.startswith("$") else match["name"] + MASK
+        if match["value"].startswith("$") or not _ENDS_SECRET.search(match["name"][-_LONGEST_WORD:]):
+            return match[0]
+        return match["name"] + match["sign"] + MASK
 
     return _ASSIGNED.sub(hidden, text)
 

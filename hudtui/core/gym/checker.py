@@ -18,6 +18,7 @@ from typing import Any
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError
 from hudtui.core.gym.findings import Edit, Finding, Fix
+from hudtui.core.python import python_command
 
 _LIMIT = 1 << 27
 
@@ -87,9 +88,7 @@ class Checker:
         await self.close()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "hudtui.core.gym.checker",
+                *python_command("-m", "hudtui.core.gym.checker"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

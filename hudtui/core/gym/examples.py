@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
-from hudtui.core.gym.schema import can_search
+from hudtui.core.environment.validation import GivenUpError, TooLongError, Validator, Work
 from hudtui.core.gym.suggest import count_of, more_like, number_of, numbers, texts
 from hudtui.core.text import clean_line
 
@@ -24,8 +22,8 @@ NOTHING: Final[Any] = object()
 _MOST_TRIED = 60
 _MOST_WORK = 2000
 """Parts looked at for one example: schemas that refer to themselves branch without end."""
-_MOST_CHECKS = 5_000
-"""Keywords of a schema looked at to judge one value."""
+_MOST_CHECKS = 100_000
+"""Steps to judge one value."""
 _DEEPEST = 6
 _LONGEST_LIST = 24
 _HOPS = 20
@@ -57,7 +55,7 @@ class Schema:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
-        self._validator: Any = None
+        self._validator = Validator(root)
         self._work = 0
         self._budget = 0
 
@@ -199,19 +197,15 @@ class Schema:
 
     def _valid(self, schema: Any, instance: Any, *, unsure: bool = True) -> bool:
         allowed = min(self._budget, _MOST_CHECKS)
+        work = Work(allowed)
         try:
-            if self._validator is None:
-                self._validator = _validator(self.root)
-            checker = self._validator if schema is self.root else self._validator.evolve(schema=schema)
-            _left.checks = allowed
-            return bool(checker.is_valid(instance))
-        except _TooMuchError:
+            return not self._validator.errors(instance, part=None if schema is self.root else schema, most=1, work=work)
+        except TooLongError:
             return unsure
-        except Exception:
-            # Whatever is wrong with the schema (circles, unknown types, broken patterns), it is not the example's fault.
-            return True
+        except GivenUpError:
+            return True  # whatever is wrong with the schema, it is not the example's fault
         finally:
-            self._budget -= max(allowed - getattr(_left, "checks", 0), 1)
+            self._budget -= max(allowed - work.left, 1)
 
     def _kind_words(self, kind: str, plain: Mapping[str, Any], depth: int) -> str:
         if kind in ("integer", "number"):
@@ -340,46 +334,6 @@ def literal(data: Any) -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def _validator(root: Mapping[str, Any]) -> Any:
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    # An empty registry: a reference to an address is an error, never a request.
-    plain = validator_for(root, default=Draft202012Validator)
-    return _guarded(plain)(root, registry=Registry())
-
-
-class _TooMuchError(Exception):
-    pass
-
-
-_left = threading.local()
-
-
-@lru_cache(maxsize=16)
-def _guarded(plain: Any) -> Any:
-    """A validator that gives up on schemas that branch without end, and leaves out patterns that could search for ever."""
-    from jsonschema import validators
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            _left.checks -= 1
-            if _left.checks < 0:
-                raise _TooMuchError
-            return function(validator, value, instance, schema)
-
-        return run
-
-    def pattern(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        if isinstance(instance, str) and isinstance(value, str) and not can_search(value, len(instance)):
-            return ()
-        return plain.VALIDATORS["pattern"](validator, value, instance, schema)
-
-    extend: Any = validators.extend
-    return extend(plain, {name: counted(function) for name, function in {**plain.VALIDATORS, "pattern": pattern}.items()})
 
 
 def _parts(plain: Mapping[str, Any], word: str) -> list[Any]:

@@ -10,7 +10,7 @@ from hudtui.core.gym.mapping import Bound, ParameterTrace, Problem, apply, bind
 from hudtui.core.gym.nearest import nearest
 from hudtui.core.gym.parser import Call, Refusal, Reply, parse_call, split_reply
 from hudtui.core.gym.plans import PLAIN_REPLY, FinishedCall, Plan, make_plans
-from hudtui.core.gym.schema import SchemaChecker
+from hudtui.core.gym.schema import NO_SCHEMA, SchemaChecker, Violation
 from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
 from hudtui.core.text import clean_line
 
@@ -62,6 +62,8 @@ class Interpretation(NamedTuple):
     """Whether the call was held against a schema."""
     reply: Reply | None = None
     """The reply taken apart, with the places of its tags."""
+    unsure: str | None = None
+    """Why the call could not be held against a schema, where one was asked for and that was not possible."""
 
     def to_json(self) -> dict[str, Any]:
         """The object that `hudtui parse` prints.
@@ -176,7 +178,7 @@ class Interpreter:
         done: bool = False,
         draft: FinishedCall | None = None,
         parameters: tuple[ParameterTrace, ...] = (),
-        checked: bool = False,
+        unsure: str | None = None,
     ) -> Interpretation:
         return Interpretation(
             parts.think,
@@ -189,8 +191,9 @@ class Interpreter:
             Format(int(parts.tags), 1),
             parameters,
             draft,
-            checked,
+            draft is not None and unsure is None,
             parts,
+            unsure,
         )
 
     def _mapped(self, parts: Reply, mapping: ActionMapping, bound: Bound, action: Action) -> Interpretation:
@@ -198,16 +201,13 @@ class Interpreter:
         mapped = apply(mapping, bound, checker.required)
         draft = FinishedCall(mapping.tool, mapped.arguments)
         problem = bound.problem or self._missing_tool(mapping) or mapped.problem
+        unsure = None if checker.known else NO_SCHEMA
         if problem is None:
-            problem = self._violation(checker, draft.arguments, bound, mapped.parameters)
-        return self._understood(parts, action, problem, draft=draft, parameters=mapped.parameters, checked=checker.known)
+            violation, unsure = checker.judge(draft.arguments)
+            problem = None if violation is None else self._refusal(violation, bound, mapped.parameters)
+        return self._understood(parts, action, problem, draft=draft, parameters=mapped.parameters, unsure=unsure)
 
-    def _violation(
-        self, checker: SchemaChecker, arguments: Mapping[str, Any], bound: Bound, parameters: tuple[ParameterTrace, ...]
-    ) -> Problem | None:
-        violation = checker.check(arguments)
-        if violation is None:
-            return None
+    def _refusal(self, violation: Violation, bound: Bound, parameters: tuple[ParameterTrace, ...]) -> Problem:
         trace = next((trace for trace in parameters if trace.name == violation.parameter), None)
         column = None
         if trace is not None and trace.origin in ("argument", "transform"):

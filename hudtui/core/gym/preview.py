@@ -183,7 +183,7 @@ def meaning_findings(meaning: Interpretation) -> str:
     if meaning.draft is None:
         return "no call to check"
     if not meaning.checked:
-        return "not checked: the tool's schema is not known"
+        return f"not checked: {meaning.unsure}"
     if meaning.error is not None:
         return f"refused: {meaning.error.message}" if meaning.error.stage == "schema" else "not checked: there is no call"
     return "fits the tool's schema"

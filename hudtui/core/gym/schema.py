@@ -1,28 +1,23 @@
 """Checking a finished call against the tool's JSON Schema, with words for what was expected.
 
 Schemas come from servers that nobody vouches for. A schema that makes no sense, that refers to somewhere else, or that would take
-too long to check counts as unknown: the server decides then. Nothing here raises.
+too long to check leaves open whether a call fits: the server decides then. Nothing here raises.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from hudtui.core.environment.validation import GivenUpError, Validator
 from hudtui.core.gym.schema_predicates import SILENT, Predicate, predicate_of
 from hudtui.core.text import clean_line
 
-MAX_CHECKS = 20_000
-"""Keywords evaluated for one call."""
-
-_MAX_ERRORS = 16
 _BY_PARAMETER = SILENT | {"type", "properties", "required", "additionalProperties"}
+NO_SCHEMA = "the tool's schema is not known"
 _WORDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -32,8 +27,6 @@ _WORDS = {
     "object": "an object",
     "null": "null",
 }
-_UNBOUNDED = re.compile(r"(?<!\\)(?:[*+]|\{\d+,\d*\})")
-_NESTED = re.compile(r"\((?:[^()\\]|\\.)*(?:[*+|]|\{\d+,\d*\})(?:[^()\\]|\\.)*\)(?:[*+]|\{)|\)\)[*+{]|\\\d", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +59,7 @@ class SchemaChecker:
         )
         self.fits: Predicate | None = predicate_of(self.schema) if self.known else None
         """Tells quickly whether arguments fit, for the schemas that most tools have; None for the others."""
-        self._validator: Any = None
-        self._lock = threading.Lock()
+        self._validator = Validator(self.schema)
 
     def parameter_predicates(self) -> Callable[[str], Predicate | None] | None:
         """Predicates for single parameters, where the schema treats each by itself; None where it does not.
@@ -84,20 +76,20 @@ class SchemaChecker:
         return lambda name: known.get(name, other)
 
     def check(self, arguments: Mapping[str, Any]) -> Violation | None:
-        """What is wrong with the arguments; None when they fit, or when nobody can tell."""
-        if not self.known or (self.fits is not None and self.fits(arguments)):
-            return None
-        with self._lock:
-            if self._validator is None:
-                self._validator = _validator(self.schema)
-        if self._validator is False:
-            return None
-        _ticks.left = MAX_CHECKS
+        """What is wrong with the arguments; None when they fit, and when that is not known."""
+        return self.judge(arguments)[0]
+
+    def judge(self, arguments: Mapping[str, Any]) -> tuple[Violation | None, str | None]:
+        """What is wrong with the arguments, if something is; and why that is not known, if it is not."""
+        if not self.known:
+            return None, NO_SCHEMA
+        if self.fits is not None and self.fits(arguments):
+            return None, None
         try:
-            errors = list(islice(self._validator.iter_errors(arguments), _MAX_ERRORS))
-            return _violation(errors, self) if errors else None
-        except Exception:  # whatever a senseless schema or a value nested without end leads to
-            return self._misfit(arguments) if self.fits is not None else None
+            errors = self._validator.errors(arguments)
+        except GivenUpError as reason:
+            return (self._misfit(arguments), None) if self.fits is not None else (None, str(reason))
+        return (_violation(errors, self) if errors else None), None
 
     def _misfit(self, arguments: Mapping[str, Any]) -> Violation:
         """The first parameter that does not fit, in fewer words: the full validator could not cope with its value."""
@@ -108,114 +100,6 @@ class SchemaChecker:
                 expected = describe(self.parameters.get(name)) or "something else"
                 return Violation(name, clean_line(f"{name}: expected {expected}, got {shown(value)}", 400))
         return Violation(None, "the arguments do not fit the tool's schema")
-
-
-class _TooMuchError(Exception):
-    pass
-
-
-_ticks = threading.local()
-
-
-def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _ticks.left -= 1
-        if _ticks.left < 0:
-            raise _TooMuchError
-        return function(validator, value, instance, schema)
-
-    return run
-
-
-def _validator(schema: Mapping[str, Any]) -> Any:
-    try:
-        import referencing
-        from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import validator_for
-
-        plain = validator_for(schema, default=_default_class())
-        try:
-            plain.check_schema(dict(schema))
-        except SchemaError:
-            return False
-        # An empty registry: references to other documents are never fetched.
-        return _guarded_class(plain)(schema, registry=referencing.Registry())
-    except Exception:
-        return False
-
-
-def _default_class() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator
-
-
-@lru_cache(maxsize=16)
-def _guarded_class(plain: Any) -> Any:
-    from jsonschema import validators
-
-    extend: Any = validators.extend
-
-    guarded = {name: _counted(function) for name, function in plain.VALIDATORS.items()}
-    guarded["pattern"] = _counted(_pattern)
-    guarded["uniqueItems"] = _counted(_unique_items)
-    if "patternProperties" in guarded:
-        guarded["patternProperties"] = _counted(_pattern_properties(plain.VALIDATORS["patternProperties"]))
-    return extend(plain, guarded)
-
-
-def can_search(pattern: str, length: int) -> bool:
-    """Whether looking for a pattern in a text of this length certainly ends soon."""
-    repeats = len(_UNBOUNDED.findall(pattern))
-    if repeats == 0:
-        return length <= 1_000_000
-    if repeats > 4 or len(pattern) > 1_000 or _NESTED.search(pattern):
-        return False
-    return length <= (2_000 if repeats == 1 else 200)
-
-
-def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    if not isinstance(instance, str) or not can_search(pattern, len(instance)):
-        return
-    try:
-        found = re.search(pattern, instance)
-    except re.error:  # ECMA's own syntax
-        return
-    if not found:
-        yield ValidationError(f"does not match {pattern}")
-
-
-def _pattern_properties(plain: Callable[..., Any]) -> Callable[..., Any]:
-    def run(validator: Any, patterns: Any, instance: Any, schema: Any) -> Any:
-        longest = max((len(key) for key in instance), default=0) if isinstance(instance, dict) else 0
-        return plain(validator, {key: value for key, value in patterns.items() if can_search(key, longest)}, instance, schema)
-
-    return run
-
-
-def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
-    if not wanted or not isinstance(instance, list):
-        return
-    seen = set()
-    for item in instance:
-        key = json.dumps(_without_points(item), sort_keys=True)
-        if key in seen:
-            yield ValidationError("has an item twice")
-            return
-        seen.add(key)
-
-
-def _without_points(value: Any) -> Any:
-    # 1 and 1.0 are the same number in JSON Schema.
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_without_points(item) for item in value]
-    return {key: _without_points(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _violation(errors: list[Any], checker: SchemaChecker) -> Violation:

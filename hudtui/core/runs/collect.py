@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hudtui.core.errors import MachineError
+from hudtui.core.python import bare_python
 from hudtui.core.remote.host import Host
 from hudtui.core.runs.hosts import Distant
 from hudtui.core.runs.machine import Machine
@@ -88,7 +89,7 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
 
 async def _list(machine: Machine, names: list[str]) -> list[tuple[str, int, str]]:
     host = machine.host
-    done = await host.run([machine.python, "-I", "-S", "-c", _LIST, machine.record.folder, *names], timeout=_PATIENCE)
+    done = await host.run(bare_python(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
     try:
         found: list[Any] = json.loads(done.stdout)
     except ValueError:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hudtui.core.compute.machine_guard import arm
 from hudtui.core.errors import MachineError, RunError
+from hudtui.core.python import bare_python
 from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -161,9 +162,8 @@ class Machine:
     async def _ask(
         self, command: str, *arguments: str, stdin: bytes | None = None, accept: tuple[int, ...] = (0,)
     ) -> dict[str, Any]:
-        options = ["-I", "-S"] if self.host.name == "local" else []
-        argv = [self.python, *options, self.path("supervisor.py"), command, self.record.folder, *arguments]
-        done = await self._run(argv, stdin)
+        words = (self.path("supervisor.py"), command, self.record.folder, *arguments)
+        done = await self._run(bare_python(self.python, *words), stdin)
         try:
             found = json.loads(done.stdout)
         except ValueError:
@@ -174,7 +174,7 @@ class Machine:
             raise MachineError(f"the run's supervisor on {clean_line(self.host.name)} did not {command}", why=why)
         return found
 
-    async def _run(self, argv: list[str], stdin: bytes | None) -> Completed:
+    async def _run(self, argv: tuple[str, ...], stdin: bytes | None) -> Completed:
         """Run a command of the supervisor, again after a lost connection: each of them may be given twice."""
         for _ in range(2):
             with contextlib.suppress(Disconnected):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hudtui.core.environment.validation import GivenUpError, Validator
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.problems import Severity
 from hudtui.core.tasks.secrets import literal_secrets
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
 """Gives a new `mcp_config`, and names for what was noticed or changed in it: they are counted."""
 
+_MOST_REMARKS = 100
+"""Problems told of one call."""
 CHARACTERS_A_TOKEN = 4
 """How prompts are measured against a token budget: an estimate that needs no tokenizer (English text; others run shorter)."""
 
@@ -193,19 +196,12 @@ def check_against(place: str, name: str, arguments: Mapping[str, Any], analysis:
 
 
 def _check_schema(place: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Remark]:
-    import jsonschema
-    from jsonschema.exceptions import SchemaError
-
     from hudtui.core.text import clean_line
 
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
-        kind.check_schema(dict(schema))
-        errors = list(kind(dict(schema)).iter_errors(dict(arguments)))
-    except (SchemaError, RecursionError):
-        return []  # the server's schema is broken: nothing can be said about the arguments
-    except Exception:  # a reference that cannot be resolved, in whichever class the installed release raises it
-        return []
+        errors = Validator(schema).errors(dict(arguments), most=_MOST_REMARKS)
+    except GivenUpError as reason:
+        return [Remark(place, f"not checked: {reason}", "unchecked", "warning")]
     return [
         Remark(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema") for error in errors
     ]

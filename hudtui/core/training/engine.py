@@ -7,6 +7,7 @@ from functools import cache
 from typing import Protocol
 
 from hudtui.core.errors import InputError
+from hudtui.core.python import python_command
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
@@ -75,8 +76,7 @@ class Rollouts:
         python, stages = list(site.python), list[Stage]()
         if site.workspace is None:
             stages, python = _python_there(spec, site, files)
-        # `-P`: a folder called hudtui where the stage runs must not stand in for the program.
-        argv = [*python, "-P", "-m", "hudtui", "eval", site.path(tasks.path)]
+        argv = [*python[:-1], *python_command("-m", "hudtui", "eval", site.path(tasks.path), python=python[-1])]
         for option, value in options.items():
             if value is not None:
                 argv += [option, str(value)]

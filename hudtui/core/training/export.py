@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_json
+from hudtui.core.python import python_command
 from hudtui.core.training.recipe import TINY
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
@@ -146,18 +147,8 @@ def merge_command(python: str, run: Path, trained: Trained, target: Path) -> tup
     if trained.kind != "adapter":
         raise InputError("this run trained all weights: there is no adapter to merge", fix="Leave out --format merged.")
     _refuse_existing(target)
-    return (
-        python,
-        "-P",
-        "-m",
-        "hudtui.trainers.merge",
-        "--run",
-        str(run),
-        "--adapter",
-        str(trained.folder),
-        "--out",
-        str(target),
-    )
+    words = ("-m", "hudtui.trainers.merge", "--run", str(run), "--adapter", str(trained.folder), "--out", str(target))
+    return python_command(*words, python=python)
 
 
 def card(trained: Trained, name: str) -> str:

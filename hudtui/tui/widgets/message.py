@@ -20,6 +20,9 @@ GLYPHS: dict[Severity, tuple[str, str, str]] = {
     "busy": ("●", "working", "$accent"),
 }
 
+_MOST_LINES = 3
+"""Of the end of a long text: with the event, what the text is, and the advice, six in all."""
+
 
 class MessageBar(Static):
     """Hidden while it has nothing to say. Never grows beyond a third of a small terminal."""
@@ -59,8 +62,14 @@ class MessageBar(Static):
         glyph, word, style = GLYPHS[severity]
         lead = f"{glyph} {word}: " if word else f"{glyph} "
         body = Content.assemble((lead, f"bold {style}"), first)
-        for line in rest:
-            body += Content("\n") + Content.styled("  " + line, "$foreground-muted")
+        for text in rest:
+            body += Content("\n") + Content.styled("  " + _end(text), "$foreground-muted")
         self.plain, self.severity = "\n".join([first, *rest]), severity
         self.update(body)
         self.add_class("-shown")
+
+
+def _end(text: str) -> str:
+    """The first line of a text, which says what it is, and its last ones: a program says at the end what went wrong."""
+    first, *lines = text.split("\n")
+    return "\n".join([first, *(lines if len(lines) <= _MOST_LINES else lines[-_MOST_LINES:])])

@@ -33,12 +33,20 @@ def test_what_was_typed_becomes_arguments() -> None:
     assert read_form(CLICK, typed) == {"x": 3, "label": " OK ", "button": "right", "keys": ["a"], "point": "here", "odd": 7}
 
 
-def test_empty_fields_are_left_out_except_required_text() -> None:
-    assert read_form(CLICK, {"x": "1"}) == {"x": 1, "label": ""}
+def test_empty_fields_are_left_out() -> None:
+    assert read_form(CLICK, {"x": "1", "label": "a", "button": "", "keys": " "}) == {"x": 1, "label": "a"}
+
+
+def test_a_required_text_is_not_sent_empty_unless_that_is_said() -> None:
+    with pytest.raises(InputError, match="required") as caught:
+        read_form(CLICK, {"x": "1"})
+    assert str(caught.value.where) == "click (label)"
+    assert caught.value.fix == 'Type "" to send an empty text.'
+    assert read_form(CLICK, {"x": "1", "label": '""', "button": '""'}) == {"x": 1, "label": "", "button": '""'}
 
 
 @pytest.mark.parametrize(
-    ("typed", "field"), [({"x": ""}, "click (x)"), ({"x": "one"}, "x"), ({"x": "1", "keys": "a, b"}, "keys")]
+    ("typed", "field"), [({"x": ""}, "click (x)"), ({"x": "one"}, "x"), ({"x": "1", "label": "a", "keys": "a, b"}, "keys")]
 )
 def test_bad_fields_are_named(typed: dict[str, str], field: str) -> None:
     with pytest.raises(InputError) as caught:

@@ -295,6 +295,31 @@ def test_texts_are_masked():
         "run --token abc --api-key=*** HF_TOKEN=*** Authorization: ***"
     )
     assert mask_text("KEY=$KEY monkey=1 turkey: 2") == "KEY=$KEY monkey=1 turkey: 2"
+    # Long words without an assignment took hours.
+    for word in ("a", "secret_", "secret ", "token=", "a.key:"):
+        mask_text(word * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://elsewhere.example/mcp", {"Authorization": "Bearer $HUD_API_KEY"}),
+        ("http://elsewhere.example/mcp", {"X-A": "$HUD_API_KEY"}),
+        ("http://elsewhere.example/mcp", {"Authorization": "Bearer sk-literal-1"}),
+        ("http://elsewhere.example/mcp?token=$HUD_API_KEY", {}),
+        ("http://user:password@elsewhere.example/mcp", {}),
+    ],
+)
+def test_no_key_goes_over_plain_http_to_another_machine(url: str, headers: dict[str, str]):
+    values = {"HUD_API_KEY": "sk-not-to-be-shown-1234"}
+    with pytest.raises(SourceError) as caught:
+        resolve(ServerSpec("x", url=url, headers=headers), values.get, Secrets())
+    assert "in the clear" in caught.value.what
+    assert "https" in (caught.value.fix or "")
+    assert "sk-not-to-be" not in str(caught.value)
+    for free in (url.replace("http://", "https://"), url.replace("elsewhere.example", "127.0.0.1:9")):
+        assert resolve(ServerSpec("x", url=free, headers=headers), values.get, Secrets())[0].url
+    assert resolve(ServerSpec("x", url="http://elsewhere.example/mcp", headers={"Run-Id": "7"}), values.get, Secrets())
 
 
 def test_secrets_are_hidden_everywhere():

@@ -11,7 +11,16 @@ from hudtui.core.gym.checker import Checker, finding_from_json
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpret import Interpreter
 from hudtui.core.gym.lint import lint
-from hudtui.core.gym.preview import Table, agent_tools, call_words, example_call, interpret, prompt_examples, reply_of
+from hudtui.core.gym.preview import (
+    Table,
+    agent_tools,
+    call_words,
+    example_call,
+    interpret,
+    meaning_findings,
+    prompt_examples,
+    reply_of,
+)
 from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
 from hudtui.core.gym.samples import Samples, from_replies, load_samples, save_samples
 from hudtui.core.gym.values import GymConfig
@@ -209,3 +218,14 @@ async def test_a_helper_that_dies_is_told_of_and_started_again() -> None:
         assert await checker.check(TEXT, "c.yaml", None) == lint(TEXT, name="c.yaml")
     finally:
         await checker.close()
+
+
+def test_a_check_that_was_given_up_says_so():
+    schema = {"properties": {"text": {"pattern": r"^(.)\1$"}}}
+    text = "action_mappings:\n  type:\n    _parser: {positional: [text]}\n    _tool: t\n    text: {from_arg: text}\n"
+    config, _ = parse_config(text, name="c.yaml")
+    assert config is not None
+    meaning = Interpreter(config, {"t": Tool("t", "", schema)}).interpret("<tool>type('ab')</tool>")
+    assert meaning.call is not None
+    assert not meaning.checked
+    assert meaning_findings(meaning) == r"not checked: the pattern ^(.)\1$ cannot be looked for in a bounded time"

@@ -1,0 +1,172 @@
+"""How much a server may say before it is no longer listened to: bytes, values and questions of one message or answer.
+
+A few bytes of JSON become an object of hundreds: what has too many values is refused before any of them is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from hudtui.core.errors import ConnectError
+
+MOST_BYTES = 128 * 1024 * 1024
+"""Of one message."""
+MOST_VALUES = 1_000_000
+"""Objects, lists and what is in them, in one message."""
+MOST_ASKED = 1_000
+"""Requests of the server between two of its answers."""
+
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+
+
+class TooMuchError(ValueError):
+    """A message is too large; the message of this says in what."""
+
+
+class Bounds:
+    """What has come of one message, or of one stream of events with a blank line after each.
+
+    Args:
+        events: Whether a blank line begins the next message.
+        most: Bytes of one message.
+    """
+
+    def __init__(self, *, events: bool = False, most: int = MOST_BYTES) -> None:
+        self._events = events
+        self._most = most
+        self._size = self._values = 0
+        self._inside = False
+        """Whether what comes next is within a JSON text."""
+        self._blank = False
+        """Whether nothing has come since the last line end."""
+        self._rest = b""
+
+    def take(self, data: bytes) -> None:
+        """Count more of it.
+
+        Raises:
+            TooMuchError: It is too much.
+        """
+        data = self._rest + data
+        # The last character may belong to what is still to come: a line end of two characters, an escape.
+        cut = len(data) - 1 if data.endswith(b"\r") or _open_escape(data) else len(data)
+        data, self._rest = data[:cut], data[cut:]
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *others = data.split(b"\n")
+        self._line(first)
+        for line in others:
+            if self._events and self._blank:
+                self._size = self._values = 0
+            self._inside, self._blank = False, True  # no JSON text reaches over the end of a line
+            self._line(line)
+
+    def _line(self, data: bytes) -> None:
+        if not data:
+            return
+        self._blank = False
+        self._size += len(data)
+        if self._size > self._most:
+            raise TooMuchError(f"more than {self._most >> 20} MiB in one message")
+        parts = (_ESCAPED.sub(b"", data) if b"\\" in data else data).split(b'"')
+        for part in parts[self._inside :: 2]:
+            self._values += part.count(b"{") + part.count(b"[") + part.count(b",")
+        self._inside ^= len(parts) % 2 == 0
+        if self._values > MOST_VALUES:
+            raise TooMuchError(f"more than {MOST_VALUES:,} values in one message")
+
+
+def _open_escape(data: bytes) -> bool:
+    return (len(data) - len(data.rstrip(b"\\"))) % 2 == 1
+
+
+def bounded(stream: Any, bounds: Bounds, tell: Callable[[str], None]) -> Any:
+    """The body of an HTTP answer, up to where it becomes too much and breaks off.
+
+    Args:
+        stream: The stream of an `httpx2` answer, not compressed.
+        bounds: Counts it.
+        tell: Told in what it is too much.
+    """
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for data in stream:
+                try:
+                    bounds.take(data)
+                except TooMuchError as error:
+                    tell(str(error))
+                    raise httpx2.StreamError(str(error)) from None
+                yield data
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+class Heard:
+    """The messages of a server as a session reads them, without notifications and without questions that never end.
+
+    Args:
+        incoming: The stream of messages.
+        name: Of the server.
+    """
+
+    def __init__(self, incoming: Any, name: str) -> None:
+        self._incoming = incoming
+        self._name = name
+        self._asked = 0
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of who sent the last message, where the stream keeps them."""
+        return getattr(self._incoming, "last_context", None)
+
+    async def receive(self) -> Any:
+        """The next message.
+
+        Raises:
+            anyio.EndOfStream: There are no more.
+            ConnectError: The server asks without end, and does not answer.
+        """
+        while True:
+            item = await self._incoming.receive()
+            message = getattr(item, "message", None)
+            if not hasattr(message, "method"):
+                self._asked = 0
+                return item
+            if hasattr(message, "id"):
+                self._asked += 1
+                if self._asked > MOST_ASKED:
+                    raise ConnectError(
+                        f"the server {self._name!r} asks without end instead of answering",
+                        why=f"It sent {MOST_ASKED:,} requests in a row.",
+                        fix="Look at what it does, or use another version of it.",
+                    )
+                return item
+
+    async def aclose(self) -> None:
+        """Read no further."""
+        await self._incoming.aclose()
+
+    def __aiter__(self) -> Heard:
+        return self
+
+    async def __anext__(self) -> Any:
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Heard:
+        await self._incoming.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._incoming.__aexit__(*error)

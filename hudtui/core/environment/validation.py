@@ -1,0 +1,265 @@
+"""Values against the JSON Schemas of servers.
+
+Schemas come from servers that nobody vouches for. Nothing is ever fetched for one, and no check of a value takes longer than a
+moment: its work is counted, and a check that would take more is given up. So is a check against a schema that makes no sense.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from hudtui.core.environment.automaton import automaton
+from hudtui.core.text import clean_line
+
+MOST_WORK = 100_000
+"""Steps of one check: less than 0.1 s."""
+MOST_PARTS = 2_000
+"""Objects and lists that a schema may consist of to be checked against."""
+
+_MOST_VALUES = 20_000
+_KEYWORD = 20
+"""Steps of a keyword, whatever else it does."""
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+class GivenUpError(Exception):
+    """Whether the value fits is not known; the message says why, in words that fit behind "not checked: "."""
+
+
+class TooLongError(GivenUpError):
+    """The check would have taken more steps than there were."""
+
+
+class Work:
+    """Steps that may still be taken, by one check or by several."""
+
+    def __init__(self, left: int = MOST_WORK) -> None:
+        self.left = left
+
+    def spend(self, steps: int) -> None:
+        """Take steps.
+
+        Raises:
+            TooLongError: There are not that many left.
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise TooLongError("the check against the tool's schema would take too long")
+
+
+class Validator:
+    """One schema, as far as it can be checked against.
+
+    Args:
+        schema: The JSON Schema, of whatever dialect; 2020-12 where it names none.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._made: Any = None
+        self._lock = threading.Lock()
+
+    def errors(self, value: Any, *, part: Any = None, most: int = 16, work: Work | None = None) -> list[Any]:
+        """What is wrong with a value, as errors of the `jsonschema` package; none when it fits.
+
+        Args:
+            value: JSON data.
+            part: The part of the schema that it is checked against; None for all of it.
+            most: Errors to look for.
+            work: Steps that may be taken; `MOST_WORK` when None.
+
+        Raises:
+            GivenUpError: The schema cannot be checked against.
+            TooLongError: The check would take more steps.
+        """
+        with self._lock:
+            if self._made is None:
+                self._made = _made(self._schema)
+        if isinstance(self._made, str):
+            raise GivenUpError(self._made)
+        try:
+            _check.work = work or Work()
+            _check.size = _size(value, _check.work.left)
+            _check.skipped = None
+            validator = self._made if part is None else self._made.evolve(schema=_nameless(part))
+            found = list(islice(validator.iter_errors(value), most))
+        except GivenUpError:
+            raise
+        except RecursionError:
+            raise GivenUpError("the value, or the tool's schema, is nested too deeply") from None
+        except Exception:  # whatever a senseless schema leads to
+            raise GivenUpError("the tool's schema makes no sense") from None
+        if not found and _check.skipped is not None:
+            raise GivenUpError(f"the pattern {clean_line(_check.skipped, 60)} cannot be looked for in a bounded time")
+        return found
+
+
+_check = threading.local()
+"""The check that is under way in this thread: its `work`, the `size` of the value, and a pattern that was `skipped`."""
+
+
+def _made(schema: Mapping[str, Any]) -> Any:
+    """The validator of a schema, or the reason why there is none."""
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    reason = _unfit(schema)
+    if reason is not None:
+        return reason
+    try:
+        plain = validator_for(schema, default=Draft202012Validator)
+        plain.check_schema(dict(schema), format_checker=FormatChecker(()))
+    except SchemaError:
+        return "the tool's schema is not valid"
+    except RecursionError:
+        return "the tool's schema is nested too deeply"
+    except Exception:
+        return "the tool's schema makes no sense"
+    # An empty registry: references to other documents are never fetched.
+    return _guarded(plain)(_nameless(schema), registry=Registry())
+
+
+def _nameless(schema: Any) -> Any:
+    """A schema without the name of its dialect, for which `jsonschema` would take a class where nothing is counted."""
+    return {key: value for key, value in schema.items() if key != "$schema"} if isinstance(schema, Mapping) else schema
+
+
+def _unfit(schema: Mapping[str, Any]) -> str | None:
+    """Why a schema is not even looked at: its size, or what it leads to outside of what is counted."""
+    left: list[Any] = [schema]
+    parts = values = 0
+    words: set[str] = set()
+    while left:
+        part = left.pop()
+        parts += isinstance(part, Mapping | list)
+        values += 1
+        if parts > MOST_PARTS or values > _MOST_VALUES:
+            return "the tool's schema is too large"
+        if isinstance(part, Mapping):
+            for key, value in part.items():
+                if key in _REFERENCES and isinstance(value, str) and value != "#" and not value.startswith("#/"):
+                    return "the tool's schema refers to something outside of it"
+                if key in ("$schema", "$id", "id") and isinstance(value, str) and part is not schema:
+                    return "the tool's schema holds another schema with a name of its own"
+            words.update(part)
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    if {"patternProperties", "unevaluatedProperties"} <= words:
+        return "the tool's schema joins `patternProperties` with `unevaluatedProperties`"
+    return None
+
+
+def _size(value: Any, most: int) -> int:
+    """How large a value is: its parts, and its text by sixteens. Stops counting beyond `most`."""
+    left, size = [value], 0
+    while left and size <= most:
+        part = left.pop()
+        size += 1
+        if isinstance(part, str):
+            size += len(part) >> 4
+        elif isinstance(part, Mapping):
+            size += sum(len(str(key)) >> 4 for key in part)
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    return size
+
+
+@lru_cache(maxsize=16)
+def _guarded(plain: Any) -> Any:
+    """A class of `jsonschema` whose keywords count what they do, and look for patterns in linear time."""
+    from jsonschema import validators
+
+    own = {"pattern": _pattern, "uniqueItems": _unique_items, "additionalProperties": _additional_properties}
+    if "patternProperties" in plain.VALIDATORS:
+        own["patternProperties"] = _pattern_properties
+    extend: Any = validators.extend
+    return extend(plain, {name: _counted(name, function) for name, function in {**plain.VALIDATORS, **own}.items()})
+
+
+def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    compares = name in ("enum", "const", "uniqueItems")
+
+    def run(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        holds = isinstance(instance, list | dict)
+        spend: Callable[[int], None] = _check.work.spend
+        spend(_KEYWORD + (len(value) if isinstance(value, list | dict | str) else 0) + (len(instance) if holds else 0))
+        if compares and holds:
+            spend(_check.size)
+        for error in function(validator, value, instance, schema) or ():
+            spend(_KEYWORD + _check.size // 4)  # it quotes the value
+            yield error
+
+    return run
+
+
+def _found(pattern: str, text: str) -> bool | None:
+    """Whether a pattern is found in a text; None where that cannot be told."""
+    looked_for = automaton(pattern)
+    if looked_for is None:
+        _check.skipped = pattern
+        return None
+    return looked_for.search(text, _check.work.spend)
+
+
+def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and isinstance(pattern, str) and _found(pattern, instance) is False:
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, part in patterns.items():
+        for name, value in instance.items():
+            if _found(pattern, name):
+                yield from validator.descend(value, part, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not isinstance(instance, dict):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for name, value in instance.items():
+        # A pattern that cannot be looked for may fit: what is not known is not refused.
+        if name in known or any(_found(pattern, name) is not False for pattern in patterns):
+            continue
+        if wanted is False:
+            yield ValidationError(f"Additional properties are not allowed ({name!r} was unexpected)")
+            return
+        yield from validator.descend(value, wanted, path=name)
+
+
+def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if not wanted or not isinstance(instance, list):
+        return
+    seen = set()
+    for item in instance:
+        key = json.dumps(_without_points(item), sort_keys=True)
+        if key in seen:
+            yield ValidationError(f"{instance!r} has non-unique elements")
+            return
+        seen.add(key)
+
+
+def _without_points(value: Any) -> Any:
+    # 1 and 1.0 are the same number in JSON Schema.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_without_points(item) for item in value]
+    return {key: _without_points(item) for key, item in value.items()} if isinstance(value, dict) else value
