@@ -8,7 +8,6 @@ alone.
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -21,10 +20,11 @@ from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.follow import last_lines
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import FileRefused, Host
 from hudtui.core.remote.lines import LineFeed
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Sign, signs_of
+from hudtui.core.runs.reports import read_status
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recognise import LogReader
@@ -35,6 +35,8 @@ POLL = 0.5
 """Seconds between two looks at a window."""
 HISTORY = 3000
 """Lines of a window that one look reads."""
+_STAGES = 64
+"""Stages of a run whose logs are followed."""
 _ANCHOR = 50
 _ENV = {"TMUX": ""}
 _PATIENCE = 15.0
@@ -185,11 +187,10 @@ async def find_foreign(host: Host, *, session: str | None = None, file: str | No
 async def _files_of(host: Host, folder: str) -> tuple[Source, ...]:
     """The logs and the metrics of a run's folder."""
     try:
-        status = json.loads(await host.get(f"{folder}/status.json"))
-    except (MachineError, ValueError):
+        status = await read_status(host, f"{folder}/status.json")
+    except FileRefused:
         return ()
-    stages = status.get("stages") if isinstance(status, dict) else None
-    names = [name for name in stages if isinstance(name, str) and "/" not in name] if isinstance(stages, dict) else []
+    names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
     sources = [Source(name, path=f"{folder}/logs/{name}.log") for name in names]
     if await host.facts(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(Source("metrics", path=f"{folder}/out/metrics.jsonl"))

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.alarms import SILENT, Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso
 from hudtui.core.runs.vllm import Server
 from hudtui.core.text import clean_line
-from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.metrics import MetricsReader, is_number
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.reports import StageReport
+
+_LONGEST = 10 * 365 * 86400.0
+"""Seconds that a run may have left; more is no estimate."""
 
 
 @dataclass(frozen=True)
@@ -182,23 +188,23 @@ class RunView:
         }
 
 
-def stage_view(name: str, service: bool, saved: Any) -> StageView:
+def stage_view(name: str, service: bool, saved: StageReport | None) -> StageView:
     """A stage from what status.json says of it."""
-    if not isinstance(saved, dict):
+    if saved is None:
         return StageView(name, "waiting", service)
-    known = {key: saved.get(key) for key in ("exit", "started", "ended", "pid")}
-    return StageView(name, str(saved.get("state")), service, int(saved.get("attempt") or 0), **known)
+    state = clean_line(saved.state, 40)
+    return StageView(name, state, service, saved.attempt, saved.exit, saved.started, saved.ended, saved.pid)
 
 
 def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
     """The table of tasks, from the lines of metrics that name one."""
     found: dict[str, ResultRow] = {}
     for row in metrics.rows:
-        task, reward = row.get("task"), row.get("reward")
-        if isinstance(task, str) and isinstance(reward, int | float):
+        task = row.get("task")
+        if isinstance(task, str) and (reward := _float(row.get("reward"))) is not None:
             found[task] = ResultRow(
-                task=clean_line(task),
-                reward=float(reward),
+                task=clean_line(task, 200),
+                reward=reward,
                 reward_std=_float(row.get("reward_std")),
                 episodes=int(_float(row.get("episodes")) or 1),
                 turns=_float(row.get("turns")),
@@ -282,9 +288,9 @@ def time_left(metrics: MetricsReader) -> float | None:
         if len(points) < 2 or points[-1].x <= points[0].x:
             return None
         times = [((points[-1].at or 0.0) - (points[0].at or 0.0)) / (points[-1].x - points[0].x)]
-    each = median(times)
-    return each * (last - newest[0]) if each > 0 else None
+    left = median(times) * (last - newest[0])
+    return left if 0 < left < _LONGEST else None
 
 
 def _float(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None
