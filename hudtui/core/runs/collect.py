@@ -17,12 +17,13 @@ from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.runs.machine import Machine
 from hudtui.core.text import clean, clean_line
+from hudtui.core.training.recipe import RECIPE
 
 Progress = Callable[[str, int, int], None]
 """Told the name of a file, its bytes that are here, and its bytes in all."""
 
-_RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs")
-"""What every run leaves, beside the outputs of its plan."""
+_RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs", RECIPE)
+"""What every run leaves, beside the outputs of its plan; and what a training was, without which its model is of little use."""
 _PATIENCE = 900.0
 _TOLD = 5
 """Files that were left there and are named."""

@@ -32,7 +32,7 @@ from hudtui.core.runs.view import (
     StageView,
     gpu_load,
     gpus_of,
-    result_rows,
+    result_of,
     server_load,
     stage_view,
     time_left,
@@ -48,6 +48,8 @@ _LOG_LOOK = 256 * 1024
 """Bytes of a log that one look searches for signs of trouble, at most."""
 _METRICS_LOOK = 32 * 1024 * 1024
 """Bytes of the metrics that one look reads, at most: the newest."""
+_LATE = 5.0
+"""Seconds without an answer after which a view is told to be an old one."""
 _SERVER_EVERY = 2.0
 """Seconds between two questions to a model server."""
 _SERVER_WAIT = 0.3
@@ -203,17 +205,57 @@ class Monitor:
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
-        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end."""
+        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end.
+
+        While the machine does not answer, or the store cannot be read, the views go on: they say for how long (`RunView.away`).
+
+        Raises:
+            RunError: There is no such run.
+            MachineError: Its machine does not answer the first look.
+        """
         view = await self.view(run)
-        yield view
-        while view.summary.active or view.summary.unsettled:
-            await asyncio.sleep(every)
-            kept = self._keep(run)
-            if view.summary.active or kept.summary.active:
-                view = await self.view(run)
-            else:  # nothing changes there any more, and it may go away at any moment
-                view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()))
+        heard, look = time.monotonic(), None
+        try:
             yield view
+            while view.summary.active or view.summary.unsettled:
+                await asyncio.sleep(every)
+                kept = self._keep(run)
+                if not (view.summary.active or kept.summary.active):
+                    # Nothing changes there any more, and it may go away at any moment.
+                    view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
+                    yield view
+                    continue
+                look = look or asyncio.create_task(self.view(run))
+                done, _ = await asyncio.wait((look,), timeout=every)
+                away = None
+                if done:
+                    try:
+                        view, heard = look.result(), time.monotonic()
+                    except (MachineError, RunError) as error:
+                        away = clean_line(sentence(error), 300)
+                    look = None
+                silent = time.monotonic() - heard
+                if away is not None or silent > _LATE:
+                    view = self._away(view, kept, silent, away)
+                yield view
+        finally:
+            if look is not None:
+                look.cancel()
+                await asyncio.gather(look, return_exceptions=True)
+
+    def _away(self, view: RunView, kept: _Kept, silent: float, why: str | None) -> RunView:
+        """A view without a look at the machine: what is known, and for how long nothing was heard."""
+        now = self._now()
+        return replace(
+            view,
+            summary=kept.summary,
+            events=kept.events,
+            elapsed=kept.summary.elapsed(now),
+            cost=kept.summary.cost(now),
+            left=None,
+            away=silent,
+            problem=why or view.problem,
+        )
 
     def log_path(self, run: str, window: str | None = None) -> str:
         """Where the log of a window lies on its machine; by default of the stage that runs, or ran last.
@@ -383,7 +425,7 @@ class _Seen:
                 changed = True
                 await asyncio.sleep(0)  # a long file is not the only thing to be done
         if changed:
-            self.result = Result(result_rows(self.metrics))
+            self.result = result_of(self.metrics)
 
     @property
     def passed_over(self) -> str | None:
