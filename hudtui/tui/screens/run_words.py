@@ -151,7 +151,7 @@ def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Con
 def result_table(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows of a result: its tasks, or the steps of a training."""
     if result.steps:
-        steps = [
+        steps: list[tuple[str, ...]] = [
             (
                 f"{row.step:g}",
                 pad(f"{row.reward:.3f}", 6),
@@ -165,7 +165,7 @@ def result_table(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         return ("step", "reward", "±", "loss", "tokens", "seconds"), steps
     if not result.rows:
         return ("No task and no step has a reward yet.",), []
-    tasks = [
+    tasks: list[tuple[str, ...]] = [
         (
             row.task,
             pad(f"{row.reward:.3f}", 6),

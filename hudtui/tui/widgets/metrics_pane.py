@@ -84,7 +84,7 @@ class _Charts(Widget):
         """Of the chart under the cursor, among all."""
         return next((place for place, (key, _) in enumerate(self.titles()) if key == self.cursor), 0)
 
-    def region(self, width: int) -> Region:
+    def spot(self, width: int) -> Region:
         """Where the chart under the cursor is."""
         columns, _, height = self._shape(width, len(self._shown()))
         return Region(0, 0 if self.alone else self.place // columns * height, width, height)
@@ -270,7 +270,7 @@ class MetricsPane(Acting, Vertical):
 
     def _follow_cursor(self) -> None:
         page = self.query_one(Page)
-        page.scroll_to_region(self._charts.region(self._charts.content_size.width), animate=False)
+        page.scroll_to_region(self._charts.spot(self._charts.content_size.width), animate=False)
 
     def on_descendant_focus(self) -> None:
         """The cursor is shown while the charts have the focus."""

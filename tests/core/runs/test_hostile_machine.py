@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Completed
+from hudtui.core.remote.host import Completed, FileFacts
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs import machine as machine_module
 from hudtui.core.runs import monitor as monitor_module
 from hudtui.core.runs.collect import collect
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.monitor import Monitor
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.view import Gpu, RunView
+from hudtui.core.training.metrics import MetricsReader
 
 Make = Callable[..., RunRecord]
 BEGUN = {"seq": 1, "at": 1000.0, "type": "started", "data": {"mode": "processes"}}
@@ -217,3 +223,71 @@ async def test_a_record_that_is_none_is_shown(store: RunStore, folder: Path) -> 
     os.utime(folder / "events.jsonl", (time.time(), time.time()))
     again = await Monitor(RunStore(store.state_dir)).view("a-1")
     assert again.problem == view.problem and again.summary.state == "running"
+
+
+class Away(LocalHost):
+    """A machine that can be cut off: it refuses, or says nothing at all."""
+
+    def __init__(self) -> None:
+        self.cut: str | None = None
+
+    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+        if self.cut == "silent":
+            await asyncio.Event().wait()
+        if self.cut is not None:
+            raise Disconnected("the connection was lost")
+        return await super().facts(path)
+
+
+@pytest.mark.parametrize("how", ["lost", "silent"])
+async def test_a_watcher_outlives_an_outage_and_says_for_how_long(
+    store: RunStore, folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(monitor_module, "_LATE", 0.2)
+    host = Away()
+    aways: list[float] = []
+    async with aclosing(Monitor(store, hosts=lambda name: host).watch("a-1", every=0.02)) as views:
+        async for view in views:
+            if view.away is not None:
+                aways.append(view.away)
+                assert view.summary.state == "running" and view.result.reward == 1.0 and view.left is None
+                if view.away > 0.5 and host.cut:
+                    host.cut = None
+                    if how == "silent":
+                        break  # the look that hangs is given up with the watcher
+                    with (folder / "events.jsonl").open("a") as stream:
+                        stream.write('{"seq": 2, "at": 2000, "type": "finished", "data": {}}\n')
+            elif not aways:
+                host.cut = how
+    assert aways == sorted(aways) and aways[-1] > 0.5
+    if how == "lost":
+        assert view.away is None and view.summary.state == "finished", "all is live again"
+
+
+async def test_the_first_look_at_a_machine_that_is_away_is_told(store: RunStore, folder: Path) -> None:
+    host = Away()
+    host.cut = "lost"
+    with pytest.raises(Disconnected):
+        async with aclosing(Monitor(store, hosts=lambda name: host).watch("a-1")) as views:
+            await anext(views)
+
+
+async def test_the_result_of_a_training_are_its_steps(store: RunStore, folder: Path) -> None:
+    rows = [{"step": n, "reward": n / 10, "reward_std": 0.1, "loss": 0.5, "step_time": 2.0} for n in range(1, 5)]
+    (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 5, "reward": 0.7}]))
+    view = await Monitor(store).view("a-1")
+    assert [(row.step, row.reward, row.reward_std) for row in view.result.steps[-2:]] == [(4.0, 0.4, 0.1), (5.0, 0.7, None)]
+    assert view.result.rows == () and view.result.reward is None and view.reward == 0.7
+    assert view.to_json()["result"]["steps"][0]["loss"] == 0.5
+
+
+def test_what_is_busy_has_a_fixed_scale() -> None:
+    load = MetricsReader()
+    load.add({"GPU 0 busy %": 43.0, "GPU 0 GiB": 40.0, "serve running": 3.0, "serve KV cache %": 10.0})
+    view = RunView(RunSummary("a", "a", "trl", "local", "/f"), load=load, gpus=(Gpu(0, 40_960, 81_920, 43.0),))
+    assert view.scales == {
+        "GPU 0 busy %": (0.0, 100.0),
+        "GPU 0 GiB": (0.0, 80.0),
+        "serve running": (0.0, None),
+        "serve KV cache %": (0.0, 100.0),
+    }
