@@ -22,7 +22,7 @@ from hudtui.core.runs.growing import GrowingFile
 from hudtui.core.runs.launcher import find_host, sentence
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.reports import StatusReport, read_status
-from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.store import RunStore, home_of
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.view import (
     Gpu,
@@ -90,8 +90,7 @@ class Monitor:
         return kept
 
     def _machine(self, run: str) -> Machine:
-        summary = self._keep(run).summary
-        home = summary.results if summary.results and not summary.active and Path(summary.results).is_dir() else None
+        home = home_of(self._keep(run).summary)
         known = self._machines.get((run, home))
         if known is not None:
             return known

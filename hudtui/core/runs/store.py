@@ -214,8 +214,8 @@ class RunStore:
         known, created, name, engine, host, machine, folder, spec, plan = row
         made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
         summary = self.summary(known)
-        if summary.machine == "released" and summary.results is not None:
-            host, machine, folder = "local", this_machine(), summary.results
+        if summary.machine == "released" and (home := home_of(summary)) is not None:
+            host, machine, folder = "local", this_machine(), home
         return RunRecord(known, created, name, engine, host, machine, folder, *made)
 
     def events(self, run: str) -> tuple[RunEvent, ...]:
@@ -409,6 +409,11 @@ def _start(run: str, name: str, engine: str, host: str, folder: str, created: fl
 def _moment(value: object) -> float:
     """Seconds since the epoch that are a date; 0 for what is none."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST else 0.0
+
+
+def home_of(run: RunSummary) -> str | None:
+    """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
+    return run.results if run.results and not run.active and Path(run.results).is_dir() else None
 
 
 def this_machine() -> str:

@@ -56,7 +56,9 @@ class RunScreen(StationScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
         Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
-        Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v"),
+        Action(
+            "run.terminal", "Terminal", "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.", "v"
+        ),
         Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
         Action(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
