@@ -45,11 +45,12 @@ def out_json(value: Any, *, compact: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def failures(*, as_json: bool = False) -> Iterator[None]:
+def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """Turn what goes wrong inside into a message and an exit code.
 
     Args:
         as_json: Also print `{"error": ...}` on standard output, for the program that asked for JSON.
+        compact: On one line, where each line is an object.
     """
     try:
         yield
@@ -63,7 +64,7 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         for line in rest:
             say(f"  {line}")
         if as_json:
-            out_json(error.to_json())
+            out_json(error.to_json(), compact=compact)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         say("stopped")
@@ -110,7 +111,7 @@ class _Ended(Exception):
         self.number = number
 
 
-def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, when_ended: str = "") -> T:
+def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = False, when_ended: str = "") -> T:
     """Carry out async work of the core inside `failures`.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the work and let it clean up.
@@ -118,9 +119,10 @@ def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, when_ended: str 
     Args:
         work: What to do.
         as_json: See `failures`.
+        compact: See `failures`.
         when_ended: What a person should know when a signal ended the work.
     """
-    with failures(as_json=as_json):
+    with failures(as_json=as_json, compact=compact):
         try:
             return asyncio.run(_until_ended(work))
         except _Ended as end:

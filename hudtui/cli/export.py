@@ -105,7 +105,7 @@ async def _export(
     console.out(str(target))
     if address:
         console.say(f"pushed: {address}")
-    console.say(f"serve it: {shlex.join(served)}" if served else "the tiny model of a rehearsal is not worth serving")
+    console.say(f"serve it: {shlex.join(served)}" if served else trained.not_served)
 
 
 def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:

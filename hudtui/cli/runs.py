@@ -286,10 +286,13 @@ def pull(
         target = output.absolute() if output is not None else results_folder(record, store)
         found = await collect(Machine(find_host(record.host), record), target, progress=_progress())
         if as_json:
-            console.out_json({"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched})
+            told = {"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched}
+            console.out_json({**told, "left": list(found.left)})
             return
         console.out(str(target))
         console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes were not here before")
+        if found.told:
+            console.say(found.told)
 
     _run(work(), as_json=as_json)
 

@@ -47,6 +47,7 @@ BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the GPUs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
+TEXT_LIMIT = 2000  # characters of a text in an event: whoever reads it takes no more than twice as much
 START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
 SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
 ENDED = ("finished", "failed", "stopped")
@@ -423,6 +424,7 @@ class Supervisor:
 
     def event(self, kind: str, **data: Any) -> None:
         """Write down what happened. On a full disk it is kept until there is room."""
+        data = {name: value[:TEXT_LIMIT] if isinstance(value, str) else value for name, value in data.items()}
         record = {"seq": self.sequence, "at": time.time(), "type": kind, "data": data}
         self.sequence += 1
         self.unwritten.append(json.dumps(record).encode("utf-8") + b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from hudtui.core.environment.spec import ServerSpec
@@ -50,6 +51,8 @@ _PYTHONS = ("python", "python3", "$HUDTUI_PYTHON", "${HUDTUI_PYTHON}", "${HUDTUI
 
 def is_bundled(spec: ServerSpec) -> bool:
     """Whether a server is a bundled environment, as we start it or as a task file names it."""
+    if any(spec == one.spec for one in BUNDLED):
+        return True
     if spec.command not in (*_PYTHONS, sys.executable) or spec.env or spec.cwd is not None or spec.contained:
         return False
     return any(spec.args in (("-m", one.module), ("-P", "-m", one.module)) for one in BUNDLED)

@@ -136,7 +136,7 @@ async def connect(
         specs = read_config(source, "mcp_config")
     tell = on_event or (lambda _: None)
     # Whatever lies in the current folder, a bundled environment imports its own modules.
-    specs = tuple(replace(spec, env={"PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
+    specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
     hidden = Secrets()
     resolved = [resolve(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [

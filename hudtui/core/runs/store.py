@@ -18,14 +18,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core import trust
 from hudtui.core.errors import Location, RunError
-from hudtui.core.runs.values import RunEvent, RunSummary, fold
+from hudtui.core.runs.values import ENDS, LATEST, UNREADABLE, RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
 from hudtui.core.training.plan import Plan, RunSpec, plan_from_json, spec_from_json
 from hudtui.core.workspace import STATE, make_state_dir
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.reports import Report, Unreadable
+
+MOST_REPORTS = 10_000
+"""Events of one machine that are kept of a run."""
 
 _VERSION = 1
 _SCHEMA = """
@@ -142,23 +148,42 @@ class RunStore:
         with self._writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
-    def mirror(self, run: str, lines: Iterable[Mapping[str, Any]]) -> tuple[RunEvent, ...]:
+    def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | Report | Unreadable]) -> tuple[RunEvent, ...]:
         """Keep what the supervisor on the machine wrote; those that are there already are passed over.
+
+        What is no event of a machine is counted (`RunSummary.unreadable`) and not taken. Of one that never ceases to report the
+        first `MOST_REPORTS` are kept, and its end.
 
         Args:
             run: The run.
-            lines: Objects of its `events.jsonl`. What is no event is passed over.
+            lines: Objects of its `events.jsonl`, or what `reports.read_report` made of them.
         """
-        events = [line for line in lines if _is_event(line)]
-        if not events:
+        from hudtui.core.runs.reports import Report, Unreadable, check_report
+
+        found = [line if isinstance(line, Report | Unreadable) else check_report(line) for line in lines]
+        if not found:
             return ()
         with self._writing() as database:
-            added = [
-                self._insert(
-                    database, run, line["type"], line["data"], float(line["at"]), "machine", f"machine:{int(line['seq'])}"
-                )
-                for line in events
-            ]
+            kept = {row[0] for row in database.execute("SELECT once FROM events WHERE run = ? AND once IS NOT NULL", (run,))}
+            counts = {"machine": 0, "unreadable": 0}
+            for mark in kept:
+                kind = mark.partition(":")[0]
+                counts[kind] = counts.get(kind, 0) + 1
+            added = []
+            for one in found:
+                kind = "machine" if isinstance(one, Report) else "unreadable"
+                mark = f"{kind}:{one.seq if isinstance(one, Report) else one.mark}"
+                if mark in kept:
+                    continue
+                if isinstance(one, Unreadable):
+                    if counts[kind] < UNREADABLE:
+                        self._insert(database, run, kind, {"why": one.why}, time.time(), "app", mark)
+                elif counts[kind] < MOST_REPORTS or (one.type in ENDS and counts[kind] < MOST_REPORTS + UNREADABLE):
+                    added.append(self._insert(database, run, one.type, one.data, one.at, "machine", mark))
+                else:
+                    continue
+                kept.add(mark)
+                counts[kind] += 1
         return tuple(event for event in added if event is not None)
 
     def ids(self) -> tuple[str, ...]:
@@ -200,8 +225,8 @@ class RunStore:
             ) from None
         own = self._is_own(row)
         summary = self.summary(known)
-        if summary.machine == "released" and summary.results is not None:
-            host, machine, folder = "local", this_machine(), summary.results
+        if summary.machine == "released" and (home := home_of(summary)) is not None:
+            host, machine, folder = "local", this_machine(), home
         return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
 
     def is_own(self, run: str) -> bool:
@@ -294,7 +319,8 @@ class RunStore:
                 found = database.execute("SELECT id, name, engine, host, folder, created FROM runs").fetchall()
                 starts = {row[0]: _start(*row) for row in found}
         for run, events in fresh.items():
-            self._folded[run] = fold(self._folded.get(run) or starts[run], events)
+            if (before := self._folded.get(run) or starts.get(run)) is not None:
+                self._folded[run] = fold(before, events)
         self._seen = rows[-1][1]
 
     def _continues(self, database: sqlite3.Connection) -> bool:
@@ -342,10 +368,10 @@ class RunStore:
         """A connection, also on a full disk and in a read-only folder, where SQLite cannot make its side files."""
         try:
             return self._connect()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             waiting = self.path.with_name(f"{self.path.name}-wal")
-            if waiting.exists() and waiting.stat().st_size:
-                raise
+            if not error.sqlite_errorname.startswith(_NO_SIDE_FILES) or (waiting.exists() and waiting.stat().st_size):
+                raise  # a file that another process holds, or writes, is no frozen one
             return self._connect(how="mode=ro&immutable=1")
 
     @contextlib.contextmanager
@@ -416,6 +442,10 @@ class RunStore:
         return room.f_bavail * room.f_frsize < 64 * 1024  # SQLite's side files take so much
 
 
+_ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
+_NO_SIDE_FILES = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
+
+
 def _content(row: Sequence[Any]) -> str:
     """All that decides what a run does, as one text."""
     return json.dumps(list(row), default=str)
@@ -425,16 +455,29 @@ _EVENTS = "SELECT run, number, at, type, data, origin FROM events"
 
 
 def _event(row: tuple[Any, ...]) -> RunEvent:
-    return RunEvent(row[0], row[1], row[2], row[3], json.loads(row[4]), row[5])
+    """An event as it was kept. The file may have been written by anything: what is odd in it is left out, not raised."""
+    run, number, at, kind, data, origin = row
+    try:
+        told = json.loads(data)
+    except (ValueError, TypeError, RecursionError):
+        told = None
+    return RunEvent(run, number, _moment(at), str(kind), told if isinstance(told, dict) else {}, _ORIGINS.get(origin, "machine"))
 
 
 def _start(run: str, name: str, engine: str, host: str, folder: str, created: float) -> RunSummary:
-    return RunSummary(run, name, engine, host, folder, created=created, updated=created)
+    return RunSummary(
+        str(run), str(name), str(engine), str(host), str(folder), created=_moment(created), updated=_moment(created)
+    )
 
 
-def _is_event(line: Mapping[str, Any]) -> bool:
-    numbers = all(isinstance(line.get(key), int | float) and not isinstance(line.get(key), bool) for key in ("seq", "at"))
-    return numbers and isinstance(line.get("type"), str) and isinstance(line.get("data"), dict)
+def _moment(value: object) -> float:
+    """Seconds since the epoch that are a date; 0 for what is none."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST else 0.0
+
+
+def home_of(run: RunSummary) -> str | None:
+    """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
+    return run.results if run.results and not run.active and Path(run.results).is_dir() else None
 
 
 def this_machine() -> str:

@@ -13,6 +13,8 @@ from typing import Any
 from hudtui.core.errors import InputError, Location
 from hudtui.core.training.plan import RunSpec
 
+RECIPE = "files/recipe.json"
+"""Where the recipe lies in a run's folder."""
 TINY = "tiny"
 """Name of the model that is built in code, for rehearsals."""
 

@@ -10,7 +10,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.training.memory import Layout, check_memory, layout, needs
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, Restart, RunSpec, Site, Stage
-from hudtui.core.training.recipe import TINY, Recipe, billions, recipe_for
+from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
 from hudtui.core.training.resources import resource_bytes
 
 PORT = 8000
@@ -48,7 +48,7 @@ class Trl:
         recipe = recipe_for(spec)
         tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         config = PlanFile(f"files/config/{spec.config.name}", spec.config)
-        chosen = PlanFile("files/recipe.json", content=json.dumps(recipe.to_json(), indent=1) + "\n")
+        chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
         files = [tasks, config, chosen]
         stages: list[Stage] = []
         python = spec.trainer_python

@@ -60,6 +60,17 @@ def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_pa
     assert replace(find_trained(run), base="tiny").serve_command(tmp_path, "x") == ()
 
 
+def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> None:
+    (run / "files" / "recipe.json").unlink()
+    trained = find_trained(run, 2)
+    assert trained.base == "" and trained.serve_command(tmp_path, "x") == () and "recipe is missing" in trained.not_served
+    copy_out(trained, tmp_path / "mine")
+    assert "vllm serve" not in (tmp_path / "mine" / "README.md").read_text()
+    config = run / "out" / "checkpoints" / "checkpoint-2" / "adapter_config.json"
+    config.write_text(json.dumps({"r": 8, "base_model_name_or_path": "org/base"}))
+    assert find_trained(run, 2).serve_command(tmp_path, "x")[2] == "org/base"
+
+
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
     (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
     assert steps_of(run) == (2, 10)
