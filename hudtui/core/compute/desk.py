@@ -35,7 +35,7 @@ class Holding:
     orphan: Orphan | None
     """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
     run: str | None
-    """The run that it is for."""
+    """The run that it is for; None for one that was rented by hand."""
     spend: PodSpend | None
     """None for machines that are not of this program: nobody here pays attention to them."""
     limits: Limits | None
@@ -50,6 +50,11 @@ class Holding:
     def ours(self) -> bool:
         """It was rented by this program."""
         return self.spend is not None
+
+    @property
+    def by_hand(self) -> bool:
+        """It was rented on purpose, without a run: it is the user's, no orphan, and ended by name alone."""
+        return self.ours and self.run is None and self.orphan is None
 
     def age(self, now: float) -> float | None:
         """Seconds since it was asked for; None: nobody knows."""

@@ -132,6 +132,11 @@ class Owned:
         )
 
     @property
+    def by_hand(self) -> bool:
+        """It was rented for no run, and is ready: the user's own until the user ends it, or its limits do."""
+        return self.run is None and self.state == "ready"
+
+    @property
     def open(self) -> bool:
         """It may exist, and cost money."""
         return self.state in OPEN
