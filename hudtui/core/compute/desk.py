@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
@@ -222,6 +223,23 @@ class Desk:
         if cost is not None and limits is not None:
             verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))
         return Holding(pod, orphan, run, cost, limits, verdict, seen=seen)
+
+    def change_limits(self, name: str, limits: Limits) -> Owned | None:
+        """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.
+
+        Returns:
+            Its entry, with the moment at which its guard has to end it now (`until`), which the guard is yet to be told; None
+            where the ledger does not know it.
+
+        Raises:
+            InputError: The limits cannot be kept.
+            MachineError: The ledger cannot be written.
+        """
+        self.limits.set(name, limits)
+        owned = self.ledger.get(name)
+        if owned is None:
+            return None
+        return self.ledger.grant(owned.name, grant_changed(owned, limits, tail=RUN_TAIL if owned.run else 0.0))
 
     async def close(self) -> None:
         """Let all connections go."""

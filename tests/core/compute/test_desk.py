@@ -271,7 +271,7 @@ async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: P
     await one.providers["prime"].terminate(ended)
     sim.clock.advance(600)
     (owned,) = (await looked(one)).taken
-    assert owned.name == "hudtui-a" and owned.unasked and "took it back" in str(owned.why)
+    assert owned.name == "hudtui-a" and owned.unasked and "taken back" in str(owned.why)
     entry = one.ledger.get("hudtui-b")
     assert entry is not None and (entry.state, entry.unasked, entry.why) == ("ended", False, "by hand")
     assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], "it is told for a day, also to who looks later"
