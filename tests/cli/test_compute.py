@@ -216,7 +216,10 @@ def test_nothing_is_rented_without_a_yes(known: Simulator, run: Run) -> None:
     assert posts(known) == []
 
 
-def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None) -> None:
+def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "less than what is charged at once" in run("pods", "create", "8xH200", rc=5).stderr
+    for name in ("HUDTUI_BUDGET_RUN", "HUDTUI_BUDGET_DAY"):
+        monkeypatch.setenv(name, "1000")
     done = run("pods", "create", "8xH200", rc=1, answers="n\n")
     assert (
         "Rent it for $22.40 an hour (simulated)?" in done.stderr
@@ -246,6 +249,18 @@ def test_an_empty_wallet_is_told_and_nothing_is_left(known: Simulator, run: Run)
     done = run("pods", "create", "4xH100", "--yes", "--json", rc=5)
     assert json.loads(done.stdout)["error"]["type"] == "NoMoney" and not known.alive
     assert json.loads(run("pods", "--json").stdout)["unseen"] == []
+
+
+def test_the_days_budget_is_one_for_all_machines(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDTUI_BUDGET_DAY", "3")
+    done = run("pods", "create", "1xH100", "--no-spot", "--yes")
+    assert "after 1.43 h" in done.stderr  # all of it, at $2.10
+    name = done.stdout.strip()
+    done = run("pods", "create", "1xH100", "--no-spot", "--yes", rc=5)
+    assert "the day's budget of $3.00 has no room" in done.stderr and f"{name} may cost $" in done.stderr
+    assert len(posts(known)) == 1 and len(known.alive) == 1
+    run("pods", "terminate", name, "--yes")
+    run("pods", "create", "1xH100", "--no-spot", "--yes")
 
 
 def test_an_unknown_key_is_told_before_money_is_spent(sim: Simulator, key: Path, run: Run) -> None:

@@ -28,7 +28,10 @@ _LATE = 900.0
 
 
 class BudgetReached(MachineError):
-    """The day's budget has no room for another machine. None was asked for."""
+    """The day's budget has no room for another machine, or its own does not pay for what is charged at once.
+
+    None was asked for.
+    """
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def shares(entries: Sequence[Owned], realm: str, now: float) -> tuple[Share, ...
 
     def counts(one: Owned) -> bool:
         same = one.realm == realm if is_loopback(realm) else not is_loopback(one.realm)
-        return same and one.state != "never" and (one.open or (one.ended or one.updated) > begin)
+        return same and one.state != "never" and (one.open or max(one.ended or 0.0, one.updated) > begin)
 
     return tuple(_share(one, now, begin, end) for one in entries if counts(one))
 
@@ -66,8 +69,9 @@ def _share(one: Owned, now: float, begin: float, end: float) -> Share:
     if one.created >= begin:
         today = max(today, prepaid)
     if not one.open:
-        if one.billed is not None and until > one.created:
-            today = one.billed * (until - max(one.created, begin)) / (until - one.created)
+        if one.billed is not None:  # for the time from its creation; where the provider's clock makes no sense of that, today
+            whole = until - one.created
+            today = one.billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)
         return Share(one.name, today, 0.0)
     last = end if one.until is None or now > one.until + _LATE else max(one.until, now)
     ahead = hourly * (last - now) / HOUR
@@ -95,6 +99,13 @@ def grant_new(
     def grant(entries: Sequence[Owned]) -> float | None:
         moment = next((one.created for one in entries if one.name == name), None) or now()
         own = _own(limits, price.hourly, moment, tail)
+        at_once = price.hourly * price.prepaid_hours
+        if limits.run_budget is not None and at_once > limits.run_budget:
+            raise BudgetReached(
+                f"the budget of {money(limits.run_budget, price.currency)} is less than what is charged at once",
+                why=f"{price.prepaid_hours:g} h are charged at once, used or not: {money(at_once, price.currency)}.",
+                fix="Choose another offer, or raise HUDTUI_BUDGET_RUN.",
+            )
         if limits.day_budget is None or not price.stated or price.hourly <= 0:
             return own
         others = [share for share in shares(entries, realm, moment) if share.name != name]
@@ -140,7 +151,7 @@ def _reached(budget: float, price: Price, rest: float, others: Sequence[Share]) 
         f"{money(sum(share.spent for share in others), price.currency)} is spent today",
         *(f"{share.name} may cost {money(share.ahead, price.currency)} more" for share in others if share.ahead > 0),
     ]
-    needs = f"{price.prepaid_hours:g} h, charged at once" if price.prepaid_hours else f"the least of {LEAST * 60:g} min"
+    needs = f"{price.prepaid_hours:g} h, charged at once" if price.prepaid_hours else f"{LEAST * 60:g} min of it"
     return BudgetReached(
         f"the day's budget of {money(budget, price.currency)} has no room for another machine",
         why=f"{', '.join(said)}; {money(max(rest, 0.0), price.currency)} is left, "

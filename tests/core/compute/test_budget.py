@@ -92,6 +92,8 @@ def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=30, max_hours=1)
     with pytest.raises(BudgetReached, match="no room"):
         launch(ledger, "a", 2.0, limits, prepaid_hours=24)
+    with pytest.raises(BudgetReached, match="less than what is charged at once"):
+        launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
     launch(ledger, "b", 1.0, limits, prepaid_hours=24)
     assert sum(share.spent + share.ahead for share in shares(ledger.owned(), REALM, time.time())) == pytest.approx(24, abs=0.01)
     assert hours(launch(ledger, "c", 10.0, limits)) == pytest.approx(0.6, abs=0.01)
