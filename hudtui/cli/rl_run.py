@@ -289,12 +289,16 @@ async def _push(name: str, place: Workspace) -> None:
 
 
 async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
-    from hudtui.core.settings import save_env
+    from hudtui.core.settings import save_env, save_user
 
-    value = await console.ask_secret(f"{name} (kept in .env; empty: not now): ")
+    own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
+    value = await console.ask_secret(f"{name} (kept in {'your own settings' if own else '.env'}; empty: not now): ")
     if value is None or not value.strip():
         return None
-    save_env(place.folder, name, value)
+    if own:
+        save_user(name, value)
+    else:
+        save_env(place.folder, name, value)
     return wish
 
 

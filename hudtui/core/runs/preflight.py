@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
 from hudtui.core.text import clean_line, counted
 from hudtui.core.training.recipe import FEWEST_TASKS
-from hudtui.core.variables import names_in, substitute_tree
+from hudtui.core.variables import Lookup, names_in, substitute_tree
 from hudtui.core.workspace import Workspace, make_state_dir
 
 if TYPE_CHECKING:
@@ -248,9 +248,7 @@ def _on_platform(
         seen.refuse("environment", error)
         return tasks
     if settings.get(platform.key_variable) is None:
-        name = platform.key_variable
-        text, fix = f"{name} is not set, and the environments run on {platform.title}", f"hudtui settings set {name}"
-        seen.add("keys", "missing", text, fix, remedy="set-key", options=(name,))
+        _missing((platform.key_variable,), f"is not set, and the environments run on {platform.title}", seen)
     return moved
 
 
@@ -258,7 +256,8 @@ def _shown(source: str, workspace: Workspace) -> str:
     return workspace.relative(Path(source)) if source.startswith("/") else source
 
 
-def _without_own(settings: Settings) -> Any:
+def _without_own(settings: Settings) -> Lookup:
+    """Values of the tasks' variables. An empty one counts as none: it does not travel, and no server can use it."""
     return lambda name: settings.lookup(name) or (sys.executable if name in _OWN_VARIABLES else None)
 
 
@@ -333,16 +332,20 @@ def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> N
         _look_at_local_image(seen, seen.local_image, remote=remote)
     if not seen.tasks or not remote:
         return
-    told: dict[str, None] = {}
-    configs = {id(task.mcp_config): task.mcp_config for task in seen.tasks}
-    for config in configs.values():
+    told: dict[str, CheckState] = {}
+    for config in _configs(seen):
         found, _ = substitute_tree(config, _without_own(settings))
         for name, server in found.items() if isinstance(found, dict) else ():
-            told.setdefault(_way(str(name), server, seen))
-    for text in list(told)[:8]:
+            state, text = _way(str(name), server, seen)
+            told.setdefault(text, state)
+    for text, state in list(told.items())[:8]:
         seen.remarks.append(text)
-        state: CheckState = "warning" if "tunnel" in text or "has to be" in text else "fine"
         seen.add("environment", state, text)
+
+
+def _configs(seen: Looked) -> Iterable[Mapping[str, Any]]:
+    """The different `mcp_config` of the tasks."""
+    return {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values()
 
 
 def _look_at_local_image(seen: Looked, image: str, *, remote: bool) -> None:
@@ -357,39 +360,40 @@ def _look_at_local_image(seen: Looked, image: str, *, remote: bool) -> None:
         seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
 
 
-def _way(name: str, server: Any, seen: Looked) -> str:
+def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
+    """How a server of a task is reached from the run's machine, and whether that needs something more."""
     name = clean_line(name, 60)
     server = server if isinstance(server, Mapping) else {}
     url = server.get("url")
     if isinstance(url, str):
         parts = urlsplit(url)
         if parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            return f"environment {name}: at {clean_line(parts.netloc, 80)}, as from here"
+            return "fine", f"environment {name}: at {clean_line(parts.netloc, 80)}, as from here"
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if port not in seen.tunnels:
             seen.tunnels.append(port)
-        return (
-            f"environment {name}: port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
-        )
+        way = f"port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
+        return "warning", f"environment {name}: {way}"
     command = str(server.get("command") or "")
     if Path(command).name.startswith("python") and any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ()):
-        there = command in ("python", "python3", sys.executable)
-        return f"environment {name}: started on the machine, with the hudtui that travels there" + (
-            "" if there else f"; {clean_line(command, 80)} has to be there"
-        )
-    return f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
+        text = f"environment {name}: started on the machine, with the hudtui that travels there"
+        if command in ("python", "python3", sys.executable):
+            return "fine", text
+        return "warning", f"{text}; {clean_line(command, 80)} has to be there"
+    return "warning", f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
 
 
 def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) -> None:
-    """Which settings travel to the machine. What tasks miss was told with the tasks."""
+    """Which settings the run needs, and which travel to the machine."""
     names: dict[str, None] = {}
-    for config in {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values():
+    needed: dict[str, None] = {}
+    for config in _configs(seen):
         names.update(dict.fromkeys(names_in(config)))
-    needed = ["OPENAI_API_KEY"] if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url else []
-    missing = [name for name in needed if settings.get(name) is None]
-    if missing:
-        fix = f"hudtui settings set {missing[0]}"
-        seen.add("keys", "missing", f"{', '.join(missing)} is not set", fix, remedy="set-key", options=tuple(missing))
+        needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
+    _missing(tuple(needed), "is not set, and the tasks' servers need it", seen)
+    if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url:
+        _missing(() if settings.get("OPENAI_API_KEY") else ("OPENAI_API_KEY",), "is not set", seen)
+    _look_at_placeholders(tuple(names), settings, seen)
     if not remote:
         return
     wanted = [*names, "OPENAI_API_KEY", "OPENAI_BASE_URL"] if wish.engine == "rollouts" else [*names, *_SERVICES]
@@ -406,3 +410,25 @@ def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) 
     if wish.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
         text = "WANDB_API_KEY is not set: no metrics go to Weights & Biases; they are kept in the run as always"
         seen.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
+
+
+def _missing(names: tuple[str, ...], why: str, seen: Looked) -> None:
+    """Take note of variables without a value; each is asked for by itself."""
+    for name in names:
+        name = clean_line(name, 60)
+        known = any(check.options == (name,) for check in seen.checks)
+        if not known:
+            fix = f"hudtui settings set {name}"
+            seen.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
+
+
+def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: Looked) -> None:
+    """Keys of the tasks whose value is none, such as the sample of a `.env` file."""
+    from hudtui.core.settings import check_value
+
+    for name in names:
+        key, value = settings.keys.get(name), settings.get(name)
+        problem = check_value(key, value) if key is not None and key.secret and value is not None else None
+        if problem is not None:
+            text = f"{name}: {problem}; the tasks' servers need it"
+            seen.add("keys", "missing", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))

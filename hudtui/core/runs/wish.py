@@ -104,8 +104,7 @@ async def prepare(
             choice = await _look_at_market(wish, provider, seen)
             key = await _ssh_key(provider, settings, seen) if starts else None
         except HudtuiError as error:
-            remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
-            seen.refuse("machine", error, remedy=remedy)
+            _refuse_market(wish, error, seen)
         finally:
             if provider is not None and providers is None:
                 await provider.close()
@@ -168,6 +167,17 @@ def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] 
 
     name = wish.offer.provider if wish.offer is not None else wish.provider or "prime"
     return open_provider(name, settings.get, providers=providers)
+
+
+def _refuse_market(wish: Wish, error: HudtuiError, seen: Looked) -> None:
+    """Take note that no machine can be had, with what can be offered about it."""
+    from hudtui.core.compute.provider import LoginNeeded
+
+    remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
+    if remedy is None and isinstance(error, LoginNeeded):
+        seen.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
+    else:
+        seen.refuse("machine", error, remedy=remedy)
 
 
 async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:

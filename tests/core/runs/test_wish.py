@@ -78,3 +78,66 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
         prepared = await _prepare(project, store, wish, starts=False)
         assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
         assert len(closed) == 2 and not sim.alive
+
+
+def _needing(project: Path, **server: Any) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"game": server}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+
+
+@pytest.mark.parametrize("engine", ["rollouts", "trl"])
+async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starting(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
+    _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine=engine, policy="random")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is None
+    assert {(check.remedy, check.options) for check in prepared.missing} == {
+        ("set-key", ("HUD_API_KEY",)),
+        ("set-key", ("TEAM",)),
+    }
+    assert {check.fix for check in prepared.missing} == {"hudtui settings set HUD_API_KEY", "hudtui settings set TEAM"}
+    (project / ".env").write_text("HUD_API_KEY=\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.options == ("HUD_API_KEY",), "an empty value is none"
+    (project / ".env").write_text("HUD_API_KEY=your-hud-api-key\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert "placeholder" in missing.text and missing.remedy == "set-key"
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\nTEAM=red\n")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {"TEAM": "red"}
+
+
+async def test_a_variable_in_other_letters_is_the_one_that_is_set(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _needing(project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"})
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    _machine_with(monkeypatch, 81920, 81920)
+    assert not (await _prepare(project, store, Wish(host="me@box"))).missing
+
+
+async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_name(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"has to be a tunnel": {"url": "https://example.org/mcp"}, "far": {"command": "uvx"}}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box"))).checks
+    assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
+
+
+async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
+    prepared = await _prepare(project, store, Wish(engine="rollouts", policy="random", provider="prime"))
+    (missing,) = prepared.missing
+    assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
+    (missing,) = (await _prepare(project, store, Wish())).missing
+    assert missing.remedy == "choose-machine", "whoever named no provider may have another machine"
