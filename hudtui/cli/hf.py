@@ -215,14 +215,14 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Made:
 
 
 def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import lock_image, names_for
+    from hudtui.core.tasks.dataset import is_here_alone, lock_image, names_for
 
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         request = replace(request, name=names_for(request, settings)[0])
     return replace(
         request,
-        remote=request.remote or (remote is None and image is not None),
+        remote=request.remote or (remote is None and image is not None and not is_here_alone(image, lock)),
         replace_secrets=not request.keep_secrets,
     )
 
@@ -231,17 +231,17 @@ def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_t
     """Ask about everything that the flags leave open and that matters for these tasks."""
     from hudtui.core.tasks import rewrite
     from hudtui.core.tasks.convert import Converted
-    from hudtui.core.tasks.dataset import FEWEST_TASKS, lock_image, names_for, survey
+    from hudtui.core.tasks.dataset import FEWEST_TASKS, is_here_alone, lock_image, names_for, survey
 
     found = follow(survey(request, settings))
     assert isinstance(found, Converted)
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         suggested = names_for(request, settings)
         console.say("Names like: " + ", ".join(suggested))
         request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
     local = found.rewritten.get(rewrite.LOCAL, 0)
-    if remote is None and local and image is not None:
+    if remote is None and local and image is not None and not is_here_alone(image, lock):
         question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
         request = replace(request, remote=typer.confirm(question, default=False, err=True))
     exposed = found.rewritten.get(rewrite.SECRETS, 0)

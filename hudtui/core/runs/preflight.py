@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
     from hudtui.core.environment.push import Pushing
     from hudtui.core.gym.config import GymConfig
+    from hudtui.core.lockfile import Lock
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.task import Task
 
@@ -109,8 +110,10 @@ class Looked:
     remarks: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
-    local_image: str | None = None
-    """The environment's image, where no registry has it."""
+    local_image: Lock | None = None
+    """The lock file, where no registry has the environment's image."""
+    image: str | None = None
+    """The environment's image, where a registry has it."""
     tunnels: list[int] = field(default_factory=list)
     """Ports of this computer that environments listen on."""
 
@@ -150,9 +153,10 @@ def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
     except InputError as error:
         seen.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
         return None, None
-    if lock.image is not None and lock.image == lock.image_local:
-        seen.local_image = lock.image
+    if lock.image_here is not None:
+        seen.local_image = lock
     elif lock.image is not None:
+        seen.image = lock.image
         seen.add("image", "fine", lock.image)
     return lock.image, lock.primary_dataset.name if lock.primary_dataset else None
 
@@ -172,10 +176,10 @@ async def push_locked(workspace: Workspace, name: str) -> AsyncGenerator[Pushing
     from hudtui.core.lockfile import read_lock, set_image
 
     lock = read_lock(workspace.lock) if workspace.lock is not None else None
-    if lock is None or lock.image is None or lock.image != lock.image_local:
+    if lock is None or lock.image_here is None:
         why = "there is no lock file" if lock is None else f"its image is {lock.image}"
         raise InputError("no image of this project is on this computer alone", why=why, fix="Leave --push-image out.")
-    async with aclosing(push_image(lock.image, name)) as steps:
+    async with aclosing(push_image(lock.image_here, name)) as steps:
         async for step in steps:
             if step.image is not None:
                 set_image(lock.path, step.image)
@@ -328,14 +332,16 @@ def _look_at_policy(wish: Wish, config: GymConfig) -> None:
 
 def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> None:
     """How the run's machine reaches the environments of the tasks."""
+    used = _images_of_tasks(seen, settings)
     if seen.local_image is not None:
-        _look_at_local_image(seen, seen.local_image, remote=remote)
+        _look_at_local_image(seen, seen.local_image, used, remote=remote)
+    _look_at_other_images(seen, used, remote=remote)
     if not seen.tasks or not remote:
         return
     told: dict[str, CheckState] = {}
     for config in _configs(seen):
         found, _ = substitute_tree(config, _without_own(settings))
-        for name, server in found.items() if isinstance(found, dict) else ():
+        for name, server in found.items():
             state, text = _way(str(name), server, seen)
             told.setdefault(text, state)
     for text, state in list(told.items())[:8]:
@@ -348,16 +354,59 @@ def _configs(seen: Looked) -> Iterable[Mapping[str, Any]]:
     return {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values()
 
 
-def _look_at_local_image(seen: Looked, image: str, *, remote: bool) -> None:
-    """An image that no registry has can be used on this computer alone."""
-    if not remote:
-        seen.add("image", "fine", f"{image}, which is on this computer alone")
-    elif any(image in json.dumps(task.mcp_config) for task in seen.tasks):
+def _images_of_tasks(seen: Looked, settings: Settings) -> dict[str, bool]:
+    """The images that tasks run on; True for those that run beside the tasks: on their machine, or behind an address of it."""
+    from hudtui.core.environment.spec import read_config
+
+    found: dict[str, bool] = {}
+    for config in _configs(seen):
+        try:
+            servers = read_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
+        except InputError:
+            continue  # what is wrong with it was told with the tasks
+        for server in servers:
+            if server.image is not None:
+                beside = server.url is None or _is_here(server.url)
+                found[server.image] = found.get(server.image, True) and beside
+    return found
+
+
+def _is_here(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    except ValueError:
+        return False
+
+
+def _look_at_local_image(seen: Looked, lock: Lock, used: Mapping[str, bool], *, remote: bool) -> None:
+    """The lock file's image, which can be used on this computer alone."""
+    image = clean_line(lock.image_here or "", 120)
+    ours = [beside for name, beside in used.items() if name in lock.images]
+    if not ours:
+        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+    elif remote or not all(ours):
         text = f"the environment's image {image} is on this computer alone, and its tasks run on it"
         fix = "Push it to a registry that the machine can reach: --push-image ghcr.io/my-org/"
         seen.add("image", "missing", text, fix, remedy="push-image", options=(image,))
     else:
-        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+        seen.add("image", "fine", f"{image}, which is on this computer alone")
+
+
+def _look_at_other_images(seen: Looked, used: Mapping[str, bool], *, remote: bool) -> None:
+    """Images that tasks name themselves, and that only this computer can have."""
+    from hudtui.core.environment.engine import built_here
+    from hudtui.core.lockfile import is_local_image
+
+    known = seen.local_image.images if seen.local_image is not None else frozenset()
+    for name, beside in used.items():
+        if name in known or not is_local_image(name) or (beside and not remote):
+            continue
+        # The platform can have it from nowhere. A machine may know it as one of Docker's own, such as `node`.
+        state: CheckState = "missing" if not beside or built_here(name) else "warning"
+        instead = seen.image or "the name that it has there"
+        text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
+        fix = f"Push it, and put {clean_line(instead, 120)} into the tasks. Without an mcp_config they get the lock file's image."
+        seen.add("image", state, text, fix)
 
 
 def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
@@ -366,10 +415,13 @@ def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
     server = server if isinstance(server, Mapping) else {}
     url = server.get("url")
     if isinstance(url, str):
+        if not _is_here(url):
+            return "fine", f"environment {name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
         parts = urlsplit(url)
-        if parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            return "fine", f"environment {name}: at {clean_line(parts.netloc, 80)}, as from here"
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
         if port not in seen.tunnels:
             seen.tunnels.append(port)
         way = f"port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"

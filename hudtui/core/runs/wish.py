@@ -109,7 +109,7 @@ async def prepare(
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
-    look_at_environments(seen, settings, remote=remote)
+    await asyncio.to_thread(look_at_environments, seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
     if seen.missing or seen.task_file is None or seen.config is None:
         return Preparation(tuple(seen.checks), None, choice)

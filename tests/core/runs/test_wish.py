@@ -141,3 +141,62 @@ async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunSto
     assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
     (missing,) = (await _prepare(project, store, Wish())).missing
     assert missing.remedy == "choose-machine", "whoever named no provider may have another machine"
+
+
+HOSTED = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Mcp-Image": "my-env:latest"}}
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "image: my-env:latest\n",
+        "images: {local: my-env:latest, full: 'my-env:latest@sha256:1122', pushed: null}\n",
+        "images: {full: 'my-env@sha256:1122', pushed: null}\n",
+        "images: {local: local/my-env}\n",
+    ],
+)
+@pytest.mark.parametrize("host", ["me@box", "local"])
+async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run_it(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, lock: str, host: str
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        del task["mcp_config"]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    (project / "hud.lock.yaml").write_text(lock)
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host=host, engine="rollouts", policy="random")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
+    (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize(("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")])
+async def test_images_that_tasks_name_themselves(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str, state: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho '{built}'\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("HUDTUI_ENGINE", str(docker))
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine="rollouts", policy="random")
+    _needing(project, command="docker", args=["run", "--rm", "-i", "node:20", "npx", "game"])
+    checks = {check.name: check.state for check in (await _prepare(project, store, wish)).checks}
+    assert checks["image"] == state
+    _needing(project, **HOSTED)
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.name == "image" and "my-env:latest" in missing.text
+    _needing(project, url="http://localhost:8765/mcp", headers={"Mcp-Image": "org/my-env:1"})
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize("url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"])
+async def test_an_address_that_is_none_is_told_and_ends_nothing(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    _needing(project, url=url)
+    _machine_with(monkeypatch, 81920, 81920)
+    assert (await _prepare(project, store, Wish(host="me@box", engine="rollouts", policy="random"))).checks
