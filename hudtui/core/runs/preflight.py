@@ -84,7 +84,7 @@ class Check:
     """Something that a run needs, and whether it is there."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `machine`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -325,6 +325,29 @@ def _look_at_policy(wish: Wish, config: GymConfig) -> None:
         from hudtui.core.rollouts.policy import policy_source
 
         policy_source(wish.policy, config)
+
+
+def look_at_model(wish: Wish, workspace: Workspace, seen: Looked, *, remote: bool, rented: bool) -> None:
+    """Whether the model can be trained, as far as this computer tells. Reads the training's settings."""
+    if wish.rehearse or wish.engine not in ("trl", "prime-rl"):
+        return
+    from hudtui.core.training.model import judge_model
+    from hudtui.core.training.recipe import read_settings
+
+    name = wish.model
+    if name is None and wish.training is not None:
+        try:
+            name = read_settings(read_text(wish.training), name=str(wish.training)).get("model")
+        except HudtuiError as error:
+            seen.refuse("plan", error)
+            return
+    if name is None:
+        return  # the engine's own choice
+    found = judge_model(name, workspace.folder, here=not remote)
+    if found.state == "unknown" and rented and found.fix is not None:
+        found = replace(found, state="refused")  # nothing was ever put onto a machine that is yet to be rented
+    states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
+    seen.add("model", states[found.state], found.text, found.fix)
 
 
 # --- environments and keys ------------------------------------------------------------------------------------------------

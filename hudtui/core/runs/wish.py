@@ -20,6 +20,7 @@ from hudtui.core.runs.preflight import (
     look_at_environments,
     look_at_files,
     look_at_keys,
+    look_at_model,
 )
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
@@ -109,6 +110,7 @@ async def prepare(
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
+    await asyncio.to_thread(look_at_model, wish, workspace, seen, remote=remote, rented=host is None)
     await asyncio.to_thread(look_at_environments, seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
     if seen.missing or seen.task_file is None or seen.config is None:

@@ -120,9 +120,11 @@ class LaunchScreen(StationScreen):
     def on_mount(self) -> None:
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
+        from hudtui.core.training.engine import engine_names
+
         self._field("machine").suggester = SuggestFromList(("local", *_RENTED))
         self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
-        self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
+        self._field("engine").suggester = SuggestFromList(engine_names())
         for name, value in _USUAL.items():
             if not self._value(name):
                 self._field(name).value = value

@@ -200,3 +200,63 @@ async def test_an_address_that_is_none_is_told_and_ends_nothing(
     _needing(project, url=url)
     _machine_with(monkeypatch, 81920, 81920)
     assert (await _prepare(project, store, Wish(host="me@box", engine="rollouts", policy="random"))).checks
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        ("Qwen/Qwen2.5-3B-Instruct", "fine", "Qwen/"),
+        ("gpt-4o-mini", "missing", "served by its maker alone"),
+        ("openai/gpt-4.1-mini", "missing", "served by its maker alone"),
+        ("claude-sonnet-4-5", "missing", "cannot be trained"),
+        ("o3-mini", "missing", "cannot be trained"),
+        ("bert-base", "missing", "has no owner"),
+        ("a/b/c", "missing", "OWNER/NAME"),
+        ("me/it--", "missing", "OWNER/NAME"),
+        ("openai/gpt-oss-20b", "warning", "not known here"),
+        ("someone/gpt-4-distilled", "warning", "not known here"),
+        ("./mine", "missing", "does not travel"),
+        ("mine", "missing", "does not travel"),
+        ("/data/model", "warning", "if it is there"),
+    ],
+)
+async def test_a_model_that_cannot_be_trained_is_told_before_the_machine(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, model: str | None, state: str, words: str
+) -> None:
+    (project / "mine").mkdir()
+    _machine_with(monkeypatch, 81920, 81920)
+    prepared = await _prepare(project, store, Wish(host="me@box", model=model))
+    (check,) = [check for check in prepared.checks if check.name == "model"]
+    assert check.state == state and words in check.text
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_counts(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _machine_with(monkeypatch, 81920, 81920)
+    (project / "mine").mkdir()
+    (missing,) = (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    assert "no config.json" in missing.text
+    (project / "mine" / "config.json").write_text("{}")
+    assert not (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    training = project / "training.yaml"
+    training.write_text("model: gpt-4o\n")
+    (missing,) = (await _prepare(project, store, Wish(host="local", training=training))).missing
+    assert missing.name == "model" and "gpt-4o" in missing.text and "openai:gpt-4o" in (missing.fix or "")
+
+
+async def test_a_model_that_was_fetched_before_is_known(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    kept = tmp_path / "models--me--model"
+    (kept / "snapshots" / "abc").mkdir(parents=True)
+    (kept / "snapshots" / "abc" / "config.json").write_text("{}")
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text("abc")
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
+    assert [check.state for check in checks if check.name == "model"] == ["fine"]
