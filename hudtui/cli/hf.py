@@ -120,7 +120,7 @@ def hf(
             in_place=in_place,
             min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
             selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
-            analysis=known_analysis(env, settings) if env is not None else None,
+            analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
             token=token,
         )
         if yes:
@@ -158,25 +158,20 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def known_analysis(text: str, settings: Settings) -> Analysis:
+def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
     """What is known of an environment: as remembered, as its lock file says, or by looking now.
 
     Raises:
         InputError: No environment is meant by the text.
         ConnectError: It cannot be reached.
     """
-    import asyncio
-
-    from hudtui.core.environment import cache
-    from hudtui.core.environment.analyze import analyze
+    from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.environment.source import parse_source
 
     source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
-    known = cache.cached(source)
-    if known is not None:
-        return known
-    console.say(f"looking at {text} ...")
-    return asyncio.run(analyze(source, live=source.kind != "lock"))
+    found = console.run(look(source, live=False, timeout=60.0), as_json=as_json)
+    say_warnings(found)
+    return found
 
 
 def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:

@@ -67,6 +67,12 @@ class Wish:
     """Such as `4xH100`."""
     offer: Offer | None = None
     """The machine that was chosen already."""
+    offer_name: str | None = None
+    """The offer to take, by its six characters or its whole id."""
+    clouds: tuple[str, ...] = ()
+    """Whose machines are taken; empty: anybody's."""
+    regions: tuple[str, ...] = ()
+    """Where they may be: regions, countries or data centres; empty: anywhere."""
     python: str | None = None
     """Python on the machine with all that the run needs, instead of an environment that is made there."""
     limits: Limits | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -197,12 +197,26 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         found = await provider.offers(Query())
         for warning in found.warnings:
             seen.add("machine", "warning", f"{provider.title}: {warning}")
-        choice = choose(found.found, spec=spec, query=Query(spot=False) if spec else None)
+        if wish.offer_name is not None:
+            choice = Choice(_named_offer(found.found, wish.offer_name, provider), ("it was chosen by you",))
+        else:
+            query = Query(spot=False if spec else None, clouds=wish.clouds, regions=wish.regions)
+            choice = choose(found.found, spec=spec, query=query)
     seen.add("machine", "fine", f"{provider.title}: {describe(choice.offer)}")
     if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
         text = "simulated machines have no GPU: a training ends at the look at it"
         seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
+
+
+def _named_offer(offers: Sequence[Offer], name: str, provider: Provider) -> Offer:
+    from hudtui.core.compute.provider import find_offer
+
+    found = find_offer(offers, name)
+    if found is None:
+        fix = "hudtui gpus lists what there is now; --gpus takes the cheapest."
+        raise InputError(f"{provider.title} has no offer {clean_line(name, 40)}", why="Offers come and go.", fix=fix)
+    return found
 
 
 def describe(offer: Offer) -> str:
@@ -219,7 +233,7 @@ def _rented(
     spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
-    from hudtui.core.compute.guard import estimate
+    from hudtui.core.compute.guard import estimate, money
     from hudtui.core.compute.machine_guard import end_rule
     from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
@@ -237,6 +251,9 @@ def _rented(
     if limits.run_budget is not None and offer.price.hourly > 0:
         hours = min(hours, limits.run_budget / offer.price.hourly)  # the guard ends it then
     expected = estimate(offer, hours)
+    if wish.rehearse and offer.price.stated:
+        part = money(offer.price.hourly / 4, offer.price.currency)
+        expected = replace(expected, text=f"a rehearsal takes minutes, and {part} a quarter of an hour; at most {expected.text}")
     spec = replace(
         spec,
         rent=rent,

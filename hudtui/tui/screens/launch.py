@@ -343,8 +343,13 @@ class LaunchScreen(StationScreen):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
         words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
+        exact = self.offer if machine in _RENTED else None
+        if exact is not None:
+            words += ["--offer", exact.short]
         for name, *_ in _FIELDS:
             value = self._value(name)
+            if name == "gpus" and exact is not None:
+                continue  # an offer says them itself
             if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
                 words += [f"--{name.replace('_', '-')}", value]
         self.shell.copy(shlex.join(words))
