@@ -34,7 +34,7 @@ MODULES: tuple[str, ...] = (
     "trust",
     "doctor",
 )
-"""Modules of `hudtui.cli` that add commands, in the order of `--help`.
+"""Modules of `hudtui.cli` that add commands. `--help` lists single commands in this order, and after them groups of commands.
 
 Each has a `register(app)`; heavy imports stay inside its commands.
 """

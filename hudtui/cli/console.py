@@ -44,6 +44,21 @@ def out_json(value: Any, *, compact: bool = False) -> None:
     typer.echo(dump_json(value, indent=None if compact else 2))
 
 
+def hand_down_json(context: typer.Context, as_json: bool) -> None:
+    """Give a group's `--json` to the command that follows it: `hudtui runs --json show` is `hudtui runs show --json`.
+
+    Raises:
+        BadParameter: That command prints no JSON.
+    """
+    name = context.invoked_subcommand
+    if not as_json or name is None:
+        return
+    commands: Any = context.command
+    if not any(parameter.name == "as_json" for parameter in commands.get_command(context, name).params):
+        raise typer.BadParameter(f"{name} prints no JSON", param_hint="--json")
+    context.default_map = {**(context.default_map or {}), name: {"as_json": True}}
+
+
 @contextlib.contextmanager
 def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """Turn what goes wrong inside into a message and an exit code.

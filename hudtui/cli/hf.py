@@ -122,7 +122,7 @@ def hf(
             in_place=in_place,
             min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
             selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
-            analysis=known_analysis(env, settings) if env is not None else None,
+            analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
             token=token,
         )
         if yes:
@@ -160,25 +160,20 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def known_analysis(text: str, settings: Settings) -> Analysis:
+def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
     """What is known of an environment: as remembered, as its lock file says, or by looking now.
 
     Raises:
         InputError: No environment is meant by the text.
         ConnectError: It cannot be reached.
     """
-    import asyncio
-
-    from hudtui.core.environment import cache
-    from hudtui.core.environment.analyze import analyze
+    from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.environment.source import parse_source
 
     source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
-    known = cache.cached(source)
-    if known is not None:
-        return known
-    console.say(f"looking at {text} ...")
-    return asyncio.run(analyze(source, live=source.kind != "lock"))
+    found = console.run(look(source, live=False, timeout=60.0), as_json=as_json)
+    say_warnings(found)
+    return found
 
 
 def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
@@ -217,14 +212,14 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Made:
 
 
 def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import lock_image, names_for
+    from hudtui.core.tasks.dataset import is_here_alone, lock_image, names_for
 
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         request = replace(request, name=names_for(request, settings)[0])
     return replace(
         request,
-        remote=request.remote or (remote is None and image is not None),
+        remote=request.remote or (remote is None and image is not None and not is_here_alone(image, lock)),
         replace_secrets=not request.keep_secrets,
     )
 
@@ -233,17 +228,17 @@ def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_t
     """Ask about everything that the flags leave open and that matters for these tasks."""
     from hudtui.core.tasks import rewrite
     from hudtui.core.tasks.convert import Converted
-    from hudtui.core.tasks.dataset import FEWEST_TASKS, lock_image, names_for, survey
+    from hudtui.core.tasks.dataset import FEWEST_TASKS, is_here_alone, lock_image, names_for, survey
 
     found = follow(survey(request, settings))
     assert isinstance(found, Converted)
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         suggested = names_for(request, settings)
         console.say("Names like: " + ", ".join(suggested))
         request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
     local = found.rewritten.get(rewrite.LOCAL, 0)
-    if remote is None and local and image is not None:
+    if remote is None and local and image is not None and not is_here_alone(image, lock):
         question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
         request = replace(request, remote=typer.confirm(question, default=False, err=True))
     exposed = found.rewritten.get(rewrite.SECRETS, 0)

@@ -45,6 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _default(context: typer.Context, as_json: Json = False) -> None:
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_pods(as_json=as_json)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli.compute import Cloud, Region
 
 if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord, RunStore
@@ -49,6 +50,11 @@ def run(
     provider: Annotated[
         str | None, typer.Option("--provider", help="Who to rent from: prime; local for this machine.", show_default=False)
     ] = None,
+    offer: Annotated[
+        str | None, typer.Option("--offer", help="This very offer: its six characters in hudtui gpus.", show_default=False)
+    ] = None,
+    cloud: Cloud = None,
+    region: Region = None,
     host: Annotated[
         str | None,
         typer.Option("--host", help="A machine of yours: user@host, a name of ~/.ssh/config, local.", show_default=False),
@@ -105,9 +111,14 @@ def run(
         raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
     if host is not None and provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
+    chosen = [name for name, value in (("--offer", offer), ("--cloud", cloud), ("--region", region)) if value]
+    if chosen and (host is not None or provider == "local"):
+        raise typer.BadParameter("this is about machines to rent", param_hint=chosen[0])
+    if offer is not None and (cloud or region or gpus):
+        raise typer.BadParameter("an offer says GPUs, cloud and region itself", param_hint="--offer")
     if rehearse and engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
-    if rehearse and provider in (None, "local") and host in (None, "local") and not emit_script:
+    if rehearse and not chosen and provider in (None, "local") and host in (None, "local") and not emit_script:
         _rehearse(tasks or dataset, config, training, steps, yes, dry_run, no_tmux, as_json)
         return
     from hudtui.core.runs.wish import Wish
@@ -127,9 +138,12 @@ def run(
         seed=seed,
         max_turns=max_turns,
         base_url=base_url,
-        host="local" if rehearse and host is None and provider is None else host,
-        provider=provider,
+        host="local" if rehearse and host is None and provider is None and not chosen else host,
+        provider=provider or ("prime" if chosen else None),
         gpus=gpus,
+        offer_name=offer,
+        clouds=tuple(cloud or ()),
+        regions=tuple(region or ()),
         python=python,
         output_dir=output_dir,
         keep_on_failure=keep_on_failure,
@@ -292,12 +306,16 @@ async def _push(name: str, place: Workspace) -> None:
 
 
 async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
-    from hudtui.core.settings import save_env
+    from hudtui.core.settings import save_env, save_user
 
-    value = await console.ask_secret(f"{name} (kept in .env; empty: not now): ")
+    own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
+    value = await console.ask_secret(f"{name} (kept in {'your own settings' if own else '.env'}; empty: not now): ")
     if value is None or not value.strip():
         return None
-    save_env(place.folder, name, value)
+    if own:
+        save_user(name, value)
+    else:
+        save_env(place.folder, name, value)
     return wish
 
 

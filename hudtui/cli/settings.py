@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def settings(context: typer.Context, as_json: AsJson = False) -> None:
     """Keys and addresses: show, change and test them."""
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_settings(as_json)
 

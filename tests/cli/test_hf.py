@@ -31,6 +31,12 @@ sys.modules[_spec.name] = stub  # dataclasses look themselves up
 _spec.loader.exec_module(stub)
 
 LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
+HERE_ALONE = (
+    "image: env:1\n",
+    "image: local/env\n",
+    "images: {local: env:1, full: 'env:1@sha256:11', pushed: null}\n",
+    "images: {full: 'env@sha256:11', pushed: null}\n",
+)
 LOCAL = {"local": {"command": "docker", "args": ["run", "--rm", "-i", "env"]}}
 
 
@@ -260,6 +266,19 @@ class TestHub:
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
         assert len(repo.commits) == 1
 
+    @pytest.mark.parametrize(("lock", "inferred"), zip(HERE_ALONE, (True, False, True, False), strict=True))
+    def test_nothing_is_published_on_an_image_that_only_this_computer_has(self, hub: Any, lock: str, inferred: bool) -> None:
+        Path("hud.lock.yaml").write_text(lock)
+        changes = {"mcp_config": ...} if inferred else {}
+        Path("tasks.json").write_text(json.dumps([task(n, **changes) for n in range(1, 6)]))
+        words = ("hf", "tasks.json", "--name", "me/boards", *(() if inferred else ("--remote",)))
+        done = self.run(hub, *words)
+        assert done.returncode == 2 and "on this computer alone; nothing is published" in done.stderr, done.stderr
+        assert "--push-image" in done.stderr and "me/boards" not in hub.repos
+        assert Path("hud.lock.yaml").read_text() == lock
+        done = self.run(hub, *words, "--image", "ghcr.io/me/env:1")
+        assert done.returncode == 0 and "me/boards" in hub.repos, done.stderr
+
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
         done = self.run(hub, "tasks", "check", "my-org/gone", "--json")
         assert done.returncode == 2 and "no such dataset" in json.loads(done.stdout)["error"]["what"]
@@ -287,3 +306,16 @@ class TestHub:
     def test_without_a_token(self, hub: Any) -> None:
         done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
         assert done.returncode == 7 and "there is none" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_taking_every_offer_leaves_servers_local_where_no_platform_has_the_image() -> None:
+    Path("hud.lock.yaml").write_text(HERE_ALONE[0])
+    result = hf("tasks.json", "--no-push", "--yes")
+    assert result.exit_code == 0, result.output
+    assert {json.dumps(one.mcp_config) for one in read_tasks("tasks.parquet").tasks} == {json.dumps(LOCAL)}
+
+
+def test_a_local_dataset_on_such_an_image_is_warned_of() -> None:
+    Path("hud.lock.yaml").write_text(HERE_ALONE[0])
+    result = hf("tasks.json", "--remote", "--no-push")
+    assert result.exit_code == 0 and "env:1, which is on this computer alone" in result.stderr

@@ -266,6 +266,17 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
     assert copied == [words]
 
 
+async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
+    async with open_app(workspace) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        app.open_station("launch", offer=offer, policy="random")
+        await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
+        app.screen.action_copy()
+    assert f"--provider sky --offer {offer.short} " in copied[0] and "--gpus" not in copied[0]
+
+
 async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: Any, workspace: Path) -> None:
     offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
     async with open_app(workspace) as (app, pilot):

@@ -20,7 +20,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +28,13 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
+from hudtui.core.environment.engine import ENGINES, find_engine
 from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import decode, parse_json, read_text
 from hudtui.core.trust import Power, power
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
-
-ENGINES = ("docker", "podman")
 
 _IMAGE = re.compile(
     r"(?:(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:]+\](?::[0-9]+)?)/)?"
@@ -205,7 +203,7 @@ def image_source(image: str, variables: Sequence[str] = (), *, text: str | None 
         image: Its reference.
         variables: Names of variables that the container gets where we have them; values never stand in the command.
         text: What the user wrote, when that was something else.
-        engine: `docker` or `podman`; whichever is there by default.
+        engine: `docker` or `podman`; the one that answers by default.
     """
     name = image_name(image)
     return Source("image", text or image, (container_spec(image, variables, name=name, engine=engine),), image=image)
@@ -225,7 +223,7 @@ def container_spec(
     engine: str | None = None,
     set_env: Mapping[str, str] | None = None,
 ) -> ServerSpec:
-    """The command that runs an image as a server. The engine is looked for when the server is started."""
+    """The command that runs an image as a server."""
     engine = engine or find_engine() or ENGINES[0]
     given = dict(set_env or {})
     passed = tuple(dict.fromkeys((*variables, *given)))
@@ -239,12 +237,6 @@ def container_spec(
         literal=True,
         contained=True,
     )
-
-
-def find_engine() -> str | None:
-    """`docker` or `podman`, whichever is installed; `HUDTUI_ENGINE` decides where both are."""
-    wanted = os.environ.get("HUDTUI_ENGINE")
-    return wanted or next((engine for engine in ENGINES if shutil.which(engine)), None)
 
 
 def _with_env(spec: ServerSpec, env: Mapping[str, str | None], image: str | None) -> ServerSpec:
@@ -350,7 +342,7 @@ def _lock(path: Path, name: str) -> Source:
     if lock.image is None:
         return Source("lock", name, lock=path)
     variables = tuple(name for name in (*lock.variables.required, *lock.variables.optional) if not _is_service_key(name))
-    spec = container_spec(lock.image, variables, name=image_name(lock.image))
+    spec = container_spec(lock.image_here or lock.image, variables, name=image_name(lock.image))
     return Source("lock", name, (spec,), image=lock.image, lock=path, file=path)
 
 

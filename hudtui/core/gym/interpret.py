@@ -110,11 +110,11 @@ class Interpreter:
             return self._refused(parts, Problem("syntax", call.message, call.column))
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:
-            bound = bind(call, mapping.positional if mapping else None)
+            bound = bind(call, mapping.positional if mapping else None, mapping.keywords if mapping else ())
             return self._understood(parts, Action(DONE, bound.arguments), done=True)
         if mapping is None:
             return self._unmapped(parts, call)
-        bound = bind(call, mapping.positional)
+        bound = bind(call, mapping.positional, mapping.keywords)
         return self._mapped(parts, mapping, bound, Action(call.name, bound.arguments))
 
     def call_of(self, reply: str) -> FinishedCall | None:

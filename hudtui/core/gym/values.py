@@ -81,6 +81,13 @@ class ActionMapping:
     """Names that positional arguments take, in order. Keyword arguments use the same names."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Parameter of the tool -> where its value comes from, in the order of the file."""
+    keywords: tuple[str, ...] = ()
+    """Further names, which parameters are taken from: arguments that are given by name alone."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All names of arguments, those that may be given by place first."""
+        return (*self.positional, *self.keywords)
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,8 @@ async def run_request(
         )
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     endpoint = _endpoint(request, settings)
+    if request.policy.startswith("openai:") and endpoint.key is None and endpoint.base_url == DEFAULT_BASE_URL:
+        settings.require(request.key_variable)  # OpenAI itself answers nobody without one
     policy = policy_source(request.policy, config, seed=request.seed or 0, endpoint=endpoint, send_seed=request.seed is not None)
     try:
         connect = _connect(request, folder, lookup)

@@ -67,8 +67,6 @@ class Machine:
 
     def __post_init__(self) -> None:
         self._events = GrowingFile(self.path("events.jsonl"), most=_EVENTS)
-
-    def __post_init__(self) -> None:
         if not self.record.own:
             raise RunError(
                 f"run {self.record.id} was not started here by you, and is not acted on",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from hudtui.core.runs.preflight import (
     look_at_environments,
     look_at_files,
     look_at_keys,
+    look_at_model,
 )
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
@@ -104,13 +105,13 @@ async def prepare(
             choice = await _look_at_market(wish, provider, seen)
             key = await _ssh_key(provider, settings, seen) if starts else None
         except HudtuiError as error:
-            remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
-            seen.refuse("machine", error, remedy=remedy)
+            _refuse_market(wish, error, seen)
         finally:
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
-    look_at_environments(seen, settings, remote=remote)
+    await asyncio.to_thread(look_at_model, wish, workspace, seen, remote=remote, rented=host is None)
+    await asyncio.to_thread(look_at_environments, seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
     if seen.missing or seen.task_file is None or seen.config is None:
         return Preparation(tuple(seen.checks), None, choice)
@@ -173,6 +174,17 @@ def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] 
     return open_provider(name, settings.get, providers=providers)
 
 
+def _refuse_market(wish: Wish, error: HudtuiError, seen: Looked) -> None:
+    """Take note that no machine can be had, with what can be offered about it."""
+    from hudtui.core.compute.provider import LoginNeeded
+
+    remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
+    if remedy is None and isinstance(error, LoginNeeded):
+        seen.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
+    else:
+        seen.refuse("machine", error, remedy=remedy)
+
+
 async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:
     from hudtui.core.compute.choose import Choice, choose
     from hudtui.core.compute.gpuspec import parse_spec
@@ -188,12 +200,26 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         found = await provider.offers(Query())
         for warning in found.warnings:
             seen.add("machine", "warning", f"{provider.title}: {warning}")
-        choice = choose(found.found, spec=spec, query=Query(spot=False) if spec else None)
+        if wish.offer_name is not None:
+            choice = Choice(_named_offer(found.found, wish.offer_name, provider), ("it was chosen by you",))
+        else:
+            query = Query(spot=False if spec else None, clouds=wish.clouds, regions=wish.regions)
+            choice = choose(found.found, spec=spec, query=query)
     seen.add("machine", "fine", f"{provider.title}: {describe(choice.offer)}")
     if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
         text = "simulated machines have no GPU: a training ends at the look at it"
         seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
+
+
+def _named_offer(offers: Sequence[Offer], name: str, provider: Provider) -> Offer:
+    from hudtui.core.compute.provider import find_offer
+
+    found = find_offer(offers, name)
+    if found is None:
+        fix = "hudtui gpus lists what there is now; --gpus takes the cheapest."
+        raise InputError(f"{provider.title} has no offer {clean_line(name, 40)}", why="Offers come and go.", fix=fix)
+    return found
 
 
 def describe(offer: Offer) -> str:
@@ -210,7 +236,7 @@ def _rented(
     spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
-    from hudtui.core.compute.guard import estimate
+    from hudtui.core.compute.guard import estimate, money
     from hudtui.core.compute.machine_guard import end_rule
     from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
@@ -228,6 +254,9 @@ def _rented(
     if limits.run_budget is not None and offer.price.hourly > 0:
         hours = min(hours, limits.run_budget / offer.price.hourly)  # the guard ends it then
     expected = estimate(offer, hours)
+    if wish.rehearse and offer.price.stated:
+        part = money(offer.price.hourly / 4, offer.price.currency)
+        expected = replace(expected, text=f"a rehearsal takes minutes, and {part} a quarter of an hour; at most {expected.text}")
     spec = replace(
         spec,
         rent=rent,

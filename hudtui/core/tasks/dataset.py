@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
-from hudtui.core.lockfile import find_lock, read_lock, set_primary_dataset
+from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.settings import Settings
 from hudtui.core.tasks import rewrite
 from hudtui.core.tasks.card import Facts
@@ -25,6 +25,7 @@ from hudtui.core.tasks.publish import Pushed, push
 from hudtui.core.tasks.select import Selection
 from hudtui.core.tasks.source import find_source
 from hudtui.core.tasks.write import Format, Target
+from hudtui.core.web import is_loopback
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -117,6 +118,15 @@ def lock_image(request: DatasetRequest, settings: Settings) -> tuple[Path | None
         return None, request.image, (Notice("warning", message),)
 
 
+def is_here_alone(image: str, lock: Path | None) -> bool:
+    """Whether no registry has an image, as far as its name and the lock file tell."""
+    if lock is not None:
+        known = read_lock(lock)
+        if image in known.images:
+            return known.image_here is not None and image != known.image_pushed
+    return is_local_image(image)
+
+
 def survey(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Converted]:
     """Read and check everything and write nothing: what a person is asked about next is decided by the result.
 
@@ -144,6 +154,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
     """
     lock, image, notices = lock_image(request, settings)
     yield from notices
+    here = image if image is not None and is_here_alone(image, lock) else None
     name = _name(request, settings)
     if request.remote and image is None:
         raise InputError(
@@ -164,10 +175,14 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
                 yield step
         assert converted is not None
         yield from _remarks(converted, request)
+        if here is not None and not request.push and (moved := _on_image(converted)):
+            yield Notice("warning", f"{moved:,} tasks name the image {here}, which is on this computer alone: {_PUSH_IT}")
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
         made = Made(converted, target.path if target is not None else None, name=name)
         if request.push:
+            if here is not None:
+                yield from _refuse_local_image(converted, settings, here)
             for published in _publish(request, settings, converted, staged.path, name, image):
                 if isinstance(published, Pushed):
                     made = replace(made, pushed=published, name=published.repo)
@@ -181,6 +196,29 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         except InputError as error:  # the dataset is there; only the note about it is missing
             yield Notice("warning", f"the lock file was not updated: {error.lines()[0]}")
     yield made
+
+
+_PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock file names it, or give --image NAME"
+
+
+def _on_image(converted: Converted) -> int:
+    """How many tasks got the image into their servers."""
+    return converted.inferred + converted.rewritten.get(rewrite.REMOTE, 0)
+
+
+def _refuse_local_image(converted: Converted, settings: Settings, image: str) -> Iterator[Notice]:
+    """Raises an error where the dataset would send a platform to an image that it cannot have."""
+    moved = _on_image(converted)
+    if not moved:
+        return
+    if is_loopback(settings.platform.url("mcp", settings.get) or ""):  # each player has a platform of their own
+        yield Notice("warning", f"{moved:,} tasks name the image {image}, which is on this computer alone: {_PUSH_IT}")
+        return
+    raise InputError(
+        f"{moved:,} tasks would run on the image {image}, which is on this computer alone; nothing is published",
+        why=f"{settings.platform.title} cannot have it.",
+        fix=f"{_PUSH_IT[:1].upper()}{_PUSH_IT[1:]}.",
+    )
 
 
 def _called(output: Path, settings: Settings) -> str:

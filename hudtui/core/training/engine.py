@@ -141,8 +141,8 @@ def _others() -> dict[str, str]:
 
 
 def engine_names() -> tuple[str, ...]:
-    """Names of all engines, those of other packages included."""
-    return (*ENGINES, *sorted(_others()))
+    """Names of the engines that can be chosen, those of other packages included."""
+    return (*(name for name, engine in ENGINES.items() if getattr(engine, "ready", True)), *sorted(_others()))
 
 
 def find_engine(name: str) -> Engine:

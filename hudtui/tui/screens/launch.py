@@ -120,9 +120,11 @@ class LaunchScreen(StationScreen):
     def on_mount(self) -> None:
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
+        from hudtui.core.training.engine import engine_names
+
         self._field("machine").suggester = SuggestFromList(("local", *_RENTED))
         self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
-        self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
+        self._field("engine").suggester = SuggestFromList(engine_names())
         for name, value in _USUAL.items():
             if not self._value(name):
                 self._field(name).value = value
@@ -341,8 +343,13 @@ class LaunchScreen(StationScreen):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
         words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
+        exact = self.offer if machine in _RENTED else None
+        if exact is not None:
+            words += ["--offer", exact.short]
         for name, *_ in _FIELDS:
             value = self._value(name)
+            if name == "gpus" and exact is not None:
+                continue  # an offer says them itself
             if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
                 words += [f"--{name.replace('_', '-')}", value]
         self.shell.copy(shlex.join(words))

@@ -212,20 +212,20 @@ class TestInsertions:
     @pytest.mark.parametrize(
         "text",
         [
-            "a: 1",
-            "a: 1\n",
-            "a: 1\n\n\n",
-            "a: |\n  text\n",
-            "a: |+\n  text\n\n",
-            "a:\n- 1\n",
-            "---\na: 1\n",
-            "a: 1 # comment",
-            "a: 1\n# comment",
-            "  # odd\na: 1\n",
-            '"a": 1\n',
-            "a: 1\nparser:\n  xml_weight: 1\n",
-            "a: 1\nparser:\n        # deep\n        xml_weight: 1\n",
-            "a: 1\ndefaults:\n  other: 1\n",
+            "job: 1",
+            "job: 1\n",
+            "job: 1\n\n\n",
+            "job: |\n  text\n",
+            "job: |+\n  text\n\n",
+            "job:\n- 1\n",
+            "---\njob: 1\n",
+            "job: 1 # comment",
+            "job: 1\n# comment",
+            "  # odd\njob: 1\n",
+            '"job": 1\n',
+            "job: 1\nparser:\n  xml_weight: 1\n",
+            "job: 1\nparser:\n        # deep\n        xml_weight: 1\n",
+            "job: 1\ndefaults:\n  other: 1\n",
         ],
     )
     def test_settings_are_written_where_they_count(self, text: str) -> None:
@@ -239,13 +239,13 @@ class TestInsertions:
     @pytest.mark.parametrize(
         "text",
         [
-            '{"a": 1}',
-            "{a: 1}\n",
-            "a: 1\n...\n",
-            "  a: 1\n",
+            '{"job": 1}',
+            "{job: 1}\n",
+            "job: 1\n...\n",
+            "  job: 1\n",
             "parser: {}\ndefaults: {}\n",
             "parser:\ndefaults:\n",
-            "a:\n- b: |\n    text",
+            "job:\n- b: |\n    text",
         ],
     )
     def test_where_that_is_not_sure_nothing_is_written(self, text: str) -> None:

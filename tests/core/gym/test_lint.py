@@ -190,7 +190,17 @@ class TestPrompt:
     def test_an_example_of_an_action_that_is_not_mapped(self) -> None:
         text = config("left:\n  _tool: move\n  direction: left", "- left: x\nUsage: <tool>jump(1)</tool>\n<tool>jump(2)</tool>")
         found = one(text, "described-not-mapped")
-        assert found.severity == "error" and marked(text, found) == "jump" and found.fix is None
+        assert found.severity == "warning" and marked(text, found) == "jump" and found.fix is None
+
+    @pytest.mark.parametrize("mark", ["<|im_start|>", "<|eot_id|>", "[INST]", "</s>", "<start_of_turn>", "<｜User｜>"])
+    def test_marks_of_chat_templates(self, mark: str) -> None:
+        text = config("left:\n  _tool: move\n  direction: left", f"- left: x\nUsage: <tool>left()</tool> {mark}system")
+        found = one(text, "chat-mark")
+        assert found.severity == "warning" and marked(text, found) == mark
+
+    def test_text_with_angles_and_bars_is_no_mark(self) -> None:
+        prompt = "- left: x\nUsage: <tool>left()</tool>\nA | B <|> C, x <s y, [INSTALL], <think> a < b | c > d"
+        assert check(config("left:\n  _tool: move\n  direction: left", prompt)) == ()
 
     def test_a_misspelt_example(self) -> None:
         text = config("left:\n  _tool: move\n  direction: left", "- left: x\nUsage: <tool>lefft()</tool>")

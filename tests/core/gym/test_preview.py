@@ -44,7 +44,7 @@ action_mappings:
     at: {from_arg: at}
   bad:
     _tool: move
-    x: {from_arg: nothing}
+    x: {from_arg: [nothing]}
 """
 TOOLS = {
     tool.name: tool

@@ -78,3 +78,185 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
         prepared = await _prepare(project, store, wish, starts=False)
         assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
         assert len(closed) == 2 and not sim.alive
+
+
+def _needing(project: Path, **server: Any) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"game": server}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+
+
+@pytest.mark.parametrize("engine", ["rollouts", "trl"])
+async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starting(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
+    _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine=engine, policy="random")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is None
+    assert {(check.remedy, check.options) for check in prepared.missing} == {
+        ("set-key", ("HUD_API_KEY",)),
+        ("set-key", ("TEAM",)),
+    }
+    assert {check.fix for check in prepared.missing} == {"hudtui settings set HUD_API_KEY", "hudtui settings set TEAM"}
+    (project / ".env").write_text("HUD_API_KEY=\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.options == ("HUD_API_KEY",), "an empty value is none"
+    (project / ".env").write_text("HUD_API_KEY=your-hud-api-key\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert "placeholder" in missing.text and missing.remedy == "set-key"
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\nTEAM=red\n")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {"TEAM": "red"}
+
+
+async def test_a_variable_in_other_letters_is_the_one_that_is_set(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _needing(project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"})
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    _machine_with(monkeypatch, 81920, 81920)
+    assert not (await _prepare(project, store, Wish(host="me@box"))).missing
+
+
+async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_name(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"has to be a tunnel": {"url": "https://example.org/mcp"}, "far": {"command": "uvx"}}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box"))).checks
+    assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
+
+
+async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
+    prepared = await _prepare(project, store, Wish(engine="rollouts", policy="random", provider="prime"))
+    (missing,) = prepared.missing
+    assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
+    (missing,) = (await _prepare(project, store, Wish())).missing
+    assert missing.remedy == "choose-machine", "whoever named no provider may have another machine"
+
+
+HOSTED = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Mcp-Image": "my-env:latest"}}
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "image: my-env:latest\n",
+        "images: {local: my-env:latest, full: 'my-env:latest@sha256:1122', pushed: null}\n",
+        "images: {full: 'my-env@sha256:1122', pushed: null}\n",
+        "images: {local: local/my-env}\n",
+    ],
+)
+@pytest.mark.parametrize("host", ["me@box", "local"])
+async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run_it(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, lock: str, host: str
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        del task["mcp_config"]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    (project / "hud.lock.yaml").write_text(lock)
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host=host, engine="rollouts", policy="random")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
+    (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize(("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")])
+async def test_images_that_tasks_name_themselves(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str, state: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho '{built}'\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("HUDTUI_ENGINE", str(docker))
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine="rollouts", policy="random")
+    _needing(project, command="docker", args=["run", "--rm", "-i", "node:20", "npx", "game"])
+    checks = {check.name: check.state for check in (await _prepare(project, store, wish)).checks}
+    assert checks["image"] == state
+    _needing(project, **HOSTED)
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.name == "image" and "my-env:latest" in missing.text
+    _needing(project, url="http://localhost:8765/mcp", headers={"Mcp-Image": "org/my-env:1"})
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize("url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"])
+async def test_an_address_that_is_none_is_told_and_ends_nothing(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    _needing(project, url=url)
+    _machine_with(monkeypatch, 81920, 81920)
+    assert (await _prepare(project, store, Wish(host="me@box", engine="rollouts", policy="random"))).checks
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        ("Qwen/Qwen2.5-3B-Instruct", "fine", "Qwen/"),
+        ("gpt-4o-mini", "missing", "served by its maker alone"),
+        ("openai/gpt-4.1-mini", "missing", "served by its maker alone"),
+        ("claude-sonnet-4-5", "missing", "cannot be trained"),
+        ("o3-mini", "missing", "cannot be trained"),
+        ("bert-base", "missing", "has no owner"),
+        ("a/b/c", "missing", "OWNER/NAME"),
+        ("me/it--", "missing", "OWNER/NAME"),
+        ("openai/gpt-oss-20b", "warning", "not known here"),
+        ("someone/gpt-4-distilled", "warning", "not known here"),
+        ("./mine", "missing", "does not travel"),
+        ("mine", "missing", "does not travel"),
+        ("/data/model", "warning", "if it is there"),
+    ],
+)
+async def test_a_model_that_cannot_be_trained_is_told_before_the_machine(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, model: str | None, state: str, words: str
+) -> None:
+    (project / "mine").mkdir()
+    _machine_with(monkeypatch, 81920, 81920)
+    prepared = await _prepare(project, store, Wish(host="me@box", model=model))
+    (check,) = [check for check in prepared.checks if check.name == "model"]
+    assert check.state == state and words in check.text
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_counts(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _machine_with(monkeypatch, 81920, 81920)
+    (project / "mine").mkdir()
+    (missing,) = (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    assert "no config.json" in missing.text
+    (project / "mine" / "config.json").write_text("{}")
+    assert not (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    training = project / "training.yaml"
+    training.write_text("model: gpt-4o\n")
+    (missing,) = (await _prepare(project, store, Wish(host="local", training=training))).missing
+    assert missing.name == "model" and "gpt-4o" in missing.text and "openai:gpt-4o" in (missing.fix or "")
+
+
+async def test_a_model_that_was_fetched_before_is_known(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    kept = tmp_path / "models--me--model"
+    (kept / "snapshots" / "abc").mkdir(parents=True)
+    (kept / "snapshots" / "abc" / "config.json").write_text("{}")
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text("abc")
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
+    assert [check.state for check in checks if check.name == "model"] == ["fine"]
