@@ -74,6 +74,16 @@ class Money:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """What changes whenever something that is written down does, whoever writes it. Cheap enough to ask for all the time."""
+
+    runs: object = None
+    """The runs of the project."""
+    machines: object = None
+    """The list of rented machines, which is one for all projects."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything the shell shows about the project at one moment."""
 
@@ -94,6 +104,8 @@ class Facts:
     """Primary dataset that the lock file names."""
     runs: tuple[RunFact, ...] = ()
     """Newest first."""
+    rented: tuple[str, ...] = ()
+    """Ids of the runs whose rented machines may still be there, or whose results are still to be fetched."""
     warnings: tuple[str, ...] = ()
     """What could not be read, one line each; everything else is still shown."""
 
@@ -133,6 +145,12 @@ async def _sync(folder: Path, first: bool) -> tuple[str, ...]:
     return await sync_runs(folder, first)
 
 
+def _marks(folder: Path) -> Marks:
+    from hudtui.tui.workspace_facts import marks
+
+    return marks(folder)
+
+
 def _demo(folder: Path) -> AsyncIterator[object]:
     from hudtui.core.demo import prepare
 
@@ -149,6 +167,8 @@ class Services:
     """Waits between two looks at a machine that is being got or ended."""
     load_facts: Callable[[Path], Facts] = _load
     """Reads the project; runs in a thread."""
+    marks: Callable[[Path], Marks] = _marks
+    """See `Marks`; runs in a thread."""
     sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync
     """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
     make_demo: Callable[[Path], AsyncIterator[object]] = _demo

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -200,13 +201,22 @@ class RunScreen(StationScreen):
         self._views[run] = view
         fact = next((fact for fact in self._listed or () if fact.id == run), None)
         if fact is not None:
-            grid = self.query_one("#run-list", Grid)
-            cells = self._cells(fact)
-            if [str(cell) for cell in grid.get_row(run)] != list(cells):
-                for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
-                    grid.update_cell(run, column, cell)
+            self._tell(fact)
         if run in self._compared:
             self._show_metrics()
+
+    def _tell(self, fact: RunFact) -> None:
+        """Bring the row of a run up to date."""
+        grid = self.query_one("#run-list", Grid)
+        cells = self._cells(fact)
+        if [str(cell) for cell in grid.get_row(fact.id)] != list(cells):
+            for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
+                grid.update_cell(fact.id, column, cell)
+
+    def time_passed(self) -> None:
+        """Runs grow older, also those at which nothing else changes."""
+        for fact in self._listed or ():
+            self._tell(fact)
 
     def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
         """Show the run under the cursor."""
@@ -306,7 +316,7 @@ class RunScreen(StationScreen):
         if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
-            self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
+            self.run_worker(partial(self._watch, self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
         """Nobody looks: nothing is read."""
