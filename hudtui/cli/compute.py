@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -238,17 +238,6 @@ def notes_text(offer: Offer) -> str:
     notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
     notes += [f"disk {price.disk:.3f} of it"] if price.disk else []
     return ", ".join(notes)
-
-
-def duration(seconds: float | None) -> str:
-    """`3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash where unknown."""
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(max(int(seconds), 0), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} d {hours % 24} h"
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
 
 
 def confirm(question: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from hudtui.cli import compute, console, pods_create
 from hudtui.cli.compute import Json, Providers, Yes
+from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.ledger import Ledger, Owned
@@ -97,7 +98,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     elif not warnings:
         console.say("No machine is rented now. hudtui gpus lists what can be had; hudtui pods create rents one.")
     for owned in unseen:
-        ago = compute.duration(time.time() - owned.created)
+        ago = duration(time.time() - owned.created)
         console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
     _say_all(warnings, simulated)
 
@@ -113,7 +114,7 @@ def _row(one: _Found, spending: Spending) -> tuple[str, ...]:
         _state(pod),
         f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
         "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-        compute.duration(None if began is None else time.time() - began),
+        duration(None if began is None else time.time() - began),
         cost.text if cost else "–",
         (one.owned.run or "–") if one.owned else "not hudtui's",
         str(pod.addresses[0]) if pod.addresses else "–",
@@ -161,7 +162,7 @@ def _print(one: _Found, spending: Spending) -> None:
         ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
         ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
         ("price", "–" if pod.hourly is None else f"{money(pod.hourly, pod.currency)} an hour"),
-        ("cost", f"{cost.text} in {compute.duration(cost.hours * 3600)}" if cost else "–"),
+        ("cost", f"{cost.text} in {duration(cost.hours * 3600)}" if cost else "–"),
         ("run", (one.owned.run or "none: it is yours until you end it") if one.owned else "not rented by hudtui"),
         ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
     ]
@@ -276,7 +277,7 @@ def history(
             pod.name or pod.id,
             f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
             "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
-            compute.duration(lasted),
+            duration(lasted),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
             charged(pod) or "–",
             (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
@@ -325,7 +326,7 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
             pod.name or pod.id,
             _state(pod),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            compute.duration(orphan.age_seconds),
+            duration(orphan.age_seconds),
             orphan.cost_text or "–",
             orphan.why,
         )
@@ -402,7 +403,6 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.release import entry_of, is_at
     from hudtui.core.compute.values import Pod
-    from hudtui.core.text import clean_line
 
     owned = ledger.get(name)
     provider = next((one for one in providers.values() if owned is not None and is_at(owned, one)), None)

@@ -161,10 +161,10 @@ async def resume(
     try:
         pod = await provider.get(owned.pod) if owned.pod else await getting.look(owned.created)
         if pod is None:
-            await settle(owned, provider, ledger, why=f"{provider.title} did not know it any more")
+            await settle(owned, provider, ledger)
             getting.settled = True
             raise Gone(f"{owned.name} is gone", why=f"{provider.title} does not know it any more")
-        ledger.note(owned.name, "created", pod=pod.id, hourly=pod.hourly)
+        ledger.note(owned.name, "created", pod=pod.id, last=pod)
         getting.pod = pod
         yield _step("adopted", f"found {owned.name} again: {pod.status or pod.stage}", pod)
         async with contextlib.aclosing(getting.wait(pod)) as steps:
@@ -238,7 +238,7 @@ class _Getting:
     def created(self, pod: Pod, offer: Offer) -> str:
         """Take note of a machine that exists, and compare it with what was chosen."""
         self.pod = pod
-        self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
+        self.ledger.note(self.name, "created", pod=pod.id, last=pod)
         if _another(pod.gpu_type, offer.gpu_type) or (pod.gpu_count and offer.gpu_count and pod.gpu_count != offer.gpu_count):
             raise Unusable(
                 f"{self.name} is not the machine that was chosen",
@@ -318,7 +318,7 @@ class _Getting:
                 let_in = await doors.knock(pod)
                 if let_in is not None:
                     pod, host = let_in
-                    self.ledger.note(self.name, "ready", pod=pod.id, hourly=pod.hourly)
+                    self.ledger.note(self.name, "ready", pod=pod.id, last=pod)
                     self.last = _step("ready", f"{self.name} is ready: {pod.addresses[0]}", pod, host)
                     return
                 if doors.news:
@@ -349,7 +349,7 @@ class _Getting:
         if found is None or found.stage == "gone":
             owned = self.ledger.get(self.name)
             if owned is not None:
-                await settle(owned, self.provider, self.ledger, why="it was gone before it was ready", pod=found or pod)
+                await settle(owned, self.provider, self.ledger, pod=found or pod)
             self.settled = True
             if found is not None and found.failure:
                 raise Unusable(f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it.")

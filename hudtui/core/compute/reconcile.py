@@ -14,7 +14,7 @@ from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.release import GRACE, asked_at, is_at, past, settle
 from hudtui.core.compute.spending import cost_text
 from hudtui.core.compute.values import Account, Pod
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, duration
 from hudtui.core.web import is_loopback
 
 Active = Callable[[Owned], bool]
@@ -53,6 +53,28 @@ class Orphan:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A provider that could not be asked what is alive. What the ledger knows of its machines holds until it can be."""
+
+    provider: str
+    """Its name, such as `prime`."""
+    title: str
+    why: str
+    """What kept it from answering, for people."""
+    seen: float | None
+    """When it said last of one of our machines that it is alive, in seconds since the epoch; None: never, as far as is known."""
+
+    def text(self, now: float) -> str:
+        """One line: `Prime Intellect unreachable: last known state, 40 s old`."""
+        old = "never seen" if self.seen is None else f"{duration(max(now - self.seen, 0.0))} old"
+        return f"{self.title} unreachable: last known state, {old}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
 class Reconciled:
     """The ledger and the providers, compared."""
 
@@ -66,6 +88,8 @@ class Reconciled:
     """Alive and owned, as they should be."""
     warnings: tuple[str, ...] = ()
     """What could not be looked at."""
+    silent: tuple[Silent, ...] = ()
+    """Providers that did not answer. Their machines are among `unclear`; see `Owned.last_pod` and `Owned.seen`."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
@@ -75,6 +99,7 @@ class Reconciled:
             "unclear": [owned.to_json() for owned in self.unclear],
             "alive": [pod.to_json() for pod in self.alive],
             "warnings": list(self.warnings),
+            "silent": [one.to_json() for one in self.silent],
         }
 
 
@@ -99,7 +124,7 @@ async def reconcile(
     """
     asked = list(providers.values() if isinstance(providers, Mapping) else providers)
     paid = {provider.name: provider for provider in asked if provider.paid}
-    entries = ledger.owned(alive=False)
+    entries = await asyncio.to_thread(ledger.owned, alive=False)
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
@@ -114,7 +139,7 @@ async def reconcile(
         if not is_loopback(entry.realm):
             strange.append(entry)
         elif entry.provider in paid:  # simulators come and go, and their machines with them
-            ledger.note(entry.name, "ended", why="it was simulated, by a simulator that is gone")
+            await asyncio.to_thread(ledger.note, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
         f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
         + (f" at {clean_line(entry.realm)}" if entry.realm else "")
@@ -126,6 +151,7 @@ async def reconcile(
         (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(pod for part in parts for pod in part.alive),
         (*(text for part in parts for text in part.warnings), *warnings),
+        tuple(one for part in parts for one in part.silent),
     )
 
 
@@ -139,9 +165,14 @@ async def _compare(
     try:
         pods = [pod for pod in await provider.pods() if pod.alive]
     except ProviderError as error:
-        waiting = tuple(entry for entry in entries if entry.open and not entry.held)
+        waiting = tuple(entry for entry in entries if entry.open and (entry.pod or not entry.held))
         loud = f"; {len(waiting)} of your machines may be alive there" if waiting else ""
-        return Reconciled(unclear=waiting, warnings=(f"{provider.title} could not be asked{loud}: {error.what}",))
+        latest = max((entry.seen for entry in waiting if entry.seen is not None), default=None)
+        return Reconciled(
+            unclear=waiting,
+            warnings=(f"{provider.title} could not be asked{loud}: {error.what}",),
+            silent=(Silent(provider.name, provider.title, error.what, latest),),
+        )
     by_id = {entry.pod: entry for entry in entries if entry.pod}
     by_name = {entry.name: entry for entry in entries}
     seen: set[str] = set()
@@ -154,9 +185,12 @@ async def _compare(
         if entry is not None:
             seen.add(entry.name)
             if entry.pod is None and not entry.held:
-                entry = ledger.note(entry.name, "created", pod=pod.id, hourly=pod.hourly)
+                entry = await asyncio.to_thread(ledger.note, entry.name, "created", pod=pod.id, hourly=pod.hourly)
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
+    told = {entry.name: pod for pod, entry in ours if entry is not None}
+    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.saw, told, now())}
+    ours = [(pod, fresh[entry.name] if entry is not None else None) for pod, entry in ours]
     lost, unclear, warnings = [], [], []
     for entry in entries:
         if entry.name in seen or not entry.open or entry.held:
@@ -168,6 +202,7 @@ async def _compare(
             warnings.append(f"{entry.name} could not be looked at: {error.what}")
             continue
         if isinstance(found, Pod):
+            (entry,) = await asyncio.to_thread(ledger.saw, {entry.name: found}, now())
             ours.append((found, entry))
         elif found.open:
             unclear.append(found)
@@ -194,12 +229,12 @@ async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callab
         if pod is not None and pod.alive:
             return pod
         if pod is not None or await past(provider, pod=entry.pod) is not None:
-            return await settle(entry, provider, ledger, why=entry.why or "it ended without being asked to", pod=pod)
+            return await settle(entry, provider, ledger, pod=pod)
         return entry
     if await past(provider, name=entry.name) is not None:
-        return await settle(entry, provider, ledger, why="it had ended when it was found")
+        return await settle(entry, provider, ledger)
     if now() - entry.created > GRACE:
-        return ledger.note(entry.name, "never", why="it was never seen")
+        return await asyncio.to_thread(ledger.note, entry.name, "never", why="it was never seen")
     return entry
 
 

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -78,15 +79,38 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
     return ended
 
 
-async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, pod: Pod | None = None) -> Owned:
-    """Note that a machine has ended without being asked to, with its bill as far as the provider tells it now.
+async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> Owned:
+    """Note that a machine is found to have ended, why, and with its bill as far as the provider tells it now.
+
+    One whose end was not asked for and whose time was not over is noted as `unasked`: it was taken back.
 
     Raises:
         MachineError: The ledger cannot be written.
     """
     last = pod or Pod(provider.name, owned.pod or "", owned.name, "gone")
     ended = await _with_bill(last, provider, None)
-    return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.bill, why=why)
+    if owned.state == "ending":
+        why, unasked = owned.why, False
+    elif owned.until is not None and (owned.seen or owned.created) < owned.until <= time.time():
+        why, unasked = "its time was over: the guard on it ended it", False
+    else:
+        why, unasked = await _taken(owned, provider), True
+    facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
+    facts |= {"why": why, "unasked": unasked}
+    return await asyncio.to_thread(ledger.note, owned.name, "ended", **facts)
+
+
+async def _taken(owned: Owned, provider: Provider) -> str:
+    """Why a machine has ended that was not asked to, as far as that can be known."""
+    if owned.last_pod().spot or owned.order.get("offer", {}).get("spot"):
+        return "it was taken back: a spot machine can be taken away at any moment"
+    try:
+        balance = (await provider.account()).balance
+    except ProviderError:
+        balance = None
+    if balance is not None and balance <= max((owned.hourly or 0.0) / 60, 0.01):
+        return f"the wallet is empty, so {provider.title} ended it"
+    return f"{provider.title} took it back, or it was ended elsewhere: hudtui did not ask for its end"
 
 
 def realm_of(provider: Provider) -> str:

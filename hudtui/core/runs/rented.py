@@ -386,9 +386,9 @@ class _Tending:
             return  # nobody can say; both may be there again in a while
         if pod is not None and pod.alive:
             return
-        await settle(owned, self.broker.provider, self.broker.ledger, why="it was gone while its run went on", pod=pod)
+        noted = await settle(owned, self.broker.provider, self.broker.ledger, pod=pod)
         raise MachineError(
-            f"the machine of run {self.run} is gone: it was taken back, or ended elsewhere",
+            f"the machine of run {self.run} is gone: {noted.why}",
             why=f"{self.broker.provider.title} {'does not know it any more' if pod is None else f'calls it {pod.status}'}",
         ) from error
 

@@ -228,3 +228,62 @@ def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
     book.path.write_text("{" + ",".join(f'"m{number}": {{}}' for number in range(MOST)) + "}")
     book.set("new", Limits())
     assert book.get("m0") is None and book.get("m1") == Limits() and book.get("new") == Limits()
+
+
+async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    pod = await rent(one, sim, "hudtui-a", run="r1")
+    one.ledger.intend(Order("hudtui-b", offer("a", 3.0)), provider="prime", realm=sim.url)
+    one.ledger.let_go("hudtui-b")
+    sim.clock.advance(600)
+    seen = (await looked(one)).pods[0]
+    assert seen.reachable and seen.seen == START + 600 and seen.pod.addresses
+
+    later = desk(tmp_path, prime(sim), now=START + 640)  # as a new start finds it
+    sim.fail_next("GET", "/api/v1/pods/", kind="status", status=403, times=20)
+    found = await looked(later)
+    row = next(item for item in found.pods if item.pod.id == pod)
+    assert (row.reachable, row.seen, row.seen_ago(found.at)) == (False, START + 600, 40)
+    assert (row.pod.addresses, row.pod.hourly, row.run) == (seen.pod.addresses, seen.pod.hourly, "r1") and row.pod.alive
+    assert row.orphan is None and row.ours, "it is paid for, and nobody says that its run is over"
+    assert found.spending.per_hour == pytest.approx(row.pod.hourly)
+    unseen = next(item for item in found.pods if item.pod.name == "hudtui-b")
+    assert (unseen.reachable, unseen.seen, unseen.pod.stage, unseen.pod.gpu_type) == (False, None, "unknown", "H100_80GB")
+    assert set(found.unreachable) == {row, unseen}
+    assert [item.text(found.at) for item in found.silent] == ["Prime (simulated) unreachable: last known state, 40 s old"]
+
+    sim.heal()
+    found = await looked(later)
+    assert [item.reachable for item in found.pods if item.pod.id == pod] == [True] and not found.silent
+    await later.close()
+    await one.close()
+
+
+async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    taken, ended = await rent(one, sim, "hudtui-a"), await rent(one, sim, "hudtui-b")
+    assert (await looked(one)).taken == ()
+    sim.reclaim(taken)
+    one.ledger.note("hudtui-b", "ending", why="by hand")
+    await one.providers["prime"].terminate(ended)
+    sim.clock.advance(600)
+    (owned,) = (await looked(one)).taken
+    assert owned.name == "hudtui-a" and owned.unasked and "took it back" in str(owned.why)
+    entry = one.ledger.get("hudtui-b")
+    assert entry is not None and (entry.state, entry.unasked, entry.why) == ("ended", False, "by hand")
+    assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], "it is told for a day, also to who looks later"
+    await one.close()
+
+
+async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    spot = await rent(one, sim, "hudtui-spot")
+    await rent(one, sim, "hudtui-dry")
+    sim.set_pod(spot, isSpot=True)
+    await looked(one)
+    sim.reclaim(spot)
+    await looked(one)
+    sim.clock.advance(3600 * 60)
+    found = {item.name: item.why for item in (await looked(one)).taken}
+    assert "spot" in str(found["hudtui-spot"]) and "wallet is empty" in str(found["hudtui-dry"])
+    await one.close()
