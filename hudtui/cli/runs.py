@@ -60,6 +60,8 @@ def list_runs(
     """List the runs of this workspace, the newest first."""
 
     async def work() -> None:
+        from hudtui.core.runs.claim import tended
+
         store, monitor = runlog.open_store()
         await runlog.reconcile(store)
         runs = [run for run in await monitor.refresh() if run.active or not active]
@@ -73,7 +75,7 @@ def list_runs(
             return
         runlog.table(
             ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
-            [_list_row(run, view) for run, view in views],
+            [_list_row(run, view, tended(store, run.id)) for run, view in views],
         )
         if len(runs) > len(shown):
             console.say(f"{len(runs) - len(shown)} older ones are not shown; --limit N shows more.")
@@ -468,11 +470,13 @@ def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
     return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent, "alarms": alarms}
 
 
-def _list_row(run: RunSummary, view: RunView | None) -> tuple[str, ...]:
+def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str, ...]:
     reward, step = (view.reward if view else None), _step(view)
     note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else "")
     if not run.active and run.unsettled:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
+        if tended:
+            note = "its results are being fetched, and its machine is being ended"
     return (
         runlog.state_text(run),
         run.id,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +22,7 @@ from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.places import Places, places
 from hudtui.tui import preferences
-from hudtui.tui.facts import Facts, Services
+from hudtui.tui.facts import Facts, Marks, Services
 from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
@@ -39,11 +40,16 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from hudtui.core.platform import Platform
+    from hudtui.core.runs.unattended import Unattended
     from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
+    from hudtui.tui.facts import RunFact
+
+EVERY = 2.0
+"""Seconds between two looks whether anything was written down by another hudtui, or by a command."""
 
 FACTS_WHILE_RUNNING = 3.0
-"""Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
+"""Seconds between two questions to the machines of the runs that are going."""
 
 SETTLED = 3.0
 """Seconds after which a station that was opened for the first time has made what it keeps."""
@@ -124,10 +130,19 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The terminal went away."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.parting: tuple[str, ...] = ()
+        """What to tell the user after the end: a line for each machine that goes on costing money."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
         self.tending = Tending(self)
         """Runs on rented machines."""
+        self._begun = False
+        """The project was read, and machines may be asked."""
+        self._not_read = False
+        """The last attempt to read the project has failed."""
+        self._marks = Marks()
+        """How what is written down looked when it was read last."""
+        self._told: set[str] = set()
         self._stations: dict[str, StationScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
@@ -177,12 +192,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if keymap:
             self.set_keymap(keymap)
         self.reload()
+        for work in (self._keep_up(), self._keep_asking()):
+            self.run_worker(work, name="forever", group="forever", exit_on_error=False)
         for complaint in complaints:
             self.say(complaint, severity="warning")
 
     async def on_unmount(self) -> None:
-        """Let go of what lives outside."""
+        """Let go of what lives outside, and keep what to say of it when the terminal is back."""
         await self.tending.gone()
+        try:
+            self.parting = tuple(" ".join(one.words) for one in await self.purse.unattended())
+        except Exception as error:
+            self.parting = (f"Rented machines may go on costing money. Which, could not be read: {error}. See: hudtui pods",)
         self.tending.close()
         await self.purse.close()
 
@@ -221,28 +242,71 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """
         return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True, exit_on_error=False)
 
-    async def _reload(self, everything: bool) -> None:
-        first = self.facts is None
+    async def _reload(self, everything: bool = False) -> None:
+        """Read the project. What cannot be read now is tried again, and told once."""
         try:
-            facts = await self._read(everything)
-            if first:
-                await self.tending.introduce()
-            # What lies in the folder is shown before any machine is asked.
-            if first or facts.running:
-                notices = await self.services.sync_runs(self.folder, first)
-                facts = await self._read()
-                for notice in notices:
-                    self.say(notice, severity="warning")
+            await self._read(everything)
         except Exception as error:
-            self.fail(error)
+            self._not_read = True
+            self._complain(error)
             return
-        if first:
-            self.purse.begin()
-            self.tending.begin()
-            if not self.is_headless:
-                self.run_worker(self._get_ready(facts), name="forever", group="ahead", exit_on_error=False)
-        if facts.running:
-            self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+        self._not_read = False
+        if not self._begun:
+            self._begun = True
+            self.run_worker(self._begin(), group="begin", exit_on_error=False)
+
+    def _complain(self, error: Exception) -> None:
+        """Tell of an error that comes again and again: once."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self.fail(error)
+
+    async def _begin(self) -> None:
+        """What lies in the folder is shown; now machines may be asked."""
+        await self.tending.introduce()
+        self.purse.begin()
+        self.tending.begin()
+        if not self.is_headless and self.facts is not None:
+            self.run_worker(self._get_ready(self.facts), name="forever", group="ahead", exit_on_error=False)
+        await self._ask_machines(first=True)
+
+    async def _keep_up(self) -> None:
+        """Notice what others write down: runs that another hudtui or a command starts, and machines that it rents."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self._look_around()
+            except Exception as error:
+                self._complain(error)
+
+    async def _look_around(self) -> None:
+        before, now = self._marks, await asyncio.to_thread(self.services.marks, self.folder)
+        if now.runs != before.runs or self._not_read:
+            await self._reload()
+        if self._begun:
+            if now.machines != before.machines:
+                self._marks = replace(self._marks, machines=now.machines)
+                self.purse.look_soon()
+            await self.tending.take_up()
+        if isinstance(self.screen, StationScreen):
+            self.screen.time_passed()
+
+    async def _keep_asking(self) -> None:
+        """Ask the machines of the runs that are going how they are."""
+        while True:
+            await asyncio.sleep(FACTS_WHILE_RUNNING)
+            if self._begun and self.facts is not None and self.facts.running:
+                await self._ask_machines()
+
+    async def _ask_machines(self, *, first: bool = False) -> None:
+        try:
+            notices = await self.services.sync_runs(self.folder, first)
+        except Exception as error:
+            self._complain(error)
+            return
+        await self._reload()
+        for notice in notices:
+            self.say(notice, severity="warning")
 
     async def _get_ready(self, facts: Facts) -> None:
         from hudtui.tui import ahead
@@ -257,7 +321,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         ahead.spare_collector()
 
     async def _read(self, everything: bool = False) -> Facts:
-        facts = await asyncio.to_thread(self.services.load_facts, self.folder)
+        def read() -> tuple[Marks, Facts]:
+            # The marks come first: what is written meanwhile is read again.
+            return self.services.marks(self.folder), self.services.load_facts(self.folder)
+
+        marks, facts = await asyncio.to_thread(read)
+        # Rented machines are not read here: what became of them is seen at the next look around.
+        self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
         if everything or facts != self.facts:
             self.facts = facts
             for screen in self._stations.values():
@@ -502,29 +572,41 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
         unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
-        lines: list[str] = []
+        parts: list[list[str]] = []
         if unsaved:
-            lines += [*(f"! {name} is not saved" for name in unsaved)]
-            lines += ["A copy is kept, and offered when it is opened here again."]
+            words = [*(f"! {name} is not saved" for name in unsaved)]
+            parts.append([*words, "A copy is kept, and offered when it is opened here again."])
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
-            lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
+            words = [f"● {one}" for one in getting.values()]
             if self.tending.gives_up:
-                lines += ["Quitting gives it up: it is ended, and that is verified."]
+                words.append("Quitting gives it up: it is ended, and that is verified.")
+            parts.append(words)
+        paid = await self._paid()
+        running = tuple(run for run in running if run.id not in {one.run for one in paid})
+        parts += [[f"◆ {one.words[0]}", *one.words[1:]] for one in paid]
         if running:
-            count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
-            lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
-            lines += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            lines += ["", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"]
-        if lines:
-            title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
-            if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
+            words = [f"● {run.title}" for run in running[:5]]
+            words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
+            parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+        if parts:
+            lines = [line for part in parts for line in ("", *part)][1:]
+            real = any(not one.simulated for one in paid)
+            if not await self.confirm(_quit_title(running, paid), tuple(lines), yes="Quit", no="Stay", danger=real):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
             self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
             await self.tending.give_up()
         self.exit()
+
+    async def _paid(self) -> tuple[Unattended, ...]:
+        """What goes on costing money without the app, as far as that can be told."""
+        try:
+            return await self.purse.unattended()
+        except Exception as error:
+            self._complain(error)
+            return ()
 
     def action_refresh(self) -> None:
         """Read the project again."""
@@ -585,6 +667,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.read("Message", screen.message)
 
 
+def _quit_title(running: tuple[RunFact, ...], paid: tuple[Unattended, ...]) -> str:
+    """The question, with what matters most in it."""
+    from hudtui.core.text import counted
+
+    title = "Quit hudtui?"
+    if paid:
+        title += f" {counted(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
+    elif running:
+        title += f" {counted(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
+    return title
+
+
 def run_app(folder: Path | None = None, debug: bool = False) -> int:
     """Open the app and wait for its end.
 
@@ -601,6 +695,6 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-    for line in app.crash_words:
+    for line in (*app.crash_words, *app.parting):
         print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.trust import survey
+from hudtui.core.places import places
 from hudtui.core.runs.road import road
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE, Workspace, open_workspace
-from hudtui.tui.facts import Account, Facts, RunFact, StationFact
+from hudtui.tui.facts import Account, Facts, Marks, RunFact, StationFact
 
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
@@ -64,6 +65,7 @@ def load_facts(folder: Path) -> Facts:
         image=image,
         dataset=dataset,
         runs=tuple(_run(run) for run in newest),
+        rented=tuple(run.id for run in summaries if run.unsettled),
         warnings=tuple(warnings),
         trusted=not trust.missing(folder, survey(folder, platform, tasks=False)),
     )
@@ -75,6 +77,24 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
     from hudtui.core.runs.store import RunStore
 
     return RunStore(workspace.state_dir).runs()
+
+
+def marks(folder: Path) -> Marks:
+    """How the files look now in which runs and rented machines are written down."""
+    return Marks(_mark(folder / STATE / "runs.db"), _mark(places().data / "pods.db"))
+
+
+def _mark(database: Path) -> object:
+    """Of a SQLite database and what waits beside it to be written into it. A reader leaves an empty file there for a moment."""
+    found = []
+    for path in (database, database.with_name(f"{database.name}-wal")):
+        try:
+            facts = path.stat()
+        except OSError:
+            continue
+        if facts.st_size:
+            found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(found)
 
 
 async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:

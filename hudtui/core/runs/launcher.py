@@ -416,10 +416,13 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     return notice
 
 
-async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice:
-    """Only look: whoever tends it does what is missing, and that may take long."""
+async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice | None:
+    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
     from hudtui.core.runs.broker import unsettled
+    from hudtui.core.runs.claim import tended
 
+    if tended(store, summary.id):
+        return None
     if summary.started is not None and not summary.final:
         with contextlib.suppress(MachineError):
             await reached(machine.host, within=_ANSWERS)

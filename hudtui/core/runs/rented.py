@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
@@ -32,6 +30,7 @@ from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.broker import Broker, order_of, results_folder
+from hudtui.core.runs.claim import alone
 from hudtui.core.runs.collect import Collected, Progress, collect
 from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine
 from hudtui.core.runs.launcher import Lookup, carry_out, check, secrets_if_there, sentence, stop
@@ -137,31 +136,6 @@ async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limit
     store.append(run, "limits", limits.to_json())
     if store.summary(run).started is not None:
         await tending.machine.rule(tending.rules())
-
-
-@contextlib.asynccontextmanager
-async def alone(store: RunStore, run: str, *, patience: float = 0.0) -> AsyncGenerator[None, None]:
-    """One process at a time tends a run. The kernel lets go of it when the process ends, however that comes.
-
-    Raises:
-        RunError: Another one does.
-    """
-    folder = store.state_dir / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / run, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= until:
-                    raise RunError(f"another hudtui tends run {run}", fix=f"Look at it: hudtui runs show {run}.") from None
-                await asyncio.sleep(0.2)
-        yield
-    finally:
-        os.close(handle)
 
 
 class _Unwanted(RunError):

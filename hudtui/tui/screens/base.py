@@ -77,6 +77,9 @@ class StationScreen(Acting, Screen[None]):
     def money_changed(self) -> None:
         """What is alive and what it costs was looked at again; see `app.purse`."""
 
+    def time_passed(self) -> None:
+        """Some seconds went by while this screen is shown: times and ages are told anew. Draw only what is other than before."""
+
     def leave(self) -> None:
         """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home."""
         for field in self.query(FilterField):

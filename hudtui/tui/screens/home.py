@@ -38,6 +38,11 @@ class HomeScreen(StationScreen):
         Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d"),
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._aged: tuple[str, ...] = ()
+        """The ages that are shown."""
+
     def content(self) -> Iterable[Widget]:
         """What is next, the road beside the project, the newest runs."""
         with VerticalScroll(id="home-scroll"):
@@ -51,6 +56,16 @@ class HomeScreen(StationScreen):
         """Lines are cut to the width."""
         if self.shell.facts is not None:
             self.call_after_refresh(self._show, self.shell.facts)
+
+    def time_passed(self) -> None:
+        """Runs grow older."""
+        facts = self.shell.facts
+        if facts is not None and self._ages(facts) != self._aged:
+            self._show(facts)
+
+    def _ages(self, facts: Facts) -> tuple[str, ...]:
+        """What is told of the time of the runs that are listed."""
+        return tuple(_age(run, self.shell.services.now().timestamp()) for run in facts.runs[:RECENT])
 
     def facts_changed(self, facts: Facts) -> None:
         """Show the project."""
@@ -84,6 +99,7 @@ class HomeScreen(StationScreen):
     # -- pictures ----------------------------------------------------------------------------------------------------
 
     def _show(self, facts: Facts) -> None:
+        self._aged = self._ages(facts)
         wide = self.has_class("-w120")
         full = max(self.size.width - 6, 20)
         half = max((self.size.width - 8) // 2, 20) if wide else full
@@ -187,10 +203,9 @@ class HomeScreen(StationScreen):
         return Content("\n").join(lines)
 
     def _run(self, run: RunFact, width: int) -> Content:
-        now = self.shell.services.now().timestamp()
         style = "bold $success" if run.running else _RUN_STYLES.get(run.state, "$foreground-muted")
         took = span(run.seconds) if run.seconds is not None else ""
-        when = ago(now - run.started_at) if run.started_at else ""
+        when = _age(run, self.shell.services.now().timestamp())
         tail = f"{took:>7}  {when:<10}"
         room = max(width - 11 - len(tail) - 2, 12)
         name = min(room, 30)
@@ -205,6 +220,11 @@ class HomeScreen(StationScreen):
 def _goal(facts: Facts) -> str:
     """Where Enter leads: to the next station; with all of them passed, to the runs."""
     return facts.next_station or "run"
+
+
+def _age(run: RunFact, now: float) -> str:
+    """How long ago it began."""
+    return ago(now - run.started_at) if run.started_at else ""
 
 
 def _names(names: list[str]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -215,13 +216,18 @@ class RunScreen(StationScreen):
         if run in self._compared:
             self._show_metrics()
 
-    def _tell(self, run: RunFact) -> None:
-        """Bring a run's line in the list up to date."""
+    def _tell(self, fact: RunFact) -> None:
+        """Bring the row of a run up to date."""
         grid = self.query_one("#run-list", Grid)
-        cells = self._cells(run)
-        if [str(cell) for cell in grid.get_row(run.id)] != list(cells):
+        cells = self._cells(fact)
+        if [str(cell) for cell in grid.get_row(fact.id)] != list(cells):
             for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
-                grid.update_cell(run.id, column, cell)
+                grid.update_cell(fact.id, column, cell)
+
+    def time_passed(self) -> None:
+        """Runs grow older, also those at which nothing else changes."""
+        for fact in self._listed or ():
+            self._tell(fact)
 
     def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
         """Show the run under the cursor."""
@@ -326,7 +332,8 @@ class RunScreen(StationScreen):
         if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
-            self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
+            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # not begun before its turn comes
+            self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
         """Nobody looks: nothing is read."""
