@@ -11,11 +11,12 @@ from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
-from textual.worker import Worker
+from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
@@ -29,6 +30,7 @@ from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.tending import Tending
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.fit import home_short
 from hudtui.tui.widgets.message import Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
@@ -112,8 +114,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self.asked_to_end = False
+        """Someone left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.typed = TypedAhead(self)
+        """Keys that came while the one before was still being handled."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
         self.tending = Tending(self)
@@ -176,10 +182,24 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.tending.close()
         await self.purse.close()
 
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End, because someone asked for it."""
+        self.asked_to_end = True
+        super().exit(result, return_code, message)
+
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and go on."""
         self.lost = True
         self.exit()
+
+    def ended_unasked(self) -> None:
+        """The app's loop is over, and neither the user nor an error that was seen ended it: say so, and count it as a crash."""
+        from hudtui.tui import applog
+
+        self._return_code = 1
+        applog.log.error("the app ended without having been asked to")
+        log = f"What led to it may stand in {self.log_file}" if self.log_file else "There is no log of it"
+        self.crash_words = ("hudtui ended without having been asked to. Runs go on; your files are as they were.", log)
 
     def _handle_exception(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
@@ -200,6 +220,33 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             f"Details for a report: {path}" if path else "The details could not be written to a file.",
         )
         self._close_messages_no_wait()
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes wait for their turn; everything else is Textual's."""
+        if isinstance(event, Passed):
+            event.arrived.set()
+        elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self.typed.take(event)
+        else:
+            await super().on_event(event)
+
+    async def hand_on(self, event: events.Key | events.Paste) -> None:
+        """Give a key or a paste whose turn it is to what has the focus."""
+        await super().on_event(event)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the current screen says that something takes time."""
+        screen = self.screen
+        return isinstance(screen, StationScreen) and screen.is_mounted and screen.is_busy
+
+    async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
+        """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
+        if not isinstance(screen, str):
+            self.typed.asks(screen, get_current_worker())
+        return await super().push_screen_wait(screen, mode=mode)
 
     # -- the project -------------------------------------------------------------------------------------------------
 
@@ -549,6 +596,8 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
+    elif not app.asked_to_end and not app.crash_words:
+        app.ended_unasked()
     for line in app.crash_words:
         print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from hudtui.tui.app import HudtuiApp
 
+T = TypeVar("T")
+
 
 class StationScreen(Acting, Screen[None]):
     """Base of home, settings and the stations.
@@ -42,6 +45,7 @@ class StationScreen(Acting, Screen[None]):
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
         self._framed = False
+        self._changing = asyncio.Lock()
 
     @property
     def shell(self) -> HudtuiApp:
@@ -110,6 +114,11 @@ class StationScreen(Acting, Screen[None]):
         self.query_one(MessageBar).clear()
 
     @property
+    def is_busy(self) -> bool:
+        """Whether the message bar says that something is being waited for."""
+        return self.query_one(MessageBar).severity == "busy"
+
+    @property
     def message(self) -> str:
         """What the message bar says, as plain text."""
         return self.query_one(MessageBar).plain
@@ -153,6 +162,19 @@ class StationScreen(Acting, Screen[None]):
             # A request that is stale before it began never runs its coroutine.
             worker._task.add_done_callback(lambda _: work.close())
         return worker
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
+
+        Textual waits for the widgets themselves: a cancelled wait would end their message loops half-way, and the app with them.
+        One such change comes after the other.
+        """
+
+        async def in_turn() -> T:
+            async with self._changing:
+                return await work
+
+        return await asyncio.shield(asyncio.create_task(in_turn()))
 
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""

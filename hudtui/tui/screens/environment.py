@@ -96,7 +96,7 @@ class EnvironmentScreen(StationScreen):
                     with TabPane("About", id="about"):
                         yield Static(id="env-about")
                     with TabPane("Call", id="call"):
-                        yield Vertical(id="env-form")
+                        yield ToolForm(id="env-form")
                         yield JsonView(empty="The answer appears here.", id="env-answer")
                     with TabPane("JSON", id="json"):
                         yield JsonView(id="env-json")
@@ -368,15 +368,8 @@ class EnvironmentScreen(StationScreen):
             self.query_one("#env-json", JsonView).show(dict(vars(leaf)))
         self.query_one("#env-answer", JsonView).clear()
         self._images = ()
-        self.run_worker(self._make_form(leaf), group="form", exclusive=True, exit_on_error=False)
+        self.query_one(ToolForm).ask(form_fields(leaf) if isinstance(leaf, Tool) else ())
         self.refresh_bindings()
-
-    async def _make_form(self, leaf: Leaf) -> None:
-        holder = self.query_one("#env-form", Vertical)
-        async with self.batch():
-            await holder.remove_children()
-            if isinstance(leaf, Tool):
-                await holder.mount(ToolForm(form_fields(leaf)))
 
     @staticmethod
     def _about(leaf: Leaf) -> Content:
@@ -423,18 +416,18 @@ class EnvironmentScreen(StationScreen):
         """Go to the form; from inside it, call."""
         tabs = self.query_one(TabbedContent)
         self.query_one("#env-panes").add_class("-detail")
-        if tabs.active == "call" and self.query(ToolForm) and not self.query_one(ToolForm).fields:
+        if tabs.active == "call" and not self.query_one(ToolForm).fields:
             self._call()
             return
         tabs.active = "call"
         self.call_after_refresh(self._enter_form)
 
     def _enter_form(self) -> None:
-        for form in self.query(ToolForm):
-            if form.fields:
-                form.enter()
-            else:
-                self._call()
+        form = self.query_one(ToolForm)
+        if form.fields:
+            form.enter()
+        else:
+            self._call()
 
     def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
         """Enter in the form."""
