@@ -7,6 +7,8 @@ import contextlib
 import os
 import signal
 import sys
+from collections import deque
+from datetime import datetime
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +18,7 @@ from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
+from textual.widgets import Input, TextArea
 from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
@@ -23,7 +26,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.places import Places, places
 from hudtui.tui import preferences
 from hudtui.tui.facts import Facts, Services
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import REGISTRY, Acting, Action, keys_of, shown
 from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
@@ -32,7 +35,7 @@ from hudtui.tui.tending import Tending
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.fit import home_short
-from hudtui.tui.widgets.message import Severity
+from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
@@ -43,6 +46,14 @@ if TYPE_CHECKING:
 
 FACTS_WHILE_RUNNING = 3.0
 """Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
+
+MESSAGE_STAYS = 8.0
+"""Seconds after which the next key takes a message away; an error stays until the next action."""
+
+MESSAGES_KEPT = 100
+
+_ABOUT = {"app.message", "app.help", "app.palette", "app.theme", "app.mouse", "app.suspend"}
+"""Actions that say nothing about what a message is about, and leave it."""
 
 SETTLED = 3.0
 """Seconds after which a station that was opened for the first time has made what it keeps."""
@@ -82,7 +93,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Action(
             "app.stop",
             "Quit",
-            "Copy what is selected; with nothing selected, leave.",
+            "Copy what is selected; close a dialog; empty a field; pressed twice elsewhere, leave.",
             "ctrl+c",
             show=False,
             palette=False,
@@ -97,7 +108,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             show=False,
         ),
         Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
-        Action("app.message", "Show message", "Show the last message in full, to read and to copy.", "ctrl+e", show=False),
+        Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
     def __init__(self, folder: Path | None = None, *, services: Services | None = None, debug: bool = False) -> None:
@@ -114,6 +125,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
+        self._told_how_to_leave = False
         self.asked_to_end = False
         """Someone left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
@@ -233,14 +246,22 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await super().on_event(event)
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
-        """Give a key or a paste whose turn it is to what has the focus."""
+        """Give a key or a paste whose turn it is to what has the focus. What was said a while ago goes."""
+        if isinstance(self.screen, StationScreen) and self.screen.is_mounted:
+            self.screen.forget_message(older=MESSAGE_STAYS)
+        if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
+            self._told_how_to_leave = False
         await super().on_event(event)
+
+    def begins(self, action: Action) -> None:
+        """An action begins: what the one before it left in the message bar is over."""
+        if action.palette and action.id not in _ABOUT and isinstance(self.screen, StationScreen):
+            self.screen.forget_message()
 
     @property
     def is_busy(self) -> bool:
         """Whether the current screen says that something takes time."""
-        screen = self.screen
-        return isinstance(screen, StationScreen) and screen.is_mounted and screen.is_busy
+        return isinstance(self.screen, StationScreen) and self.screen.is_busy
 
     async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
         """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
@@ -400,6 +421,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- words -------------------------------------------------------------------------------------------------------
 
+    def remember(self, severity: Severity, words: str) -> None:
+        """Keep what a screen said, so that it can be read later; what is being waited for is not kept."""
+        if severity != "busy":
+            self._messages.append((self.services.now(), severity, words))
+
     def say(self, message: str, *, severity: Severity = "information") -> None:
         """Show a line on the current screen, or as a toast over a dialog."""
         screen = self.screen
@@ -439,7 +465,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
         from hudtui.tui.widgets.dialog import Ask
 
-        return await self.push_screen_wait(Ask(title, **options))
+        answer: str | None = await self.push_screen_wait(Ask(title, **options))
+        return answer
 
     def read(self, title: str, text: str) -> None:
         """Show a text in full, to read and to copy."""
@@ -447,13 +474,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         self.push_screen(TextDialog(title, text))
 
-    def copy(self, text: str) -> Worker[Any]:
-        """Copy, and say which way the text went."""
+    def copy(self, text: str) -> Worker[Any] | None:
+        """Copy, and say which way the text went; None where there is nothing to copy, and what was copied before stays.
+
+        What is pasted with Ctrl-V here is what was copied here last, whichever way.
+        """
+        if not text:
+            return None
+        self._clipboard = text
         return self.run_worker(self._copy(text), group="copy", exit_on_error=False)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own copying (selections, text fields) takes the same way."""
-        self._clipboard = text
         self.copy(text)
 
     async def _copy(self, text: str) -> None:
@@ -502,15 +534,29 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
 
     async def action_stop(self) -> None:
-        """Ctrl-C: copy what is selected, else leave; pressed again in the question, leave at once."""
-        selected = self.screen.get_selected_text() or getattr(self.focused, "selected_text", "")
-        if selected:
-            self.copy(selected)
-            self.screen.clear_selection()
-        elif isinstance(self.screen, ModalScreen):
-            self.exit()
-        else:
+        """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""
+        from hudtui.tui.widgets.dialog import Dialog
+
+        focused, screen = self.focused, self.screen
+        if selected := screen.get_selected_text() or getattr(focused, "selected_text", ""):
+            if isinstance(focused, Input) and focused.password and selected == focused.selected_text:
+                self.notify("A secret is not copied.", severity="warning")
+            else:
+                self.copy(selected)
+                screen.clear_selection()
+        elif isinstance(screen, Dialog):
+            await screen.action_act("dialog.cancel")
+        elif isinstance(screen, ModalScreen):
+            screen.dismiss()
+        elif isinstance(focused, Input) and focused.value:
+            focused.value = ""
+        elif self._told_how_to_leave:
             self.action_leave()
+        else:
+            self._told_how_to_leave = True
+            keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
+            key = keys[-1] if isinstance(focused, Input | TextArea) else keys[0]
+            self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
     def action_leave(self) -> None:
         """Leave; with runs going on or work that is not saved, say so first."""
@@ -574,10 +620,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.action_suspend_process()
 
     def action_message(self) -> None:
-        """Show the message bar's text in full."""
+        """Show the message bar's text in full, and what was said before it, the newest first."""
         screen = self.screen
-        if isinstance(screen, StationScreen) and screen.message:
-            self.read("Message", screen.message)
+        current = screen.message if isinstance(screen, StationScreen) else ""
+        before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
+        lines = [current] if current else []
+        lines += ["", "Before:"] if current and before else []
+        lines += [f"{at.astimezone():%H:%M:%S}  {GLYPHS[severity][0]} {words}" for at, severity, words in before]
+        if lines:
+            self.read("Messages", "\n".join(lines))
+        else:
+            self.say("No messages yet.")
 
 
 def run_app(folder: Path | None = None, debug: bool = False) -> int:

@@ -1,8 +1,8 @@
 """What is typed is handled in order: a key is handed on when the one before it has done all that it does.
 
 Textual hands each key to the widget that has the focus when the key arrives. What the key before it does may still be under way
-then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and those
-meant for the field would act on the list behind it. So each key waits for its turn here.
+then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and
+those meant for the field would act on the list behind it. So each key waits for its turn here.
 """
 
 from __future__ import annotations

@@ -88,11 +88,16 @@ class StationScreen(Acting, Screen[None]):
                 return
         self.shell.open_station("home")
 
+    def has_use(self, action_id: str) -> bool:
+        """Cancelling has, while the screen says that something is being waited for."""
+        return self.is_busy
+
     # -- what a screen says ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:
-        """Show a line in the message bar until the next one or until `clear_message`."""
+        """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
         self.query_one(MessageBar).say(message, severity)
+        self.shell.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
         """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
@@ -108,15 +113,22 @@ class StationScreen(Acting, Screen[None]):
         if not isinstance(error, HudtuiError):
             error = self.shell.defect(error)
         self.query_one(MessageBar).fail(error)
+        self.shell.remember("error", self.message)
 
     def clear_message(self) -> None:
         """Empty the message bar."""
         self.query_one(MessageBar).clear()
 
+    def forget_message(self, *, older: float = 0.0) -> None:
+        """Empty the message bar of what was said at least so many seconds ago. What is being waited for stays."""
+        bar = self.query_one(MessageBar)
+        if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
+            bar.clear()
+
     @property
     def is_busy(self) -> bool:
         """Whether the message bar says that something is being waited for."""
-        return self.query_one(MessageBar).severity == "busy"
+        return self.is_mounted and self.query_one(MessageBar).severity == "busy"
 
     @property
     def message(self) -> str:

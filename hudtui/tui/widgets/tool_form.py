@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from hudtui.core.environment.forms import WHOLE, FormField
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fields import Entry, Field
 from hudtui.tui.widgets.fit import pad
 
 
@@ -53,7 +53,7 @@ class ToolForm(VerticalScroll):
             name = clean_line(field.name) or "arguments (JSON)"
             mark = ("*" if field.required else " ", "bold $accent")
             row.label.update(Content.assemble((pad(name, max(width, len(name))), "bold $primary"), mark, " "))
-            row.entry.value = ""
+            row.entry.begin("")
             row.entry.placeholder = self._hint(field)
             row.entry.suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         for number, row in enumerate(self._rows):
@@ -101,5 +101,5 @@ class _Row(Horizontal):
 
     def __init__(self, number: int) -> None:
         self.label = Static()
-        self.entry = Field(id=f"field-{number}")
+        self.entry = Entry(id=f"field-{number}")
         super().__init__(self.label, self.entry, classes="row")
