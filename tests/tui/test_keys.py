@@ -297,7 +297,7 @@ async def test_a_message_goes_with_the_next_action_and_is_read_later(
 async def test_a_message_is_taken_away_by_the_first_key_after_a_while(
     open_app: Any, project: Path, settle: Any, finds: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_app(project) as (app, pilot):
+    async with open_app(project) as (_, pilot):
         screen = await _environment(pilot, settle)
         screen.say("Written.", "success")
         await pilot.press("j")
