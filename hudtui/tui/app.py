@@ -125,6 +125,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self._back: dict[str, str | None] = {}
         self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
         self._told_how_to_leave = False
         self.asked_to_end = False
@@ -370,11 +371,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def open_station(self, name: str, **given: Any) -> None:
-        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`."""
+    def open_station(self, name: str, *, back: str | None = None, **given: Any) -> None:
+        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`.
+
+        Args:
+            name: The screen.
+            back: Where Esc leads from there, once; home when None.
+            given: What the screen is told.
+        """
         if name not in SCREENS:
             self.say(f"{name}: this version has no such screen", severity="warning")
             return
+        self._back[name] = back
         screen = self._stations.get(name)
         if screen is None:
             screen = self._stations[name] = screen_class(name)()
@@ -392,6 +400,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif self.screen is not screen:
             self.switch_screen(screen)
         screen.call_after_refresh(screen.opened, **given)
+
+    def leads_back(self, name: str) -> str | None:
+        """Where Esc leads from a screen, if that is not home."""
+        return self._back.get(name)
+
+    def go_back(self, name: str) -> None:
+        """Leave a screen for the one that it was opened from, or for home."""
+        self.open_station(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
         """The classes of screens that say how large the terminal is."""
@@ -504,8 +520,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
 
     def action_home(self) -> None:
-        """Go home."""
-        self.open_station("home")
+        """Go home; with Esc, to where the screen was opened from."""
+        if self.typed.key == "escape" and isinstance(self.screen, StationScreen):
+            self.go_back(self.screen.NAME)
+        else:
+            self.open_station("home")
 
     action_open_environment = partialmethod(open_station, "environment")
     action_open_mapping = partialmethod(open_station, "mapping")
@@ -514,8 +533,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     action_open_run = partialmethod(open_station, "run")
 
     def action_settings(self) -> None:
-        """Open the settings."""
-        self.open_station("settings")
+        """Open the settings; Esc comes back from there."""
+        name = self.screen.NAME if isinstance(self.screen, StationScreen) else None
+        self.open_station("settings", back=self.leads_back("settings") if name == "settings" else name)
 
     def action_palette(self) -> None:
         """Open the command palette."""

@@ -58,6 +58,8 @@ class TypedAhead:
         self._settling: asyncio.Task[None] | None = None
         self._askers: WeakKeyDictionary[Screen[Any], Worker[Any]] = WeakKeyDictionary()
         self._before = 0.0
+        self.key = ""
+        """The key that is being handled."""
         self.deliberate = True
         """Whether the key that is being handled came by itself. One in the middle of a burst decides nothing."""
 
@@ -87,7 +89,7 @@ class TypedAhead:
         writes = isinstance(event, events.Paste) or _writes(target, event)
         if isinstance(event, events.Key):
             self.deliberate = event.time - self._before >= BURST
-            self._before = event.time
+            self._before, self.key = event.time, event.key
         screens, workers = list(app.screen_stack), set(app.workers)
         self._settling = asyncio.create_task(self._settle(target, screens, None if writes else workers))
         await app.hand_on(event)

@@ -81,12 +81,12 @@ class StationScreen(Acting, Screen[None]):
         """What is alive and what it costs was looked at again; see `app.purse`."""
 
     def leave(self) -> None:
-        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home."""
+        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
         for field in self.query(FilterField):
             if field.value:
                 field.action_leave()
                 return
-        self.shell.open_station("home")
+        self.shell.go_back(self.NAME)
 
     def has_use(self, action_id: str) -> bool:
         """Cancelling has, while the screen says that something is being waited for."""

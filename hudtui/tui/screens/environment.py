@@ -20,7 +20,7 @@ from textual.widgets.tree import TreeNode
 from hudtui.core.environment.forms import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.facts import Facts
@@ -598,6 +598,8 @@ class EnvironmentScreen(StationScreen):
         if not given:
             return
         path = self.shell.folder / given
+        if not path.resolve().is_relative_to(self.shell.folder.resolve()):
+            raise InputError(f"{given} is not in the project folder", fix="Name a file below it, such as configs/my.yaml.")
         if path.exists() and not await self.shell.confirm(
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):
@@ -613,13 +615,13 @@ class EnvironmentScreen(StationScreen):
             yes="One a value",
             no="One a tool",
         )
-        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value))
+        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value, platform=self.shell.platform))
         await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
         self.say(f"Wrote {given}.", "success")
-        from hudtui.tui.stations import SCREENS
-
-        if "mapping" in SCREENS:
+        if self.shell.leads_back(self.NAME):
+            self.shell.go_back(self.NAME)
+        else:
             self.shell.open_station("mapping", path=path)
 
 

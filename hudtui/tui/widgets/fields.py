@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
 from hudtui.tui.keymap import Acting, Action
 
 
-class Field(Acting, Input):
+class Field(Input):
     """One line of text, one row high. What is typed can be taken back."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("field.undo", "Undo", "Take the last change of this field back.", "ctrl+z", palette=False, show=False),
-        Action("field.redo", "Redo", "Do it again after all.", "ctrl+y", palette=False, show=False),
-    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "undo", "Undo", show=False),
+        Binding("ctrl+y", "redo", "Redo", show=False),
+    ]
 
     DEFAULT_CSS = """
     Field, Field.-textual-compact { height: 1; border: none; padding: 0 1; background: $panel; }
@@ -80,7 +81,7 @@ class Field(Acting, Input):
             self._undo, self._redo, self._typing = undo, redo, False
 
 
-class Entry(Field):
+class Entry(Acting, Field):
     """A field of a screen. Enter takes what is typed; Esc puts back what stood here before and leaves."""
 
     ACTIONS: ClassVar[tuple[Action, ...]] = (
@@ -110,7 +111,7 @@ class Entry(Field):
         self.post_message(self.Left())
 
 
-class FilterField(Field):
+class FilterField(Acting, Field):
     """Narrows a list while it is typed. Esc empties it and leaves; Enter and arrow down leave it as it is."""
 
     DEFAULT_CSS = """
