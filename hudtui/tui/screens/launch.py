@@ -54,7 +54,7 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("num_generations", "episodes", "of one task, that are compared with one another; {num_generations} when empty", _TRAINS),
     ("batch_size", "batch", "episodes that one GPU takes at once; {batch_size} when empty", _TRAINS),
     ("lora", "LoRA", "true: an adapter is trained; false: all weights; {lora} when empty", _TRAINS),
-    ("max_tokens", "max tokens", "of one reply; {max_tokens} when empty", _TRAINS),
+    ("max_tokens", "reply", "tokens of one reply at most; {max_tokens} when empty", _TRAINS),
     ("training", "settings", "a file (YAML or JSON) with these and all other settings of the trainer", _TRAINS),
     ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
     ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
@@ -113,13 +113,16 @@ class LaunchScreen(StationScreen):
         self._quoted: dict[str, _Quoted] = {}
         self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
         self._typed_machine = ""
+        self._begun: str | None = None
+        """The run that began last on a rented machine."""
         self._started: str | None = None
         """A run that began, and was not gone to yet."""
 
     @property
     def _getting(self) -> RunRecord | None:
-        """The run that a machine is being got for."""
-        return self.rented if self.rented is not None and self.rented.id in self.shell.tending.getting else None
+        """The run that a machine is being got for, until it begins."""
+        run = self.rented
+        return run if run is not None and run.id != self._begun and self.shell.tending.tends(run.id) else None
 
     @property
     def record(self) -> RunRecord | None:
@@ -178,6 +181,8 @@ class LaunchScreen(StationScreen):
             field.suggester = SuggestFromList(names)
             if not field.value and names:
                 field.value = names[0]
+        if self.rented is not None and self._getting is None and self.prepared is None:
+            self._plan_soon()  # nothing is being got any more
 
     def why_not(self, action_id: str) -> str | None:
         """There has to be a plan."""
@@ -351,6 +356,7 @@ class LaunchScreen(StationScreen):
         lines: list[Content] = []
         if waits:
             lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
+        getting = self._getting
         glyphs = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
         for check in self.prepared.checks if self.prepared is not None else ():
             glyph, style = glyphs[check.state]
@@ -361,13 +367,16 @@ class LaunchScreen(StationScreen):
             first, *rest = problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
             lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
-        if self.record is not None:
+        if self.record is not None or getting is not None:
             width = max(self.query_one("#launch-plan").content_size.width, 40)
             lines += [Content(""), Content.styled("Plan", "bold $primary")]
             lines += [
                 Content(part) for line in plan for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
             ]
-            lines += [Content(""), Content.styled("^g starts it. Closing hudtui does not stop it.", "bold $accent")]
+            words = "^g starts it. Closing hudtui does not stop it."
+            if getting is not None:
+                words = f"A machine is being got for {clean_line(getting.name, 60)}. F8 gives it up."
+            lines += [Content(""), Content.styled(words, "bold $accent")]
         elif self._to_mend is not None:
             lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
@@ -565,7 +574,9 @@ class LaunchScreen(StationScreen):
         self.rented = record
         self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
         self.shell.tending.tend(record, told=lambda event: self._tell(record, event))
-        self._plan_soon()
+        if self._shown is not None:
+            self._show(*self._shown)
+        self.refresh_bindings()
 
     def action_cancel(self) -> None:
         """Give the machine up."""
@@ -589,7 +600,7 @@ class LaunchScreen(StationScreen):
         else:
             self.clear_message()
         if event.type == "started":
-            self._started = record.id
+            self._begun = self._started = record.id
             if self.app.screen is self:
                 self._go_to_run()
 
