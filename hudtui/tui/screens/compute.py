@@ -76,7 +76,15 @@ class ComputeScreen(Acts):
         Action("compute.refresh", "Look again", "Ask all providers again.", "r"),
         Action("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
         Action("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
-        Action("compute.cancel", "Cancel", "Stop getting a machine; what was created is ended.", "ctrl+x", show=False),
+        Action(
+            "compute.cancel",
+            "Cancel",
+            "Stop getting a machine; what was created is ended.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("compute.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
         Action("compute.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )

@@ -66,7 +66,15 @@ class DatasetScreen(Viewing):
         Action("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
         Action("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
         Action("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
-        Action("dataset.cancel", "Cancel", "Stop the reading, the writing or the test that is going on.", "ctrl+x", show=False),
+        Action(
+            "dataset.cancel",
+            "Cancel",
+            "Stop the reading, the writing or the test that is going on.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
         Action("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
@@ -326,6 +334,10 @@ class DatasetScreen(Viewing):
         """Files may have changed meanwhile."""
         super().on_screen_resume()
         self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
+
+    def has_use(self, action_id: str) -> bool:
+        """What is read says so beside its name."""
+        return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
         """Stop."""

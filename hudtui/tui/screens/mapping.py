@@ -67,7 +67,7 @@ class MappingScreen(MappingPlay):
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
         Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False),
+        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
     )
 
     def offers(self, action_id: str) -> bool:
@@ -206,7 +206,7 @@ class MappingScreen(MappingPlay):
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
         self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
-        self.say(f"Done: {finding.fix.title}. ^z takes it back.", "success")
+        self.say(f"{finding.fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
         """Carry all fixes out."""
