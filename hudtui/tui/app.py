@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -471,11 +472,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
-        unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
+        unsaved = [screen for screen in self._stations.values() if screen.is_attached and screen.unsaved]
+        complaints = [words for screen in unsaved if (words := await screen.keep_unsaved())]
         lines: list[str] = []
         if unsaved:
-            lines += [*(f"! {name} is not saved" for name in unsaved)]
-            lines += ["A copy is kept, and offered when it is opened here again."]
+            lines += [*(f"! {screen.unsaved} is not saved" for screen in unsaved)]
+            lines += complaints or ["A copy is kept, and offered when it is opened here again."]
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
             lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
@@ -488,13 +490,42 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             lines += ["", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"]
         if lines:
             title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
-            if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
+            if unsaved:
+                if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
+                    return
+            elif not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
             self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
             await self.tending.give_up()
         self.exit()
+
+    async def settle_unsaved(
+        self, screens: Sequence[StationScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
+    ) -> bool:
+        """Ask what becomes of unsaved work, from a worker, and save it where that is wanted.
+
+        Args:
+            screens: Those that hold it.
+            title: The question.
+            lines: What is not saved.
+            leave: What leaving is called.
+            lost: No copy of it can be kept.
+
+        Returns:
+            Whether the work may be left. False too when it cannot be saved; that is said.
+        """
+        from hudtui.tui.widgets.unsaved import Unsaved
+
+        answer = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
+        if answer != "save":
+            return answer == "leave"
+        try:
+            return all([await screen.save_unsaved() for screen in screens])
+        except HudtuiError as error:
+            self.fail(error)
+            return False
 
     def action_refresh(self) -> None:
         """Read the project again."""
