@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from hudtui.core.environment.cache import store
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Block, Server, Tool, ToolResult
 from hudtui.core.errors import InputError
+from hudtui.core.gym import recovery
 from hudtui.core.gym.recovery import find_copy, keep_copy
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -368,6 +370,25 @@ async def test_enter_tab_and_backspace_mind_the_indentation(open_app: Any, desk:
         assert list(editor.lines)[-3:-1] == ["a:", "  b: 1"]
 
 
+@pytest.mark.parametrize("key", ["tab", "shift+tab"])
+async def test_walking_through_the_text_with_tab_changes_nothing(open_app: Any, desk: Path, settle: Any, key: str) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        editor.go(row_of(screen, '_tool: "computer"'), 4)
+        screen.query_one("#map-meaning").focus()
+        visited = []
+        for _ in range(12):
+            await pilot.press(key)
+            await pilot.pause()
+            visited.append(screen.focused)
+        assert editor in visited and visited[-1] is not None and len(set(visited)) > 2
+        assert editor.text == TEXT
+        while screen.focused is not editor:
+            await pilot.press(key)
+        await pilot.press("down", "up", "shift+tab")  # whoever does something here means the text
+        assert editor.lines[editor.cursor_location[0]] == '  _tool: "computer"'
+
+
 async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor
@@ -620,10 +641,35 @@ async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: 
 async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         file_of(desk).write_text(TEXT + "# more\n")
-        screen.look_outside()
+        await screen.look_outside()
         await settle(pilot)
         assert screen.editor.text == TEXT + "# more\n" and not screen.modified
         assert "read again" in screen.message
+
+
+async def test_a_folder_that_hangs_does_not_hold_up_the_keys(
+    open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+    real = recovery.stamp_of
+
+    def hang(path: Path) -> recovery.Stamp:
+        asked.set()
+        go.wait(60)
+        return real(path)
+
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        file_of(desk).write_text(TEXT + "# more\n")
+        monkeypatch.setattr(recovery, "stamp_of", hang)
+        app = pilot.app
+        app.open_station("mapping")  # coming back looks at the file
+        await until(pilot, asked.is_set)
+        screen.editor.focus()
+        await pilot.press("x")
+        assert screen.editor.text == "x" + TEXT and not go.is_set()
+        go.set()
+        await settle(pilot)
+        assert screen.editor.text == "x" + TEXT and "another program" in screen.message
 
 
 @pytest.mark.parametrize("choice", ["read", "keep"])
@@ -633,7 +679,7 @@ async def test_a_file_changed_outside_never_overwrites_unsaved_work(
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await type_at(pilot, settle, screen, 0, 0, "#")
         file_of(desk).write_text(TEXT + "# theirs\n")
-        screen.look_outside()
+        await screen.look_outside()
         await settle(pilot)
         assert screen.editor.text == "#" + TEXT and "changed on disk" in screen_text(pilot.app)
         await pilot.press("f9")

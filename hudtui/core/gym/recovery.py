@@ -91,7 +91,7 @@ def _remove(file: Path) -> None:
 
 
 def find_copy(folder: Path, config: Path, text: str) -> Recovered | None:
-    """Unsaved work that differs from what the file holds now, or None. A damaged copy counts as none; of two, the newer counts."""
+    """Unsaved work that differs from what the file holds now, or None. Of two copies the newer counts, a damaged one never."""
     found = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
     newest = max(found, key=lambda copy: copy.saved_at, default=None)
     return None if newest is None or newest.text == text else newest

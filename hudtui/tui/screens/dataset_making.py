@@ -126,7 +126,10 @@ class Making(StationScreen):
         output = await self.shell.ask(
             "Write the tasks for HUD v6 to", value=str(Path(wanted).with_suffix("")).removesuffix("-checked") + "-v6.json"
         )
-        if not output or not output.strip():
+        if output is None:
+            return
+        if not output.strip():
+            self.say("Nothing is written: the tasks need a file name.", "warning")
             return
         path = self.shell.folder / output.strip()
         if path.suffix not in (".json", ".jsonl", ".ndjson"):
@@ -148,7 +151,7 @@ class Making(StationScreen):
         self.say(f"Wrote {output.strip()}: {made.written:,} of {made.total:,} tasks{first}.", "warning" if out else "success")
 
     async def _may_replace(self, path: Path, name: str) -> bool:
-        return not path.exists() or await self.shell.confirm(
+        return not await asyncio.to_thread(path.exists) or await self.shell.confirm(
             f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
         )
 

@@ -18,7 +18,7 @@ from textual.widgets.tree import TreeNode
 from hudtui.core.environment.forms import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.facts import Facts
@@ -529,9 +529,19 @@ class EnvironmentScreen(StationScreen):
         given = await self.shell.ask(
             "Write the configuration to", value=f"configs/{name}", lines=("Relative to the project folder.",), accept="Write"
         )
+        if given is None:
+            return
+        given = given.strip()
         if not given:
+            self.say("Nothing is written: the configuration needs a file name.", "warning")
             return
         path = self.shell.folder / given
+        if not path.resolve().is_relative_to(self.shell.folder.resolve()):
+            raise InputError(
+                "this is outside of the project folder, and nothing is written",
+                fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
+                where=Location(given),
+            )
         if path.exists() and not await self.shell.confirm(
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):
@@ -547,7 +557,7 @@ class EnvironmentScreen(StationScreen):
             yes="One a value",
             no="One a tool",
         )
-        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value))
+        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value, platform=self.shell.platform))
         await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
         self.say(f"Wrote {given}.", "success")

@@ -20,6 +20,7 @@ from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.yaml_editor import YamlEditor
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
     from textual.widgets import DataTable
 
     from hudtui.core.gym.findings import Finding
@@ -120,6 +121,18 @@ class MappingScreen(MappingPlay):
         else:
             self.query_one("#map-panes").remove_class("-detail")
             self.editor.focus()
+
+    def focus_next(self, selector: Any = "*") -> Widget | None:
+        """Tab, from field to field; through the text, too, which it leaves as it is."""
+        return self._walked(super().focus_next(selector))
+
+    def focus_previous(self, selector: Any = "*") -> Widget | None:
+        """The same backwards."""
+        return self._walked(super().focus_previous(selector))
+
+    def _walked(self, to: Widget | None) -> Widget | None:
+        self.editor.walked = to is self.editor
+        return to
 
     def on_yaml_editor_left(self, event: YamlEditor.Left) -> None:
         """Esc in the text."""

@@ -18,6 +18,7 @@ from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
+    from hudtui.core.gym.recovery import Stamp
     from hudtui.core.gym.samples import Sample
 
 LOOK_EVERY = 3.0
@@ -47,7 +48,7 @@ class MappingFiles(MappingCore):
 
     def on_mount(self) -> None:
         """Look at the file now and then."""
-        self._watch_timer = self.set_interval(LOOK_EVERY, self.look_outside, name="watch file")
+        self._watch_timer = self.set_interval(LOOK_EVERY, self._watch, name="watch file")
 
     # -- which file --------------------------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ class MappingFiles(MappingCore):
             self.start(self._choose(), group="open")
         else:
             self.start(self._look_at_environment(), group="look")
-            self.look_outside()
+            self._watch()
             if self.focused is None:
                 self.editor.focus()
 
@@ -120,7 +121,7 @@ class MappingFiles(MappingCore):
 
         path = path if path.is_absolute() else self.shell.folder / path
         if path == self.path:
-            self.look_outside()
+            self._watch()
             self.editor.focus()
             return
         if self.modified:
@@ -130,7 +131,7 @@ class MappingFiles(MappingCore):
             title = f"{self.path.name} is not saved"
             if not await self.shell.settle_unsaved([self], title, lines, leave="Leave it", lost=complaint is not None):
                 return
-        stamp = stamp_of(path)
+        stamp = await asyncio.to_thread(stamp_of, path)
         text = await asyncio.to_thread(read_text, path)
         form = await asyncio.to_thread(_form_of, path)
         live, lines = Live(path.name), text.split("\n")
@@ -303,13 +304,17 @@ class MappingFiles(MappingCore):
         from hudtui.core.gym.recovery import drop_copy, stamp_of
 
         assert self.path is not None
-        self.look_outside()
+        await self.look_outside()
         if self._outside is not None and not await self._settle_outside(saving=True):
             return
-        text = self.editor.text
-        await asyncio.to_thread(write_atomic, self.path, self._form.encode(text))
-        self.saved, self._stamp, self._outside = text, stamp_of(self.path), None
-        self._copied = None
+        path, text, form = self.path, self.editor.text, self._form
+
+        def write() -> Stamp:
+            write_atomic(path, form.encode(text))
+            return stamp_of(path)
+
+        stamp = await asyncio.to_thread(write)
+        self.saved, self._stamp, self._outside, self._copied = text, stamp, None, None
         await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         self.show_file()
         errors = sum(finding.severity == "error" for finding in self.findings)
@@ -323,20 +328,21 @@ class MappingFiles(MappingCore):
         """What to say of the file on disk."""
         return "✗ changed on disk" if self._outside is not None else ""
 
-    def look_outside(self) -> None:
-        """Notice that somebody else changed the file. Untouched text follows it; unsaved work is never overwritten."""
-        from hudtui.core.files import read_text
-        from hudtui.core.gym.recovery import stamp_of
+    def _watch(self) -> None:
+        """Look in the background. A folder that hangs is not asked a second time meanwhile."""
+        if not self.going("watch", "save"):
+            self.start(self.look_outside(), group="watch")
 
+    async def look_outside(self) -> None:
+        """Notice that another program changed the file. Untouched text follows it; unsaved work is never overwritten."""
         if self.path is None:
             return
-        stamp = stamp_of(self.path)
-        if stamp == self._stamp:
-            return
+        path, before = self.path, self._stamp
+        stamp, text = await asyncio.to_thread(_changed, path, before)
+        if stamp == before or self.path != path or self._stamp != before:
+            return  # nothing has changed, or it was saved or left meanwhile
         self._stamp = stamp
-        try:
-            text = read_text(self.path)
-        except InputError:
+        if text is None:
             if self._outside != "":
                 self._outside = ""
                 self.say(f"{self.path.name} is gone or cannot be read. F9 writes it anew.", "warning")
@@ -401,6 +407,20 @@ class Form(NamedTuple):
     def encode(self, text: str) -> bytes:
         """The bytes of the file."""
         return self.mark + text.replace("\n", self.newline).encode(self.encoding)
+
+
+def _changed(path: Path, before: Stamp) -> tuple[Stamp, str | None]:
+    """The stamp of a file now, and what it holds where the stamp is another one; None where it cannot be read."""
+    from hudtui.core.files import read_text
+    from hudtui.core.gym.recovery import stamp_of
+
+    stamp = stamp_of(path)
+    if stamp == before:
+        return stamp, None
+    try:
+        return stamp, read_text(path)
+    except InputError:
+        return stamp, None
 
 
 def _form_of(path: Path) -> Form:

@@ -142,6 +142,8 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """What is searched for; its matches stand out."""
         self.popup = False
         """A list of completions is open: it gets the keys that move in it."""
+        self.walked = False
+        """The focus came here by Tab or Shift-Tab: these keys go on, and change no text, until something else is done here."""
         self.told: Callable[[], None] | None = None
         """Called at once after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
@@ -383,7 +385,11 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     async def on_key(self, event: events.Key) -> None:
         """Enter keeps the indentation, tab and backspace move by it; an open list of completions comes first."""
         key = event.key
-        if self.popup and key in ("up", "down", "enter", "tab", "escape", "pageup", "pagedown"):
+        walks = self.walked and key in ("tab", "shift+tab")
+        self.walked = False
+        if walks:
+            self.screen.focus_next() if key == "tab" else self.screen.focus_previous()
+        elif self.popup and key in ("up", "down", "enter", "tab", "escape", "pageup", "pagedown"):
             self.post_message(self.PopupKey(key))
         elif key == "enter":
             self._new_line()
@@ -400,6 +406,14 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
+
+    def on_blur(self) -> None:
+        """The focus goes elsewhere."""
+        self.walked = False
+
+    def on_mouse_down(self) -> None:
+        """A click means this text."""
+        self.walked = False
 
     def _new_line(self) -> None:
         (row, column), _ = sorted(self.selection)
