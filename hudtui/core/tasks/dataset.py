@@ -60,6 +60,8 @@ class DatasetRequest:
     min_tasks: int = 0
     selection: Selection = field(default_factory=Selection)
     analysis: Analysis | None = None
+    same_servers: bool = False
+    """Calls are checked only of tasks whose servers are the analysed environment."""
     token: str | None = field(default=None, repr=False)
 
 
@@ -86,6 +88,7 @@ def conversion(request: DatasetRequest, settings: Settings, image: str | None, t
         lookup=settings.get,
         lock_image=image,
         analysis=request.analysis,
+        same_servers=request.same_servers,
         token_budget=request.token_budget,
         strict=request.strict,
         remote=request.remote,

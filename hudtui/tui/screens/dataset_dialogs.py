@@ -409,6 +409,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 self._number("seed", "seed") or 0,
             ),
             analysis=self.offer.analysis,
+            same_servers=True,
         )
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
