@@ -802,6 +802,22 @@ async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: A
         assert screen.player is None and screen._player_stack is None
 
 
+async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
+    text = TEXT.replace('  name: "Desk"', '  metadata: {environment: "deepresearch"}').replace('"computer"', '"search"')
+    file_of(desk).write_text(text)
+    async with mapping(open_app, settle, desk, size=(200, 36)) as (screen, pilot):
+        assert [finding for finding in screen.findings if finding.severity == "error"] == []
+        assert all(row.verdict == "ok" for row in screen.rows)
+        assert "not checked: for deepresearch; last analysed: text-2048" in screen_text(pilot.app)
+        row = row_of(screen, "deepresearch")
+        screen.editor.replace('"text_2048"', (row, text.splitlines()[row].index('"')), (row, len(text.splitlines()[row]) - 1))
+        await settle(pilot)
+        assert any("no tool `search`" in finding.message for finding in screen.findings), screen.findings
+        assert "not checked: for" not in screen_text(pilot.app)
+
+
 async def test_without_an_environment_the_screen_works_and_says_what_is_missing(
     open_app: Any, project: Path, settle: Any
 ) -> None:

@@ -1,9 +1,9 @@
-"""Whether tasks, or a configuration, are for the environment that was analysed: only then they are judged by its analysis."""
+"""Whether tasks run on the environment that was analysed: only then they are judged by its analysis."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def identity_of(analysis: Analysis, folder: Path) -> Identity:
             names.add(source.text)
     images = {spec.image for spec in specs} | {analysis.image}
     return Identity(
-        frozenset(map(_plain, names)) - GENERIC,
+        frozenset(map(plain, names)) - GENERIC,
         frozenset(_repository(image) for image in images if image),
         frozenset(_address(spec.url) for spec in specs if spec.url),
         frozenset(_command(spec) for spec in specs if spec.command and not spec.image),
@@ -68,31 +68,6 @@ def servers_in(config: Any) -> str:
     return ", ".join(dict.fromkeys(image_name(spec.image) if spec.image else spec.name for spec in _specs(config)))
 
 
-def is_for(environment: str | None, tools: Iterable[str], analysis: Analysis, identity: Identity) -> bool:
-    """Whether a configuration is for the environment.
-
-    Args:
-        environment: What the configuration says it is for; None where it says nothing.
-        tools: The tools that its actions call.
-        analysis: The analysis.
-        identity: What the environment is known by.
-
-    Returns:
-        True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it
-        misspelled. True as well where no action calls anything.
-    """
-    from difflib import get_close_matches
-
-    called = list(tools)
-    known = [tool.name for tool in analysis.tools]
-    if not called or all(tool in known for tool in called):
-        return True
-    named = _plain(environment or "")
-    if named not in GENERIC:
-        return named in identity.names
-    return any(get_close_matches(tool, known, n=1) for tool in called)
-
-
 def _specs(config: Any) -> tuple[ServerSpec, ...]:
     if not isinstance(config, Mapping):
         return ()
@@ -106,13 +81,14 @@ def _is(spec: ServerSpec, identity: Identity) -> bool:
     if spec.image:
         if identity.images:
             return _repository(spec.image) in identity.images
-        return _plain(image_name(spec.image)) in identity.names
+        return plain(image_name(spec.image)) in identity.names
     if spec.url and identity.urls:
         return _address(spec.url) in identity.urls
-    return (bool(spec.command) and _command(spec) in identity.commands) or _plain(spec.name) in identity.names
+    return (bool(spec.command) and _command(spec) in identity.commands) or plain(spec.name) in identity.names
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A name in small letters and digits only."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
 

@@ -436,7 +436,7 @@ class MappingScreen(MappingPlay):
     # -- new actions -------------------------------------------------------------------------------------------------
 
     def _snippet_tools(self) -> list[Any]:
-        return [tool for tool in (self.all_tools or {}).values() if tool.kind == "agent" and tool.hub is None]
+        return [tool for tool in (self.analysis.agent_tools if self.analysis is not None else ()) if tool.hub is None]
 
     def action_new(self) -> None:
         """Put an action in."""

@@ -142,8 +142,10 @@ class MappingFiles(MappingCore):
         # From here to the end of the block nothing else runs: the text and what is known of it change together.
         self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
         self._form = form
+        self._aim = None
         self.config, self.stale, self.findings, self.rows, self.answer = reading.config, None, (), (), []
         self._live, self._lines, self._copied = live, lines, None
+        self.choose_tools()
         self.samples, self._kept_last = samples, samples.last
         self.show_panes(True)
         self.editor.notes = {}
@@ -169,9 +171,15 @@ class MappingFiles(MappingCore):
 
     async def _look_at_environment(self) -> None:
         from hudtui.core.environment.cache import latest
+        from hudtui.core.environment.matching import identity_of
 
-        before = self.tools
-        self.take_analysis(await asyncio.to_thread(latest, self.shell.folder))
+        before, folder = self.tools, self.shell.folder
+
+        def look() -> tuple[Any, Any]:
+            analysis = latest(folder)
+            return analysis, None if analysis is None else identity_of(analysis, folder)
+
+        self.take_analysis(*await asyncio.to_thread(look))
         if self.tools is not before and self.path is not None:
             self.show_meaning()
             self._later()

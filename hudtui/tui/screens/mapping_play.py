@@ -49,6 +49,9 @@ class MappingPlay(MappingFiles):
             return ("● connected", "bold $success")
         if self.analysis is None:
             return ("○ no environment was looked at", "$foreground-muted")
+        if self.foreign is not None:
+            source = clean_line(self.analysis.source, 40)
+            return (f"○ not checked: for {clean_line(self.foreign, 30)}; last analysed: {source}", "$foreground-muted")
         return (f"○ not connected ({clean_line(self.analysis.source, 40)})", "$foreground-muted")
 
     def show_sample_name(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.matching import identity_of, is_for, runs_on, servers_in
+from hudtui.core.environment.matching import identity_of, runs_on, servers_in
 from hudtui.core.environment.values import Analysis, Server, Tool
 
 HOSTED = {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"}}
@@ -56,24 +56,3 @@ def test_servers_that_are_the_analysed_environment(
 def test_servers_are_called_by_their_image_where_they_have_one() -> None:
     assert servers_in({"hud": HOSTED, "search": {"command": "s"}}) == "hud-browser, search"
     assert servers_in(None) == servers_in({"a": {}}) == ""
-
-
-@pytest.mark.parametrize(
-    ("environment", "tools", "same"),
-    [
-        ("text_2048", ["nothing"], True),
-        ("deepresearch", ["search", "fetch"], False),
-        ("deepresearch", ["move"], True),  # whatever it is called, the environment has all of its tools
-        ("deepresearch", ["move", "search"], False),
-        (None, ["mvoe"], True),  # misspelled
-        (None, ["search", "fetch"], False),
-        (None, ["move", "search"], True),
-        ("default", ["search"], False),
-        (None, [], True),
-    ],
-)
-def test_a_configuration_that_is_for_the_analysed_environment(
-    tmp_path: Path, environment: str | None, tools: list[str], same: bool
-) -> None:
-    analysis = analysis_of("text-2048", "text-2048", "move", "setup", "evaluate")
-    assert is_for(environment, tools, analysis, identity_of(analysis, tmp_path)) is same
