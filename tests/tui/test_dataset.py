@@ -159,8 +159,7 @@ def test_picture_convert(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
-def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
 
 
@@ -591,11 +590,56 @@ async def test_publishing_without_a_token_says_so_in_place(open_app: Any, mixed:
     async with open_app(mixed, size=(120, 40)) as (app, pilot):
         await pilot.press("3", "P")
         await previewed(pilot)
-        assert "no token for the Hub" in str(app.screen.query_one("#make-preview").content)
-        app.screen.query_one("#make-name").value = "my-org/my-tasks"
+        dialog = app.screen
+        assert "no token for the Hub" in str(dialog.query_one("#make-preview").content)
+        dialog.query_one("#make-name").value = "my-org/my-tasks"
+        dialog.query_one("#make-shuffle", Toggle).action_flip()
         await pilot.press("ctrl+g")
         await settle(pilot)
-        assert "pushing needs a token" in app.screen.message and app.screen.NAME == "dataset"
+        assert app.screen is dialog and "no token for the Hub" in str(dialog.query_one("#make-preview").content)
+        await pilot.press("escape")
+        await settle(pilot)
+        await pilot.press("P")
+        await previewed(pilot)
+        dialog = app.screen
+        assert dialog.query_one("#make-name").value == "my-org/my-tasks" and dialog.query_one("#make-shuffle", Toggle).on
+
+
+async def test_no_task_is_repeated_unasked(open_app: Any, project: Path, settle: Any) -> None:
+    (project / "tasks.json").write_text(json.dumps([good(1)]))
+    async with open_app(project, size=(120, 40)) as (app, pilot):
+        await pilot.press("3", "c")
+        await previewed(pilot)
+        assert app.screen.query_one("#make-min").value == ""
+        assert "1 rows" in str(app.screen.query_one("#make-preview").content)
+        app.screen.query_one("#make-min").value = "4"
+        await pilot.pause()
+        await previewed(pilot)
+        assert "! 3 rows are copies of other tasks" in str(app.screen.query_one("#make-preview").content)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
+    open_app: Any, mixed: Path, settle: Any, tmp_path: Path, asked: bool
+) -> None:
+    lock = mixed / "hud.lock.yaml"
+    lock.write_text("image: my-org/my-env@sha256:" + "0" * 64 + "\n")
+    (tmp_path / "theirs.json").write_text(json.dumps([good(number) for number in range(5)]))
+    async with open_app(mixed, size=(120, 40)) as (app, pilot):
+        app.open_station("dataset", path=tmp_path / "theirs.json")
+        await settle(pilot)
+        await pilot.press("c")
+        await previewed(pilot)
+        toggle = app.screen.query_one("#make-lock", Toggle)
+        assert not toggle.on
+        if asked:
+            toggle.action_flip()
+            await pilot.pause()
+            await previewed(pilot)
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert "Wrote theirs.parquet" in app.screen.message
+        assert ("primary_dataset" in lock.read_text()) is asked
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
