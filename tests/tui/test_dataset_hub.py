@@ -115,7 +115,7 @@ async def test_a_dataset_is_published_and_opened_again(hub: Any, open_app: Any, 
         assert screen.complete and screen.index.total == 5 and screen.index.row(4).id == "board-4"
 
 
-async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, tasks: Path, settle: Any, screen_text: Any) -> None:
+async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, tasks: Path, settle: Any) -> None:
     async with open_app(tasks, size=(120, 40)) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
@@ -125,10 +125,10 @@ async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, ta
         dialog.query_one("#make-private", Toggle).action_flip()
         await told(pilot, dialog, "public: everyone can read it")
         dialog.query_one("#make-seed").value = "7"
-        await told(pilot, dialog, "5 rows")
+        await until(pilot, lambda: dialog.request is not None and dialog.rows == 5)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        text = screen_text(app)
+        text = str(app.screen.query_one(".dialog-body Static").content)
         assert f"5 rows to {hub.url}/datasets/{hub.user}/demo-tasks" in text and "PUBLIC" in text and "It is new." in text
         await pilot.press("enter")  # a careless one
         dialog = await previewed(pilot)

@@ -26,19 +26,22 @@ _DONE = "done"
 class MappingReader(ReaderBase):
     """The part of the reader that knows mappings."""
 
-    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str]]:
-        """The good mappings by action, and the first error of each of the others."""
+    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
+        """The good mappings by action; of the others the first error, and what can be read of them all the same."""
         found: dict[str, ActionMapping] = {}
         broken: dict[str, str] = {}
+        partial: dict[str, ActionMapping] = {}
         for action, entry in section.items():
             before = len(self.findings)
             mapping = self._mapping(action, entry)
             errors = errors_of(self.findings[before:])
             if mapping is None or errors:
                 broken[action] = errors[0].message
+                if mapping is not None:
+                    partial[action] = mapping
             else:
                 found[action] = mapping
-        return found, broken
+        return found, broken, partial
 
     def _mapping(self, action: str, entry: Any) -> ActionMapping | None:
         path: Steps = ("action_mappings", action)
@@ -74,7 +77,7 @@ class MappingReader(ReaderBase):
         for key, parameter in parameters.items():
             if positional is not None:
                 self._check_names(parameter, names, (*path, key))
-        if tool is None or positional is None:
+        if tool is None:
             return None
         return ActionMapping(action, tool, names, parameters)
 
@@ -137,7 +140,9 @@ class MappingReader(ReaderBase):
                 if key is not None
                 else "a mapping that is to be sent as it is stands below `static`"
             )
-            self.report("form", "error", f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}", path)
+            guess = self.rename((*path, key), word) if key is not None and word is not None else None
+            message = f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}"
+            self.report("form", "error", message, path, guess=guess)
             return None
         self._form_keys(form, value, path)
         for key in ("static", "default", "defaults"):

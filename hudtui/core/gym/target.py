@@ -22,7 +22,7 @@ def environment_of(config: GymConfig) -> str | None:
 
 def tools_of(config: GymConfig) -> tuple[str, ...]:
     """The tools that its actions call."""
-    return tuple(mapping.tool for mapping in config.mappings.values() if mapping.tool)
+    return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
 
 
 def is_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: Identity) -> bool:

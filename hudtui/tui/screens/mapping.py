@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.content import Content
@@ -203,23 +204,25 @@ class MappingScreen(MappingPlay):
             return self.findings[rows.highlighted]
         row = self.editor.cursor_location[0] + 1
         found = self.finding_at_cursor()
-        if found is not None and found.fix is not None:
+        if found is not None and (found.fix or found.guess):
             return found
-        return next((finding for finding in self.findings if finding.line == row and finding.fix is not None), found)
+        here = [finding for finding in self.findings if finding.line == row]
+        return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
 
     def action_fix(self) -> None:
         """Carry one fix out."""
         from hudtui.core.gym.fixes import apply_fixes
 
         finding = self._chosen_finding()
-        if finding is None or finding.fix is None:
-            self.say("Fix: there is no certain fix for this.", "warning")
+        fix = None if finding is None else finding.fix or finding.guess
+        if finding is None or fix is None:
+            self.say("Fix: there is no fix for this that hudtui knows.", "warning")
             return
         if self._checked != self._version:
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
-        self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
-        self.say(f"Done: {finding.fix.title}. ^z takes it back.", "success")
+        self.editor.replace_all(apply_fixes(self.editor.text, (replace(finding, fix=fix),)))
+        self.say(f"Done: {fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
         """Carry all fixes out."""

@@ -425,7 +425,7 @@ class MappingCore(StationScreen):
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
-            fix = f"^l: {finding.fix.title}" if finding.fix is not None else ""
+            fix = f"^l: {change.title}" if (change := finding.fix or finding.guess) is not None else ""
             words = Content.assemble(
                 (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
                 clean_line(finding.message, 300),
@@ -479,7 +479,7 @@ class MappingCore(StationScreen):
 
 def _finding_line(finding: Finding) -> Content:
     where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
-    fix = f"(f: {finding.fix.title})" if finding.fix is not None else ""
+    fix = f"(f: {change.title})" if (change := finding.fix or finding.guess) is not None else ""
     return Content.assemble(
         (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
         (f"{finding.line:>4} ", "$foreground-muted"),

@@ -276,7 +276,7 @@ class MappingPlay(MappingFiles):
             sheet.show([Content.styled("p begins a scenario: a task of this project, played by you.", "$foreground-muted")])
         else:
             scores.show(score_lines(player.scores, player.config, self._scores, judged=self._judged))
-            sheet.show(episode_lines(player))
+            sheet.show(episode_lines(player, judged=self._judged))
             self.call_after_refresh(sheet.scroll_end, animate=False)
         self.show_sample_name()
         self.refresh_bindings()
