@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError, Location
 
@@ -104,7 +104,7 @@ def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
     """Line and column, from 0, of a quote that opens on an earlier line and closes right before a place; None for any other."""
     import yaml
 
-    last = None
+    last: Any = None
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if type(event) is yaml.ScalarEvent and event.style in ("'", '"'):

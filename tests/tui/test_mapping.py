@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -387,6 +388,87 @@ async def test_walking_through_the_text_with_tab_changes_nothing(open_app: Any, 
             await pilot.press(key)
         await pilot.press("down", "up", "shift+tab")  # whoever does something here means the text
         assert editor.lines[editor.cursor_location[0]] == '  _tool: "computer"'
+
+
+async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        editor.load_text("a\nb\nc\nd")
+        editor.focus()
+        editor.selection = type(editor.selection)((1, 0), (2, 1))
+        for key, text in (
+            ("ctrl+shift+up", "b\nc\na\nd"),
+            ("ctrl+shift+up", "b\nc\na\nd"),  # there is nothing above
+            ("ctrl+shift+down", "a\nb\nc\nd"),
+            ("ctrl+shift+down", "a\nd\nb\nc"),
+            ("ctrl+b", "a\nd\nb\nc\nb\nc"),
+            ("shift+delete", "a\nd\nb\nc"),
+            ("shift+delete", "a\nd\nb"),
+            ("ctrl+z", "a\nd\nb\nc"),
+            ("ctrl+z", "a\nd\nb\nc\nb\nc"),
+            ("ctrl+z", "a\nd\nb\nc"),
+            ("ctrl+z", "a\nb\nc\nd"),
+        ):
+            await pilot.press(key)
+            assert editor.text == text, key
+        await pilot.press("ctrl+end")
+        assert editor.cursor_location == (3, 1)
+        await pilot.press("ctrl+home")
+        assert editor.cursor_location == (0, 0)
+
+
+async def test_a_double_click_selects_a_word_and_a_third_the_line(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        row = row_of(screen, "system_prompt: |")
+        place = (screen.editor.gutter_width + 3, row)
+        await pilot.click("#map-text", offset=place, times=2)
+        assert screen.editor.selected_text == "system_prompt"
+        await pilot.click("#map-text", offset=place, times=3)
+        assert screen.editor.selected_text == "system_prompt: |"
+
+
+async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    long = " ".join(f"word{number}" for number in range(60))
+    file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}") + "parser: 1\n")
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert "word40" not in screen_text(pilot.app).replace("word4 ", "")
+        await pilot.press("ctrl+shift+w")
+        await settle(pilot)
+        assert all(f"word{number}" in screen_text(pilot.app) for number in range(60))
+        screen.editor.go(row_of(screen, "word59"))
+        await pilot.press("end", "x")
+        await settle(pilot)
+        assert "call.x" in screen_text(pilot.app) and screen.editor.lines[row_of(screen, "word59")].endswith("make one call.x")
+        await pilot.press("f4")
+        await settle(pilot)
+        assert "✗" in screen_text(pilot.app).split("twice")[0]
+        await pilot.press("ctrl+shift+w")
+        await settle(pilot)
+        assert not screen.editor.soft_wrap and screen.editor.scroll_offset.x == 0
+
+
+async def test_after_a_find_the_beginning_of_the_lines_is_in_sight_again(open_app: Any, desk: Path, settle: Any) -> None:
+    long = "see " * 40 + "farneedle"
+    file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}"))
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("ctrl+f", *"farneedle")
+        await settle(pilot)
+        assert screen.editor.scroll_offset.x > 0
+        await pilot.press("escape", "ctrl+f", *"positional", "enter")
+        await settle(pilot)
+        assert screen.editor.selected_text == "positional" and screen.editor.scroll_offset.x == 0
+
+
+async def test_the_table_of_actions_follows_the_theme(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+
+        def colour() -> str:
+            return str(screen.grid.get_cell("r0", "mark").style)
+
+        before = colour()
+        pilot.app.set_theme("textual-light")
+        await settle(pilot)
+        assert colour() != before and colour() == pilot.app.theme_variables["success"]
 
 
 async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, settle: Any) -> None:
@@ -778,7 +860,9 @@ async def test_a_refused_reply_is_not_sent(open_app: Any, game: Path, settle: An
         assert screen._session is None and "becomes no call" in screen.message
 
 
-async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_scenario_is_played_by_hand(
+    open_app: Any, game: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with mapping(open_app, settle, game) as (screen, pilot):
         await pilot.press("escape", "p")
         await settle(pilot)
@@ -800,6 +884,44 @@ async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: A
         await pilot.press("X")
         await settle(pilot)
         assert screen.player is None and screen._player_stack is None
+        assert "Build a 64." in screen.query_one("#map-episode", Sheet).plain  # what was played is still there
+        copied: list[str] = []
+        monkeypatch.setattr(pilot.app, "copy", copied.append)
+        await pilot.press("y", "W")
+        await until(pilot, lambda: pilot.app.screen.is_modal)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert (game / "scenario-small.txt").read_text() == copied[0]
+        assert "reply 4" in copied[0] and "done()" in copied[0] and "task_completion 0." in copied[0]
+
+
+async def test_an_evaluator_without_a_reward_is_shown_with_its_answer_and_is_not_the_agents(
+    open_app: Any, game: Path, settle: Any, screen_text: Any
+) -> None:
+    (game / "bare.py").write_text(
+        "from mcp.server import MCPServer\nserver = MCPServer('bare')\n"
+        "@server.tool()\ndef echo(text: str) -> str:\n    return 'looks fine'\n"
+        "@server.tool()\ndef other() -> str:\n    return 'x'\nserver.run()\n"
+    )
+    task = {
+        "id": "bare",
+        "prompt": "Say it.",
+        "mcp_config": {"bare": {"command": sys.executable, "args": ["bare.py"]}},
+        "evaluate_tool": {"name": "echo", "arguments": {"text": "x"}},
+    }
+    (game / "tasks.json").write_text(json.dumps([task]))
+    file_of(game).write_text("action_mappings:\n  say: {_tool: echo, _parser: {positional: [text]}, text: {from_arg: text}}\n")
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        await pilot.press("escape", "p")
+        await settle(pilot)
+        screen.reply.load_text('<think>x</think><tool>say("hello")</tool>')
+        await pilot.press("f8")
+        await settle(pilot)
+        assert "echo judges this task; the agent cannot call it" in screen.player.turns[0].observation
+        await pilot.press("e")
+        await settle(pilot)
+        text = screen_text(pilot.app)
+        assert "no reward found" in text and "looks fine" in text
 
 
 async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(

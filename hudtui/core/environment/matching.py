@@ -42,7 +42,7 @@ def identity_of(analysis: Analysis, folder: Path) -> Identity:
     names = {analysis.server.name, *([image_name(analysis.image)] if analysis.image else [])}
     specs: tuple[ServerSpec, ...] = ()
     try:
-        source = parse_source(analysis.source, folder=folder, lookup={}.get)
+        source = parse_source(analysis.source, folder=folder, lookup=lambda _: None)
     except InputError:
         pass  # the file that named it is gone
     else:

@@ -68,6 +68,8 @@ class MappingScreen(MappingPlay):
         Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
         Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
+        Action("mapping.copy", "Copy transcript", "Copy what the scenario played so far.", "y", show=False),
+        Action("mapping.transcript", "Save transcript", "Write what the scenario played into a file.", "W", show=False),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
         Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False),
     )
@@ -93,6 +95,8 @@ class MappingScreen(MappingPlay):
             return "look at the environment first (1): actions are made from its tools"
         if name == "raise" and self.config is None:
             return "the configuration does not parse"
+        if name in ("copy", "transcript") and self.played is None:
+            return "no scenario was played yet"
         if name in ("judge", "end") and self.player is None:
             return "there is no scenario"
         if name == "disconnect" and self._session is None and self.player is None:

@@ -82,6 +82,8 @@ class MappingCore(StationScreen):
         self._lines: list[str] = []
         self._file_line: Content | None = None
         self._typed_at = 0.0
+        self._cells: list[tuple[str, str, str, str]] = []
+        """What the table of actions shows."""
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -121,6 +123,11 @@ class MappingCore(StationScreen):
         self.grid.add_column("example", key="example")
         self.grid.add_column("becomes", key="becomes")
         self.show_panes(False)
+        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+
+    def _theme_changed(self, _: object) -> None:
+        self._cells = []
+        self.show_table()
 
     @property
     def editor(self) -> YamlEditor:
@@ -375,18 +382,16 @@ class MappingCore(StationScreen):
 
     def show_table(self) -> None:
         """The table of actions: only cells that say something else are drawn anew."""
-        from rich.text import Text
-
         from hudtui.tui.screens.mapping_view import row_cells
 
         grid = self.grid
         cells = [row_cells(row) for row in self.rows]
         while grid.row_count > len(cells):
             grid.remove_row(f"r{grid.row_count - 1}")
-        known = getattr(self, "_cells", [])
-        styles = {"✓": "green", "✗": "bold red", "■": "cyan"}
+        known = self._cells
+        colours = {"✓": "success", "✗": "error", "■": "accent"}
         for number, row in enumerate(cells):
-            marked = (Text(row[0], style=styles.get(row[0], "")), *row[1:])
+            marked = (grid.coloured(row[0], colours.get(row[0], "foreground"), bold=row[0] == "✗"), *row[1:])
             if number >= grid.row_count:
                 grid.add_row(*marked, key=f"r{number}")
             elif number >= len(known) or known[number] != row:

@@ -127,9 +127,9 @@ class MappingFiles(MappingCore):
         if self.modified:
             assert self.path is not None
             complaint = await self.keep_unsaved()
-            lines = (complaint or "A copy is kept, and offered when it is opened here again.",)
+            told = (complaint or "A copy is kept, and offered when it is opened here again.",)
             title = f"{self.path.name} is not saved"
-            if not await self.shell.settle_unsaved([self], title, lines, leave="Leave it", lost=complaint is not None):
+            if not await self.shell.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
                 return
         stamp = await asyncio.to_thread(stamp_of, path)
         text = await asyncio.to_thread(read_text, path)
