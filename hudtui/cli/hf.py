@@ -39,7 +39,10 @@ def hf(
         typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
     ],
     name: Annotated[str | None, typer.Option("--name", "-n", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make the dataset private when it is new.")] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Who may see it. By default a new one is private, and another stays as it is."),
+    ] = None,
     no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
     output: Annotated[
         Path | None,
@@ -78,6 +81,10 @@ def hf(
         float | None, typer.Option("--test", min=0, help="Put a share (below 1) or a number of tasks into a test split.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of all that is random here.")] = 0,
+    lock: Annotated[
+        bool | None,
+        typer.Option("--lock/--no-lock", help="Name it in the lock file. By default that is done for tasks of this project."),
+    ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Also write changed servers and copies back into the task file.")
     ] = False,
@@ -119,6 +126,7 @@ def hf(
             remote=bool(remote),
             replace_secrets=replace_secrets,
             keep_secrets=keep_secrets,
+            name_in_lock=lock,
             in_place=in_place,
             min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
             selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
@@ -311,6 +319,7 @@ def _show(made: Made) -> None:
     if made.output is not None:
         console.out(shown_path(made.output))
     if made.pushed is not None:
+        console.say("only you and your organisation see it" if made.pushed.private else "it is public: everyone can read it")
         if made.pushed.commit is None:
             console.say("the Hub had all of it already; nothing was changed there")
         console.out(made.pushed.url)

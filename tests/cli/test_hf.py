@@ -105,6 +105,18 @@ def test_the_lock_file_learns_of_the_dataset_and_keeps_the_rest() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", dataset.updated_at or "")
 
 
+def test_the_lock_file_does_not_learn_of_tasks_from_elsewhere(tmp_path: Path) -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text(Path("tasks.json").read_text())
+    done = hf(str(theirs), "--no-push")
+    assert done.exit_code == 0 and "stays as it is" in done.stderr and Path("hud.lock.yaml").read_text() == LOCK
+    assert hf(str(theirs), "--no-push", "--lock").exit_code == 0
+    assert read_lock(Path("hud.lock.yaml")).primary_dataset is not None
+    Path("hud.lock.yaml").write_text(LOCK)
+    assert hf("tasks.json", "--no-push", "--no-lock").exit_code == 0 and Path("hud.lock.yaml").read_text() == LOCK
+
+
 def test_a_lock_file_that_is_broken_is_left_alone() -> None:
     Path("hud.lock.yaml").write_text("image: [\n")
     result = hf("tasks.json", "--no-push")
@@ -278,6 +290,17 @@ class TestHub:
         assert Path("hud.lock.yaml").read_text() == lock
         done = self.run(hub, *words, "--image", "ghcr.io/me/env:1")
         assert done.returncode == 0 and "me/boards" in hub.repos, done.stderr
+
+    def test_a_dataset_is_public_only_when_that_is_said(self, hub: Any) -> None:
+        done = self.run(hub, "hf", "tasks.json", "--name", "boards")
+        assert done.returncode == 0 and "only you and your organisation see it" in done.stderr
+        assert hub.repos[f"{hub.user}/boards"].private
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--public")
+        assert done.returncode == 0 and "everyone can read it" in done.stderr and not hub.repos["my-org/open"].private
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6")
+        assert done.returncode == 0 and not hub.repos["my-org/open"].private  # it stays as it is
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--private")
+        assert done.returncode == 7 and "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
 
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
         done = self.run(hub, "tasks", "check", "my-org/gone", "--json")

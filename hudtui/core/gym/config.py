@@ -115,12 +115,13 @@ class _Reader(MappingReader):
             return None
         for key in data:
             self.unknown(key, TOP_KEYS, (), "the configuration")
-        mappings, broken = self.mappings(self._section("action_mappings"))
+        mappings, broken, partial = self.mappings(self._section("action_mappings"))
         return GymConfig(
             system_prompt=self._text("system_prompt"),
             parser=self._parser(),
             mappings=mappings,
             broken=broken,
+            partial=partial,
             weights=self._weights(),
             max_turns=self._max_turns(),
             allow_unmapped=self.flag(data.get("allow_unmapped", False), ("allow_unmapped",)),

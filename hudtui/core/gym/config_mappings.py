@@ -30,10 +30,11 @@ _HELD = ("_tool", "static", "from_arg", "from_args")
 class MappingReader(ReaderBase):
     """The part of the reader that knows mappings."""
 
-    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str]]:
-        """The good mappings by action, and the first error of each of the others."""
+    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
+        """The good mappings by action; of the others the first error, and what can be read of them all the same."""
         found: dict[str, ActionMapping] = {}
         broken: dict[str, str] = {}
+        partial: dict[str, ActionMapping] = {}
         for action, entry in section.items():
             if self._is_comment(action, entry, ("action_mappings", action)):
                 continue
@@ -42,9 +43,11 @@ class MappingReader(ReaderBase):
             errors = errors_of(self.findings[before:])
             if mapping is None or errors:
                 broken[action] = errors[0].message
+                if mapping is not None:
+                    partial[action] = mapping
             else:
                 found[action] = mapping
-        return found, broken
+        return found, broken, partial
 
     def _mapping(self, action: str, entry: Any) -> ActionMapping | None:
         path: Steps = ("action_mappings", action)
@@ -82,7 +85,7 @@ class MappingReader(ReaderBase):
         for key, parameter in parameters.items():
             if positional is not None:
                 keywords.update(dict.fromkeys(self._keywords(parameter, names, (*path, key))))
-        if tool is None or positional is None:
+        if tool is None:
             return None
         return ActionMapping(action, tool, names, parameters, tuple(keywords))
 
@@ -154,7 +157,9 @@ class MappingReader(ReaderBase):
                 if key is not None
                 else "a mapping that is to be sent as it is stands below `static`"
             )
-            self.report("form", "error", f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}", path)
+            guess = self.rename((*path, key), word) if key is not None and word is not None else None
+            message = f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}"
+            self.report("form", "error", message, path, guess=guess)
             return None
         self._form_keys(form, value, path)
         for key in ("static", "default", "defaults"):

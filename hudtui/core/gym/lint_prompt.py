@@ -130,8 +130,9 @@ class _Reader:
         if sure is not None:
             calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
             fix = self.report.in_prompt(f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure)
+        guess = None if sure or not near else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
         message = f"the prompt describes `{name}`, but there is no such action{hint}"
-        self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name), fix=fix)
+        self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess)
 
     def _does_not_parse(self, usage: Usage, refusal: Refusal) -> None:
         text = usage.text

@@ -42,6 +42,7 @@ class DatasetRequest:
     name: str | None = None
     """`org/name` on the Hub, or what a local file is called."""
     private: bool | None = None
+    """True: it has to be private. False: a new one is public. None: a new one is private, another stays as it is."""
     push: bool = True
     output: Path | None = None
     """Where the local result goes; with `push` there is none unless this is given."""
@@ -56,11 +57,15 @@ class DatasetRequest:
     replace_secrets: bool = False
     keep_secrets: bool = False
     """Push although secrets are written out in the tasks."""
+    name_in_lock: bool | None = None
+    """Whether the lock file names the result as the project's dataset; None: when the tasks come from the project itself."""
     in_place: bool = False
     """Write what was changed in the tasks back into their own file as well."""
     min_tasks: int = 0
     selection: Selection = field(default_factory=Selection)
     analysis: Analysis | None = None
+    same_servers: bool = False
+    """Calls are checked only of tasks whose servers are the analysed environment."""
     token: str | None = field(default=None, repr=False)
 
 
@@ -87,6 +92,7 @@ def conversion(request: DatasetRequest, settings: Settings, image: str | None, t
         lookup=settings.get,
         lock_image=image,
         analysis=request.analysis,
+        same_servers=request.same_servers,
         token_budget=request.token_budget,
         strict=request.strict,
         remote=request.remote,
@@ -188,13 +194,15 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
                     made = replace(made, pushed=published, name=published.repo)
                 else:
                     yield published
-    if lock is not None:
+    if lock is not None and names_in_lock(request, settings):
         called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
         try:
             set_primary_dataset(lock, called, converted.tasks, datetime.now(UTC).replace(tzinfo=None))
             made = replace(made, lock=lock)
         except InputError as error:  # the dataset is there; only the note about it is missing
             yield Notice("warning", f"the lock file was not updated: {error.lines()[0]}")
+    elif lock is not None and request.name_in_lock is None:
+        yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
     yield made
 
 
@@ -219,6 +227,14 @@ def _refuse_local_image(converted: Converted, settings: Settings, image: str) ->
         why=f"{settings.platform.title} cannot have it.",
         fix=f"{_PUSH_IT[:1].upper()}{_PUSH_IT[1:]}.",
     )
+
+
+def names_in_lock(request: DatasetRequest, settings: Settings) -> bool:
+    """Whether the lock file of the project names what comes of a request: when that is asked for, or its own tasks are taken."""
+    if request.name_in_lock is not None:
+        return request.name_in_lock
+    path = find_source(request.tasks, folder=settings.folder).path
+    return path is not None and path.resolve().is_relative_to(settings.folder.resolve())
 
 
 def _called(output: Path, settings: Settings) -> str:
@@ -331,4 +347,4 @@ def _publish(
         duplicated=converted.duplicated,
         skipped=converted.total - converted.valid,
     )
-    yield from push(files, facts, private=request.private or None, token=hub_token(request, settings))
+    yield from push(files, facts, private=request.private, token=hub_token(request, settings))

@@ -241,6 +241,7 @@ class TaskIndex:
         extras: Fields beside those of the dataset format, in the order of their appearance.
         noticed: Tasks by what `rewrite` noticed in their `mcp_config`.
         inferred: Tasks whose `mcp_config` comes from the lock file's image.
+        elsewhere: Tasks whose calls were not checked, because the analysed environment is another one, by what they run on.
     """
 
     def __init__(self) -> None:
@@ -259,6 +260,7 @@ class TaskIndex:
         self.extras: dict[str, None] = {}
         self.noticed: Counter[str] = Counter()
         self.inferred = 0
+        self.elsewhere: Counter[str] = Counter()
         self._blocks: list[_Block] = []
         self._starts: list[int] = []
         self._spool = _Spool()
@@ -318,6 +320,7 @@ class TaskIndex:
             self.counts[state] += states.count(place)
         self.noticed.update(batch.rewritten)
         self.inferred += batch.inferred
+        self.elsewhere.update(batch.elsewhere)
         self.done, self.size = batch.done, batch.size
         self._blocks.append(block)
         self._starts.append(start)

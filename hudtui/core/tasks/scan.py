@@ -45,6 +45,8 @@ class Batch:
     """Tasks whose `mcp_config` comes from the lock file's image."""
     rewritten: dict[str, int] = field(default_factory=dict)
     """Tasks whose `mcp_config` was changed, by what was changed."""
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    """Tasks whose calls were not checked, because the analysed environment is another one, by what they run on."""
     done: int = 0
     """Bytes of the source read so far."""
     size: int = 0
@@ -62,6 +64,7 @@ class Batch:
             self.problems,
             self.inferred,
             self.rewritten,
+            self.elsewhere,
             self.done,
             self.size,
         )
@@ -245,6 +248,17 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
         for place, given, remark in remarks
     )
     batch = Batch(
-        start, part.count, places, named, part.prompts, part.columns, problems, part.inferred, part.rewritten, done, size
+        start,
+        part.count,
+        places,
+        named,
+        part.prompts,
+        part.columns,
+        problems,
+        part.inferred,
+        part.rewritten,
+        part.elsewhere,
+        done,
+        size,
     )
     return batch.take([place for place in range(len(named)) if place not in doubled]) if doubled else batch

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -33,6 +33,12 @@ SLOW_TICK = 0.5
 """The same after the first second: a picture takes time that the reading wants."""
 FIRST = 1.0
 """Seconds for which the reading waits for the first picture, at most."""
+_NOTHING = {
+    "problem": "",
+    "stats": "Counted when the tasks are read.",
+    "test": "t sets the selected task up and judges it at once.",
+}
+"""What the tabs of the detail say before there is anything in them."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
 
@@ -105,11 +111,9 @@ class DatasetScreen(Viewing):
                     yield TaskTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
                     yield Static(id="ds-problem")
                 with TabPane("Statistics", id="ds-tab-stats"), Page(id="ds-stats-page"):
-                    yield Static(Content.styled("Counted when the tasks are read.", "$foreground-muted"), id="ds-stats")
+                    yield Static(Content.styled(_NOTHING["stats"], "$foreground-muted"), id="ds-stats")
                 with TabPane("Test", id="ds-tab-test"), Page(id="ds-test-page"):
-                    yield Static(
-                        Content.styled("t sets the selected task up and judges it at once.", "$foreground-muted"), id="ds-test"
-                    )
+                    yield Static(Content.styled(_NOTHING["test"], "$foreground-muted"), id="ds-test")
 
     def on_mount(self) -> None:
         """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
@@ -193,14 +197,32 @@ class DatasetScreen(Viewing):
         return found
 
     def _open(self, text: str) -> None:
-        """Read a source from the beginning."""
-        if text != self.source:
-            self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
-            self.query_one("#ds-search", FilterField).value = ""
-            self.query_one("#ds-search", FilterField).display = False
-        self.source = text
+        """Read a source from the beginning. What is open stays so until the new one is found to be there."""
+        if self.source is None:
+            self.source = text
         self._show_panes(True)
         self.start(self._read(text), group="read")
+
+    def _take(self, text: str, found: _Found) -> None:
+        """Leave the source before behind: nothing of it is shown under the name of another."""
+        self.opened_source, self.analysis, self._print, self.complete = found.opened, found.analysis, found.print, False
+        for group in ("view", "raw", "numbers"):
+            self.workers.cancel_group(self, group)
+        if text == self.source:
+            return
+        self.source = text
+        self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
+        search = self.query_one("#ds-search", FilterField)
+        search.value, search.display = "", False
+        if self.index is not None:
+            self.index.close()
+            self.index, self._rows = None, None
+        self.table.show(None)
+        self.query_one("#ds-problems", TaskTable).show(None)
+        self._show_task()
+        for name, words in _NOTHING.items():
+            self.query_one(f"#ds-{name}", Static).update(Content.styled(words, "$foreground-muted"))
+        self._show_head()
 
     def action_again(self) -> None:
         """From the beginning."""
@@ -226,22 +248,21 @@ class DatasetScreen(Viewing):
 
     async def _read(self, text: str) -> None:
         """Read, check and show as it comes."""
-        self.workers.cancel_group(self, "view")
-        self.workers.cancel_group(self, "raw")
         self._reads += 1
         this = self._reads
-        self.reading, self.complete = True, False
+        self.reading = True
         self._show_head()
         self.refresh_bindings()
         try:
-            opened = await asyncio.to_thread(self._prepare, text)
-            self.opened_source = opened
-            if opened.source.kind == "hub":
+            found = await asyncio.to_thread(self._find, text)
+            if found.opened.source.kind == "hub":
                 self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
                 from hudtui.core.tasks.opening import bring
 
-                self.opened_source = opened = await asyncio.to_thread(bring, opened)
+                found = found._replace(opened=await asyncio.to_thread(bring, found.opened))
                 self.clear_message()
+            opened = found.opened
+            self._take(text, found)
             await self._fill(opened)
             self.complete = True
             for notice in opened.notices:
@@ -254,15 +275,14 @@ class DatasetScreen(Viewing):
                     self._show_progress(final=True)
                     self.refresh_bindings()
 
-    def _prepare(self, text: str) -> Opened:
+    def _find(self, text: str) -> _Found:
         """Runs in a thread: the first import takes a moment."""
         import hudtui.core.tasks.scan  # noqa: F401
         from hudtui.core.tasks.opening import fingerprint, open_source
 
-        self.analysis = self._latest() if self.check_calls and self._analysed() else None
-        opened = open_source(text, self.shell.folder, self.shell.platform, analysis=self.analysis)
-        self._print = fingerprint(opened.source)
-        return opened
+        analysis = self._latest() if self.check_calls and self._analysed() else None
+        opened = open_source(text, self.shell.folder, self.shell.platform, analysis=analysis)
+        return _Found(opened, analysis, fingerprint(opened.source))
 
     async def _fill(self, opened: Opened) -> None:
         from hudtui.core.tasks.index import TaskIndex
@@ -378,6 +398,8 @@ class DatasetScreen(Viewing):
         self._show_head()
         if final:
             self._show_numbers()
+            if not index.total:
+                self._show_task()  # of a file that was read before, and holds nothing now
 
     def _show_head(self) -> None:
         head = self.query_one("#ds-head", Static)
@@ -413,6 +435,14 @@ class DatasetScreen(Viewing):
             parts.append(("  ✗ not read to the end", "bold $warning"))
         head.update(Content.assemble(*parts), layout=False)
         self._show_shown()
+
+
+class _Found(NamedTuple):
+    """A source that is there, before it is read."""
+
+    opened: Opened
+    analysis: Analysis | None
+    print: Print | None
 
 
 def _size(count: int) -> str:

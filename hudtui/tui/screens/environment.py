@@ -20,7 +20,7 @@ from textual.widgets.tree import TreeNode
 from hudtui.core.environment.forms import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
-from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
 from hudtui.core.workspace import STATE
@@ -603,11 +603,19 @@ class EnvironmentScreen(StationScreen):
         given = await self.shell.ask(
             "Write the configuration to", value=f"configs/{name}", lines=("Relative to the project folder.",), accept="Write"
         )
+        if given is None:
+            return
+        given = given.strip()
         if not given:
+            self.say("Nothing is written: the configuration needs a file name.", "warning")
             return
         path = self.shell.folder / given
         if not path.resolve().is_relative_to(self.shell.folder.resolve()):
-            raise InputError(f"{given} is not in the project folder", fix="Name a file below it, such as configs/my.yaml.")
+            raise InputError(
+                "this is outside of the project folder, and nothing is written",
+                fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
+                where=Location(given),
+            )
         if path.exists() and not await self.shell.confirm(
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.content import Content
@@ -20,6 +21,7 @@ from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.yaml_editor import YamlEditor
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
     from textual.widgets import DataTable
 
     from hudtui.core.gym.findings import Finding
@@ -66,6 +68,8 @@ class MappingScreen(MappingPlay):
         Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
         Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
+        Action("mapping.copy", "Copy transcript", "Copy what the scenario played so far.", "y", show=False),
+        Action("mapping.transcript", "Save transcript", "Write what the scenario played into a file.", "W", show=False),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
         Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
     )
@@ -91,6 +95,8 @@ class MappingScreen(MappingPlay):
             return "look at the environment first (1): actions are made from its tools"
         if name == "raise" and self.config is None:
             return "the configuration does not parse"
+        if name in ("copy", "transcript") and self.played is None:
+            return "no scenario was played yet"
         if name in ("judge", "end") and self.player is None:
             return "there is no scenario"
         if name == "disconnect" and self._session is None and self.player is None:
@@ -120,6 +126,18 @@ class MappingScreen(MappingPlay):
         else:
             self.query_one("#map-panes").remove_class("-detail")
             self.editor.focus()
+
+    def focus_next(self, selector: Any = "*") -> Widget | None:
+        """Tab, from field to field; through the text, too, which it leaves as it is."""
+        return self._walked(super().focus_next(selector))
+
+    def focus_previous(self, selector: Any = "*") -> Widget | None:
+        """The same backwards."""
+        return self._walked(super().focus_previous(selector))
+
+    def _walked(self, to: Widget | None) -> Widget | None:
+        self.editor.walked = to is self.editor
+        return to
 
     def on_yaml_editor_left(self, event: YamlEditor.Left) -> None:
         """Esc in the text."""
@@ -190,23 +208,25 @@ class MappingScreen(MappingPlay):
             return self.findings[rows.highlighted]
         row = self.editor.cursor_location[0] + 1
         found = self.finding_at_cursor()
-        if found is not None and found.fix is not None:
+        if found is not None and (found.fix or found.guess):
             return found
-        return next((finding for finding in self.findings if finding.line == row and finding.fix is not None), found)
+        here = [finding for finding in self.findings if finding.line == row]
+        return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
 
     def action_fix(self) -> None:
         """Carry one fix out."""
         from hudtui.core.gym.fixes import apply_fixes
 
         finding = self._chosen_finding()
-        if finding is None or finding.fix is None:
-            self.say("Fix: there is no certain fix for this.", "warning")
+        fix = None if finding is None else finding.fix or finding.guess
+        if finding is None or fix is None:
+            self.say("Fix: there is no fix for this that hudtui knows.", "warning")
             return
         if self._checked != self._version:
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
-        self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
-        self.say(f"{finding.fix.title}. ^z takes it back.", "success")
+        self.editor.replace_all(apply_fixes(self.editor.text, (replace(finding, fix=fix),)))
+        self.say(f"{fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
         """Carry all fixes out."""
@@ -423,7 +443,7 @@ class MappingScreen(MappingPlay):
     # -- new actions -------------------------------------------------------------------------------------------------
 
     def _snippet_tools(self) -> list[Any]:
-        return [tool for tool in (self.all_tools or {}).values() if tool.kind == "agent" and tool.hub is None]
+        return [tool for tool in (self.analysis.agent_tools if self.analysis is not None else ()) if tool.hub is None]
 
     def action_new(self) -> None:
         """Put an action in."""

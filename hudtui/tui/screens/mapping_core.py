@@ -26,6 +26,7 @@ from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
 
 if TYPE_CHECKING:
+    from hudtui.core.environment.matching import Identity
     from hudtui.core.environment.values import Analysis, Tool
     from hudtui.core.gym.findings import Finding
     from hudtui.core.gym.interpret import Interpretation
@@ -61,6 +62,11 @@ class MappingCore(StationScreen):
         self.tools: Mapping[str, Tool] | None = None
         """What an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
+        self.foreign: str | None = None
+        """What the configuration is for, when that is not the analysed environment: its tools say nothing of it then."""
+        self._identity: Identity | None = None
+        self._aim: tuple[str | None, tuple[str, ...]] | None = None
+        """What decided on `foreign`."""
         self.samples = Samples()
         self.sample = Sample("", "")
         self.meaning: Interpretation | None = None
@@ -76,6 +82,8 @@ class MappingCore(StationScreen):
         self._lines: list[str] = []
         self._file_line: Content | None = None
         self._typed_at = 0.0
+        self._cells: list[tuple[str, str, str, str]] = []
+        """What the table of actions shows."""
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -115,6 +123,11 @@ class MappingCore(StationScreen):
         self.grid.add_column("example", key="example")
         self.grid.add_column("becomes", key="becomes")
         self.show_panes(False)
+        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+
+    def _theme_changed(self, _: object) -> None:
+        self._cells = []
+        self.show_table()
 
     @property
     def editor(self) -> YamlEditor:
@@ -182,6 +195,7 @@ class MappingCore(StationScreen):
         reading = self._live.read(lines, most=AT_ONCE)
         if reading.config is not None:
             self.config, self.stale = reading.config, None
+            self.choose_tools()
         elif self.stale is None:
             self.stale = "checking what this means"
         self.show_meaning()
@@ -270,6 +284,7 @@ class MappingCore(StationScreen):
                 self.stale = "this is no configuration" if wrong is None else wrong.message
             else:
                 self.config, self.stale = config, None
+                self.choose_tools()
         self.show_meaning()
 
     # -- showing -----------------------------------------------------------------------------------------------------
@@ -367,18 +382,16 @@ class MappingCore(StationScreen):
 
     def show_table(self) -> None:
         """The table of actions: only cells that say something else are drawn anew."""
-        from rich.text import Text
-
         from hudtui.tui.screens.mapping_view import row_cells
 
         grid = self.grid
         cells = [row_cells(row) for row in self.rows]
         while grid.row_count > len(cells):
             grid.remove_row(f"r{grid.row_count - 1}")
-        known = getattr(self, "_cells", [])
-        styles = {"✓": "green", "✗": "bold red", "■": "cyan"}
+        known = self._cells
+        colours = {"✓": "success", "✗": "error", "■": "accent"}
         for number, row in enumerate(cells):
-            marked = (Text(row[0], style=styles.get(row[0], "")), *row[1:])
+            marked = (grid.coloured(row[0], colours.get(row[0], "foreground"), bold=row[0] == "✗"), *row[1:])
             if number >= grid.row_count:
                 grid.add_row(*marked, key=f"r{number}")
             elif number >= len(known) or known[number] != row:
@@ -417,7 +430,7 @@ class MappingCore(StationScreen):
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
-            fix = f"^l: {finding.fix.title}" if finding.fix is not None else ""
+            fix = f"^l: {change.title}" if (change := finding.fix or finding.guess) is not None else ""
             words = Content.assemble(
                 (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
                 clean_line(finding.message, 300),
@@ -429,15 +442,32 @@ class MappingCore(StationScreen):
 
     # -- the environment that is known -------------------------------------------------------------------------------
 
-    def take_analysis(self, analysis: Analysis | None) -> None:
-        """The tools that calls are checked against."""
-        from hudtui.core.gym.preview import agent_tools
+    def take_analysis(self, analysis: Analysis | None, identity: Identity | None) -> None:
+        """The environment that was analysed last, and what it is known by."""
+        if analysis != self.analysis:
+            self.analysis, self._identity, self._aim = analysis, identity, None
+            self.choose_tools()
 
-        if analysis != self.analysis or (analysis is None and self.tools is not None):
-            self.analysis = analysis
-            self.tools = None if analysis is None else agent_tools(analysis)
-            self.all_tools = None if analysis is None else {tool.name: tool for tool in analysis.tools}
+    def choose_tools(self) -> None:
+        """Check calls against the analysed environment's tools where the configuration is for it, else against none."""
+        from hudtui.core.gym.preview import agent_tools
+        from hudtui.core.gym.target import environment_of, is_for, tools_of
+
+        analysis, identity = self.analysis, self._identity
+        if analysis is None or identity is None:
+            self.tools = self.all_tools = self.foreign = None
+            return
+        aim = (environment_of(self.config), tools_of(self.config)) if self.config is not None else (None, ())
+        if aim == self._aim:
+            return
+        first, self._aim = self._aim is None, aim
+        foreign = None if is_for(*aim, analysis, identity) else aim[0] or "another environment"
+        if first or (foreign is None) != (self.foreign is None):
+            self.tools = None if foreign else agent_tools(analysis)
+            self.all_tools = None if foreign else {tool.name: tool for tool in analysis.tools}
             self._version += 1
+        self.foreign = foreign
+        self.show_sample_name()
 
     async def on_unmount(self) -> None:
         """End the helper."""
@@ -454,7 +484,7 @@ class MappingCore(StationScreen):
 
 def _finding_line(finding: Finding) -> Content:
     where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
-    fix = f"(f: {finding.fix.title})" if finding.fix is not None else ""
+    fix = f"(f: {change.title})" if (change := finding.fix or finding.guess) is not None else ""
     return Content.assemble(
         (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
         (f"{finding.line:>4} ", "$foreground-muted"),

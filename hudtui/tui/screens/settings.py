@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.text import Text
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
@@ -91,6 +90,7 @@ class SettingsScreen(StationScreen):
     def on_mount(self) -> None:
         """The table has the focus."""
         self._table.focus()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill())
 
     @property
     def _table(self) -> Grid:
@@ -139,9 +139,8 @@ class SettingsScreen(StationScreen):
             table.add_column("from", width=origin_width - 2, key="from")
         for row in rows:
             glyph, word, colour = row.state
-            style = self.app.theme_variables.get(colour, "") if not self.app.native_ansi_color else ""
             cells: list[object] = [
-                Text(f"{glyph} {word}", style=style),
+                table.coloured(f"{glyph} {word}", colour),
                 cut(row.name, name_width),
                 cut(row.shown.removeprefix("https://"), value_width) if row.shown else "",
             ]
@@ -249,26 +248,34 @@ class SettingsScreen(StationScreen):
         self.start(self._edit(user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
-        from hudtui.core.settings import mask, save_env, save_user, user_file
+        from hudtui.core.settings import check_value, mask, save_env, save_user, user_file
 
         row = self._row
         if row is None:
             return
         path = user_file() if user else self.shell.folder / ".env"
-        given = await self.shell.ask(
-            f"{row.name} in {home_short(path)}",
-            lines=(row.about,),
-            value="" if row.secret or row.shown is None else row.shown,
-            placeholder="paste the key; it is not shown" if row.secret else "",
-            secret=row.secret,
-            accept="Next",
-        )
-        if given is None:
-            return
-        value = given.strip()
-        if not value:
-            self.say("An empty value changes nothing; u removes a setting.", "warning")
-            return
+        assert self._settings is not None
+        key = self._settings.keys[row.name]
+        value = "" if row.secret or row.shown is None else row.shown
+        complaint: str | None = None
+        while True:
+            given = await self.shell.ask(
+                f"{row.name} in {home_short(path)}",
+                lines=(row.about, *([f"✗ {complaint}"] if complaint else ())),
+                value=value,
+                placeholder="paste the key; it is not shown" if row.secret else "",
+                secret=row.secret,
+                accept="Next",
+            )
+            if given is None:
+                return
+            value = given.strip()
+            if not value:
+                self.say("An empty value changes nothing; u removes a setting.", "warning")
+                return
+            complaint = await asyncio.to_thread(check_value, key, value)
+            if complaint is None:
+                break
         shown = mask(value) if row.secret else value
         lines = [f"{row.name} = {clean_line(shown, 60)}", f"into {home_short(path)}"]
         lines.append("Only you will be able to read the file (mode 0600); everything else in it stays as it is.")

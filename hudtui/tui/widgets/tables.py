@@ -42,6 +42,11 @@ class Grid(Acting, DataTable[Any]):
         """Replace a cell."""
         super().update_cell(row_key, column_key, _plain(value), **options)
 
+    def coloured(self, text: str, colour: str, *, bold: bool = False) -> Text:
+        """A cell in a colour of the theme, by the name of its variable; to be filled in anew when the theme changes."""
+        found = "" if self.app.native_ansi_color else self.app.theme_variables.get(colour, "")
+        return Text(text, style=f"{'bold ' if bold else ''}{found}".strip(), end="")
+
     def action_down(self) -> None:
         """One row down."""
         self.action_cursor_down()

@@ -252,7 +252,7 @@ def test_unmapped_actions() -> None:
         "evaluate": Tool("evaluate", kind="evaluate"),
         "hub_function": Tool("hub_function", kind="hidden", hub="setup"),
     }
-    interpreter = Interpreter(config(text), given, reserved=["setup_board"])
+    interpreter = Interpreter(config(text), given, reserved={"setup_board": "sets this task up"})
     assert meaning("move('up')", interpreter).call == ("move", {"arg0": "up"})
     assert meaning("move(direction='up', n=[1])", interpreter).call == ("move", {"direction": "up", "n": [1]})
     found = meaning("move(1)", interpreter)
@@ -264,10 +264,17 @@ def test_unmapped_actions() -> None:
         assert found.error.stage == "mapping"
         assert found.error.message.startswith(f"unknown action {name}")
         assert f"mean {name}" not in found.error.message
-    open_one = Interpreter(config(text), None, reserved=["setup"])
+    open_one = Interpreter(config(text), None, reserved={"setup": "sets this task up"})
     assert meaning("anything(1)", open_one).call == ("anything", {"arg0": 1})
     assert meaning("setup()", open_one).call is None
     assert meaning("move('up')", Interpreter(config(COMPUTER), given)).call is None
+
+
+def test_an_action_that_is_mapped_to_the_task_s_own_tool_says_whose_it_is() -> None:
+    text = COMPUTER + "  judge:\n    _tool: evaluate\n"
+    found = meaning("judge()", Interpreter(config(text), tools(("computer", None)), reserved={"evaluate": "judges this task"}))
+    assert found.error is not None and found.call is None
+    assert found.error.message == "evaluate judges this task; the agent cannot call it"
 
 
 def test_an_action_with_a_broken_mapping_says_so() -> None:
