@@ -83,7 +83,7 @@ class Check:
     """Something that a run needs, and whether it is there."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `machine`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `machine`, `memory`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
+from hudtui.core.runs.fitting import GIB_OF_A_GB, look_at_memory, suitable
 from hudtui.core.runs.hosts import LOCAL, find_host, rented_host
 from hudtui.core.runs.launcher import draft, make_spec
 from hudtui.core.runs.preflight import (
@@ -126,10 +127,11 @@ async def prepare(
         if wish.rehearse:
             spec = replace(as_rehearsal(spec, steps=wish.steps or _REHEARSED), trainer_python=wish.python)
         record = await asyncio.to_thread(draft, spec, target, store)
+        look_at_memory(spec, seen)
     except HudtuiError as error:
         seen.refuse("plan", error)
         return Preparation(tuple(seen.checks), None, choice, estimate)
-    return Preparation(tuple(seen.checks), record, choice, estimate)
+    return Preparation(tuple(seen.checks), None if seen.missing else record, choice, estimate)
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] 
 
 async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:
     from hudtui.core.compute.choose import Choice, choose
-    from hudtui.core.compute.gpuspec import parse_spec
+    from hudtui.core.compute.gpuspec import has_gpu, parse_spec
     from hudtui.core.compute.values import Query
 
     if wish.offer is not None:
@@ -183,6 +185,9 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
+        found = replace(found, found=suitable(found.found, wish, spec))
+        if spec is None and found.found and not any(map(has_gpu, found.found)):
+            spec = parse_spec("cpu")
         for warning in found.warnings:
             seen.add("machine", "warning", f"{provider.title}: {warning}")
         choice = choose(found.found, spec=spec, query=Query(spot=False) if spec else None)
@@ -229,7 +234,7 @@ def _rented(
         spec,
         rent=rent,
         gpus=max(offer.gpu_count, 1),
-        gpu_memory=offer.gpu_memory or 80.0,
+        gpu_memory=(offer.gpu_memory or 80.0) * GIB_OF_A_GB,
         limits=limits.to_json(),
         max_seconds=None,  # the guard holds the time, and can be told another one
         remarks=(*spec.remarks, WARNING if end_rule(provider, rent.machine, settings.get) is None else GUARDED),
