@@ -25,7 +25,7 @@ On the dear side, so that an offer in another currency comes first only where it
 OWN = ("ssh", "local")
 """Providers of machines that the user has already: more GPUs than asked for are no waste there."""
 _LITTLE = ("low",)
-_NONE = ("unavailable", "none", "out of stock")
+_NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.choose import select
 from hudtui.core.compute.desk import Desk, Holdings
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.ledger import Ledger
@@ -73,7 +74,10 @@ async def refreshed(one: Desk) -> list[Market]:
 
 async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: Simulator) -> None:
     mute = Mute(
-        Offers((offer("a"),)), ProviderError("it is asleep"), Offers((offer("b"),), ("page 2 failed",)), Offers((offer("b"),))
+        Offers((offer("a"),)),
+        ProviderError("it is asleep"),
+        *[Offers((offer("b"),), ("page 2 failed",))] * 2,
+        Offers((offer("b"),)),
     )
     one = desk(tmp_path, prime(sim), mute)
     first, *_, last = await refreshed(one)
@@ -86,6 +90,12 @@ async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothin
 
     *_, partial = await refreshed(one)
     assert {item.id for item in partial.parts["mute"].offers} == {"a", "b"} and partial.warnings
+
+    kept = next(item for item in partial.parts["mute"].offers if item.id == "a")
+    assert kept.stock == "not confirmed" and select([kept]).found == (), "it is shown, and not chosen"
+
+    *_, again = await refreshed(one)
+    assert [item.id for item in again.parts["mute"].offers] == ["b"] and again.warnings, "what two answers lack is gone"
 
     *_, whole = await refreshed(one)
     assert [item.id for item in whole.parts["mute"].offers] == ["b"] and not whole.warnings
