@@ -276,12 +276,13 @@ class Ledger:
             database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
             return _read(database, name)
 
-    def saw(self, pods: Mapping[str, Pod], at: float) -> tuple[Owned, ...]:
+    def saw(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[Owned, ...]:
         """Write down what providers said of machines that are alive, so that it is known when they do not answer.
 
         Args:
             pods: What was said, by the name that each was ordered under.
             at: When, in seconds since the epoch.
+            account: Whose they are, as the provider names the account; None leaves what is there.
 
         Returns:
             Their entries as they stand now.
@@ -293,7 +294,7 @@ class Ledger:
             return ()
         with self._writing() as database:
             for name, pod in pods.items():
-                values = _seen(pod, at)
+                values = _seen(pod, at) | ({} if account is None else {"account": account})
                 places_ = ", ".join(f"{key} = ?" for key in values)
                 database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
             return tuple(_read(database, name) for name in pods)
