@@ -212,10 +212,15 @@ def _rented(
     spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
+    from hudtui.core.compute.budget import RUN_TAIL, grant_new
     from hudtui.core.compute.guard import estimate
+    from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.machine_guard import end_rule
+    from hudtui.core.compute.release import realm_of
     from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
+    # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
+    grant_new("", offer.price, realm_of(provider), limits, tail=RUN_TAIL)(Ledger().owned(alive=False))
     rent = Rent(
         provider=provider.name,
         machine=unique_name(spec.name),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute import machine as machines
+from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.machine import Gpu, Machine
 from hudtui.core.compute.prime import Prime
-from hudtui.core.compute.values import Offer, Price
+from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
@@ -141,3 +143,13 @@ async def test_a_card_is_judged_alike_wherever_its_memory_is_told(
     own = (await _prepare(project, store, Wish(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
     assert rented is not None and own is not None
     assert rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08) and rented.spec.gpu_memory < sold
+
+
+async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
+    project: Path, store: RunStore, prime: Simulator
+) -> None:
+    order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
+    Ledger().intend(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    wish = Wish(engine="rollouts", policy="random", provider="prime")
+    (missing,) = (await _prepare(project, store, wish, starts=False)).missing
+    assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
