@@ -20,7 +20,8 @@ ORDERS: tuple[str, ...] = get_args(Order)
 RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 """USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
 
-On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt.
+On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt. Set in November 2026:
+where a currency has risen above its rate here, its offers come before dearer ones, and are shown at their own price all the same.
 """
 OWN = ("ssh", "local")
 """Providers of machines that the user has already: more GPUs than asked for are no waste there."""
