@@ -107,9 +107,7 @@ async def asked(
         open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     )
     await asyncio.to_thread(ensure_simulator, lookup.get)
-    found = find_providers(
-        lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect
-    )
+    found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect)
     try:
         chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
         if paid:

@@ -10,6 +10,7 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Providers, Region, Sort, Spot, Yes
+from hudtui.core.text import duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import Choice
@@ -120,7 +121,7 @@ def create(
                 disk_gb=disk,
                 ssh_key=key_id,
             )
-            return await _acquire(order, chosen, settings, ready.limits)
+            return await _acquire(order, chosen, settings, ready.limits, ready.account.name if ready.account else None)
 
     made = console.run(rent(), as_json=as_json)
     if as_json:
@@ -211,13 +212,13 @@ def _say_price(ready: _Prepared, hours: float | None) -> None:
         console.say(f"  {reason}")
     console.say(f"  Price: {_hourly(ready)}, all of it; {estimate(offer, hours or 24).text}.")
     if account is not None and account.balance is not None:
-        lasts = account.balance / offer.price.hourly if offer.price.hourly and offer.price.currency == account.currency else None
-        enough = f", enough for {lasts:.1f} h" if lasts is not None else ""
+        lasts = account.lasts(offer.price.hourly, offer.price.currency)
+        enough = f", enough for {duration(lasts * 3600)}" if lasts is not None else ""
         console.say(f"  The wallet has {money(account.balance, account.currency)}{enough}.")
     console.say(f"  {ready.afterwards}")
 
 
-async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits) -> dict[str, Any]:
+async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits, account: str | None) -> dict[str, Any]:
     """Get it, and leave a guard there."""
     from contextlib import aclosing
 
@@ -238,6 +239,7 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
             ledger,
             login=login_with(settings.get),
             limits=limits,
+            account=account,
             workspace=Path.cwd(),
             say=console.say,
         )

@@ -37,7 +37,7 @@ import sys
 import time
 import urllib.request
 from http.client import HTTPException
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import Any, Dict, List, NoReturn, Optional, Set
 
 LOOK = 5.0  # seconds between looks
 BUSY = 3.0  # percent of a GPU's time from which on it works
@@ -83,7 +83,7 @@ class Guard:
         self.asked_why = ""
         self.count_from = None  # type: Any
         self.again = self.armed
-        self.problems = set()  # type: Set[str]
+        self.problems: Set[str] = set()
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""

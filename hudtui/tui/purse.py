@@ -319,7 +319,7 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     if before is not None and before.mark == _mark(settings, access):
         return before
     desk = Desk(
-        find_providers(settings.get, app.folder),
+        find_providers(settings.get),
         Ledger(),
         limits=LimitBook(),
         cache=places().cache / "offers.json",

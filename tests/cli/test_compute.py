@@ -322,8 +322,12 @@ def test_an_api_that_is_down_never_means_that_nothing_is_alive(
     assert "does not answer: its address is that as of" in run("pods", "ssh", name, "--", "echo", "here").stderr
     said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
     assert said.stdout.strip() == "here", said.stderr
+    done = run("pods", "terminate", name, "--yes", rc=5)
+    assert "could not be ended for certain" in done.stderr and "may still cost $" in done.stderr
     known.heal()
     assert json.loads(run("pods", "--json").stdout)["pods"][0]["reachable"]
+    run("pods", "terminate", name, "--yes")
+    assert not known.alive
 
 
 def test_an_api_that_is_down_and_nothing_is_known(known: Simulator, run: Run) -> None:

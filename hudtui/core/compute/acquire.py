@@ -75,6 +75,7 @@ async def acquire(
     tail: float = 0.0,
     run: str | None = None,
     workspace: Path | str | None = None,
+    account: str | None = None,
     timeout: float = 1800.0,
     patience: float = 900.0,
     sleep: Sleep = asyncio.sleep,
@@ -96,6 +97,7 @@ async def acquire(
         tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
         run: The run that it is for.
         workspace: The project that the run belongs to.
+        account: Whose money it is, as the provider names the account, where that is known.
         timeout: Seconds from creation to readiness, after which it is ended again.
         patience: Seconds without any change after which it counts as stuck, and is ended again. Twice the time that the provider
             estimates, where that is more.
@@ -119,9 +121,23 @@ async def acquire(
     getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
     realm = realm_of(provider)
     grant = None if limits is None else grant_new(order.name, order.offer.price, realm, limits, tail=tail)
-    owned = await asyncio.to_thread(
-        ledger.intend, order, provider=provider.name, realm=realm, run=run, workspace=workspace, grant=grant
+    writing = asyncio.ensure_future(
+        asyncio.to_thread(
+            ledger.intend,
+            order,
+            provider=provider.name,
+            realm=realm,
+            run=run,
+            workspace=workspace,
+            account=account,
+            grant=grant,
+        )
     )
+    try:
+        owned = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        writing.add_done_callback(lambda done: _unwanted(done, ledger))  # a thread goes on, whoever waits for it
+        raise
     if owned.until is not None:
         order = replace(order, max_hours=max(owned.until - owned.created, 0.0) / HOUR)
     try:
@@ -193,6 +209,13 @@ async def resume(
         yield getting.last
     finally:
         getting.handed_over()
+
+
+def _unwanted(written: asyncio.Future[Owned], ledger: Ledger) -> None:
+    """Take back what was written down of a machine whose order was cancelled at that moment."""
+    if not written.cancelled() and written.exception() is None:
+        with contextlib.suppress(MachineError):
+            ledger.note(written.result().name, "never", why="cancelled before it was asked for")
 
 
 _ABANDONED: set[asyncio.Future[Any]] = set()

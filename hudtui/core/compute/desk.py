@@ -218,7 +218,7 @@ class Desk:
         return replace(held, reachable=False)
 
     def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: Spending, seen: float | None) -> Holding:
-        cost, limits = spending.of(pod.id) or spending.of(pod.name), self.limits.get(pod.name)
+        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.limits.get(pod.name)
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))

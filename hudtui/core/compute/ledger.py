@@ -7,6 +7,8 @@ on. Any number of processes may use the ledger at once.
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import os
 import socket
@@ -74,7 +76,7 @@ class Owned:
     workspace: str | None
     """Folder of the project that the run belongs to."""
     machine: str
-    """Name of the machine that it was ordered from."""
+    """Which machine it was ordered from: see `this_machine`; its name, where an older hudtui wrote it down."""
     holder: str | None
     """The process that is getting it at the moment; see `held`."""
     state: OwnedState
@@ -144,7 +146,8 @@ class Owned:
     @property
     def held(self) -> bool:
         """A living process on this machine is getting it."""
-        return self.holder is not None and self.machine == this_machine() and _alive(self.holder)
+        here = (this_machine(), socket.gethostname())  # a hudtui of before wrote down the name, which changes with the network
+        return self.holder is not None and self.machine in here and _alive(self.holder)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -273,12 +276,13 @@ class Ledger:
             database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
             return _read(database, name)
 
-    def saw(self, pods: Mapping[str, Pod], at: float) -> tuple[Owned, ...]:
+    def saw(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[Owned, ...]:
         """Write down what providers said of machines that are alive, so that it is known when they do not answer.
 
         Args:
             pods: What was said, by the name that each was ordered under.
             at: When, in seconds since the epoch.
+            account: Whose they are, as the provider names the account; None leaves what is there.
 
         Returns:
             Their entries as they stand now.
@@ -290,7 +294,7 @@ class Ledger:
             return ()
         with self._writing() as database:
             for name, pod in pods.items():
-                values = _seen(pod, at)
+                values = _seen(pod, at) | ({} if account is None else {"account": account})
                 places_ = ", ".join(f"{key} = ?" for key in values)
                 database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
             return tuple(_read(database, name) for name in pods)
@@ -447,9 +451,23 @@ def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> Owned:
     return _read(database, name)
 
 
+@functools.cache
 def this_machine() -> str:
-    """The name of the machine that hudtui runs on."""
+    """What tells the machine that hudtui runs on from others, whatever its name is at the moment; its name where nothing does."""
+    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        with contextlib.suppress(OSError):
+            if found := path.read_text(encoding="utf-8", errors="replace").strip():
+                # The id itself is not for others to know (machine-id(5)).
+                return hashlib.sha256(f"hudtui {found} {_processes()}".encode()).hexdigest()[:16]
     return socket.gethostname()
+
+
+def _processes() -> str:
+    """Where process numbers mean something: containers of one image share the machine's id, and not their processes."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
 
 
 def _this_process() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, SIMULATOR_KEY, find_simulator
@@ -80,7 +79,6 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
 
 def find_providers(
     lookup: Lookup,
-    folder: Path | None = None,
     *,
     machines: Sequence[str] = (),
     whole_config: bool = False,
@@ -95,7 +93,6 @@ def find_providers(
 
     Args:
         lookup: The settings.
-        folder: The project. Not used at present.
         machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
         whole_config: Ask all machines of ~/.ssh/config.
         sky: Ask SkyPilot wherever it is found.

@@ -210,10 +210,13 @@ async def _compare(
                 entry = await asyncio.to_thread(ledger.note, entry.name, "created", pod=pod.id, hourly=pod.hourly)
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
+    warnings: list[str] = []
+    account = await _account(provider, warnings) if ours else None
     told = {entry.name: pod for pod, entry in ours if entry is not None}
-    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.saw, told, now())}
+    whose = account.name if account is not None else None
+    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.saw, told, now(), whose)}
     ours = [(pod, fresh[entry.name] if entry is not None else None) for pod, entry in ours]
-    lost, unclear, warnings = [], [], []
+    lost, unclear = [], []
     for entry in entries:
         if entry.name in seen or not entry.open or entry.held:
             continue
@@ -229,12 +232,15 @@ async def _compare(
         elif found.open:
             unclear.append(found)
             if found.pod:
+                whose = f" It was rented with the account {clean_line(found.account, 60)}." if found.account else ""
                 warnings.append(
                     f"{provider.title} knows {found.name} neither among the living nor in its history: is this the account's key?"
+                    + whose
                 )
         elif found.state == "ended":
             lost.append(found)
-    account = await _account(provider, warnings) if ours else None
+    if account is None and ours:
+        account = await _account(provider, warnings)
     orphans, alive, by_hand = [], [], []
     for pod, entry in ours:
         if entry is not None and entry.name not in closed and entry.state != "ending":

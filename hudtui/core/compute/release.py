@@ -52,17 +52,20 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         StillThere: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
         MachineError: The ledger cannot be written.
     """
-    owned = entry_of(machine, provider, ledger) if isinstance(machine, Pod) else ledger.get(machine)
+    if isinstance(machine, Pod):
+        owned = await asyncio.to_thread(entry_of, machine, provider, ledger)
+    else:
+        owned = await asyncio.to_thread(ledger.get, machine)
     given = machine if isinstance(machine, Pod) and machine.id else None
     if owned is not None and owned.pod is None and given is None:
         given = await _by_name(owned, provider)
         if given is None:
-            return _never(owned, provider, ledger, why)
+            return await asyncio.to_thread(_never, owned, provider, ledger, why)
     name = owned.name if owned else given.name if given else str(machine)
     pod_id = given.id if given else owned.pod if owned and owned.pod else str(machine)
     if owned is not None:
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
-            ledger.note(owned.name, "ending", pod=pod_id, why=why)
+            await asyncio.to_thread(ledger.note, owned.name, "ending", pod=pod_id, why=why)
     last, problem = await _end(provider, pod_id, given, sleep)
     if problem is not None:
         hourly = (last.hourly if last else None) or (owned.hourly if owned else None)
@@ -75,7 +78,8 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         )
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if owned is not None:
-        ledger.note(owned.name, "ended", pod=pod_id, ended=ended.terminated, billed=ended.bill, why=why)
+        facts: dict[str, Any] = {"pod": pod_id, "ended": ended.terminated, "billed": ended.bill, "why": why}
+        await asyncio.to_thread(ledger.note, owned.name, "ended", **facts)
     return ended
 
 

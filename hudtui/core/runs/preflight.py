@@ -92,7 +92,7 @@ class Check:
     """Something that a run needs, and whether it is there."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `memory`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None

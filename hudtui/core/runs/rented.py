@@ -353,7 +353,7 @@ class _Tending:
                 await self.still_there(error)
             if not self.summary.active:
                 return
-            verdict = judge(self.limits(), self.usage())
+            verdict = judge(self.limits(), await asyncio.to_thread(self.usage))
             for event in self.warn(verdict):
                 yield event
             if verdict.level == "end":

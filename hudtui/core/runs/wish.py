@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
+from hudtui.core.runs.fitting import GIB_OF_A_GB, look_at_memory, suitable
 from hudtui.core.runs.hosts import LOCAL, find_host, rented_host
 from hudtui.core.runs.launcher import draft, make_spec
 from hudtui.core.runs.preflight import (
@@ -127,10 +128,11 @@ async def prepare(
         if wish.rehearse:
             spec = replace(as_rehearsal(spec, steps=wish.steps or _REHEARSED), trainer_python=wish.python)
         record = await asyncio.to_thread(draft, spec, target, store)
+        look_at_memory(spec, seen)
     except HudtuiError as error:
         seen.refuse("plan", error)
         return Preparation(tuple(seen.checks), None, choice, estimate)
-    return Preparation(tuple(seen.checks), record, choice, estimate)
+    return Preparation(tuple(seen.checks), None if seen.missing else record, choice, estimate)
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def _refuse_market(wish: Wish, error: HudtuiError, seen: Looked) -> None:
 
 async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:
     from hudtui.core.compute.choose import Choice, choose
-    from hudtui.core.compute.gpuspec import parse_spec
+    from hudtui.core.compute.gpuspec import has_gpu, parse_spec
     from hudtui.core.compute.values import Query
 
     if wish.offer is not None:
@@ -198,6 +200,9 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
+        found = replace(found, found=suitable(found.found, wish, spec))
+        if spec is None and found.found and not any(map(has_gpu, found.found)):
+            spec = parse_spec("cpu")
         for warning in found.warnings:
             seen.add("machine", "warning", f"{provider.title}: {warning}")
         if wish.offer_name is not None:
@@ -236,10 +241,15 @@ def _rented(
     spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
+    from hudtui.core.compute.budget import RUN_TAIL, grant_new
     from hudtui.core.compute.guard import estimate, money
+    from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.machine_guard import end_rule
+    from hudtui.core.compute.release import realm_of
     from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
+    # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
+    grant_new("", offer.price, realm_of(provider), limits, tail=RUN_TAIL)(Ledger().owned(alive=False))
     rent = Rent(
         provider=provider.name,
         machine=unique_name(spec.name),
@@ -261,7 +271,7 @@ def _rented(
         spec,
         rent=rent,
         gpus=max(offer.gpu_count, 1),
-        gpu_memory=offer.gpu_memory or 80.0,
+        gpu_memory=(offer.gpu_memory or 80.0) * GIB_OF_A_GB,
         limits=limits.to_json(),
         max_seconds=None,  # the guard holds the time, and can be told another one
         remarks=(*spec.remarks, WARNING if end_rule(provider, rent.machine, settings.get) is None else GUARDED),

@@ -84,11 +84,6 @@ class Trl:
             else:
                 check_memory(found, spec.gpu_memory)
                 notes += [need.line() for need in found]
-                notes += [
-                    f"GPU {need.gpu} may run out of memory: it has {spec.gpu_memory:.0f} GiB; lower batch_size or max_seq_len"
-                    for need in found
-                    if need.total > spec.gpu_memory
-                ]
             shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
             words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
             stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=Restart(2, 15.0)))

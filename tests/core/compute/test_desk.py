@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.choose import select
 from hudtui.core.compute.desk import Desk, Holdings
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.ledger import Ledger
@@ -15,7 +16,7 @@ from hudtui.core.compute.limitbook import MOST, LimitBook
 from hudtui.core.compute.market import Market, offer_from_json, recall, remember
 from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.values import Offer, Offers, Order, Price, Query
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.sim import Simulator
 
@@ -73,7 +74,10 @@ async def refreshed(one: Desk) -> list[Market]:
 
 async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: Simulator) -> None:
     mute = Mute(
-        Offers((offer("a"),)), ProviderError("it is asleep"), Offers((offer("b"),), ("page 2 failed",)), Offers((offer("b"),))
+        Offers((offer("a"),)),
+        ProviderError("it is asleep"),
+        *[Offers((offer("b"),), ("page 2 failed",))] * 2,
+        Offers((offer("b"),)),
     )
     one = desk(tmp_path, prime(sim), mute)
     first, *_, last = await refreshed(one)
@@ -86,6 +90,12 @@ async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothin
 
     *_, partial = await refreshed(one)
     assert {item.id for item in partial.parts["mute"].offers} == {"a", "b"} and partial.warnings
+
+    kept = next(item for item in partial.parts["mute"].offers if item.id == "a")
+    assert kept.stock == "not confirmed" and select([kept]).found == (), "it is shown, and not chosen"
+
+    *_, again = await refreshed(one)
+    assert [item.id for item in again.parts["mute"].offers] == ["b"] and again.warnings, "what two answers lack is gone"
 
     *_, whole = await refreshed(one)
     assert [item.id for item in whole.parts["mute"].offers] == ["b"] and not whole.warnings
@@ -290,3 +300,30 @@ async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_pa
     found = {item.name: item.why for item in (await looked(one)).taken}
     assert "spot" in str(found["hudtui-spot"]) and "wallet is empty" in str(found["hudtui-dry"])
     await one.close()
+
+
+async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Path) -> None:
+    with Simulator() as first:
+        one = desk(tmp_path, prime(first))
+        pod = await rent(one, first, "hudtui-a")
+        (seen,) = (await looked(one)).pods
+        assert (entry := one.ledger.get("hudtui-a")) is not None and entry.account == "Sim User"
+        one.ledger.note("hudtui-a", "ended", billed=0.5)
+        await one.close()
+    with Simulator() as second:
+        other = desk(tmp_path, prime(second))
+        assert await rent(other, second, "hudtui-b") == pod, "the same id"
+        with other.ledger._writing() as database:  # as if both had one address
+            database.execute("UPDATE machines SET realm = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
+        second.clock.advance(3600)
+        found = await looked(other)
+        (row,) = found.pods
+        assert row.pod.name == "hudtui-b" and row.spend is not None
+        assert (row.spend.open, row.spend.per_hour) == (True, seen.pod.hourly) and row.spend.spent > 0.5
+        await other.close()
+
+
+def test_how_long_the_wallet_lasts() -> None:
+    assert Account("a", balance=0.05).lasts(2.0) == pytest.approx(0.025)
+    assert Account("a", balance=-1.0).lasts(2.0) == 0.0
+    assert Account("a").lasts(2.0) is Account("a", balance=1.0).lasts(0.0) is Account("a", balance=1.0).lasts(2.0, "EUR") is None

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.compute.own_machines import machines_file
-from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, find_offer
 from hudtui.core.compute.providers import find_providers, missing, open_provider, prime_access, target_of
 from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
-from hudtui.core.compute.values import Address, Pod, SshKey
+from hudtui.core.compute.values import Address, Offer, Pod, Price, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.web import is_loopback
 
@@ -171,3 +171,13 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(InputError, match="cannot be understood"):
         read_key(tmp_path / "bad")
+
+
+def test_an_offer_by_a_name_that_several_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = [Offer("prime", name, "H100_80GB", 1, Price(1.0)) for name in ("a/1", "b/2")]
+    assert find_offer(offers, offers[0].short) == offers[0] and find_offer(offers, "none") is None
+    monkeypatch.setattr(Offer, "short", "abcdef")
+    with pytest.raises(InputError, match="means several offers") as caught:
+        find_offer(offers, "abcdef")
+    assert "a/1, b/2" in str(caught.value.fix)
+    assert find_offer(offers, "b/2") == offers[1], "its id says which one is meant"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hudtui.core.compute import machine as machines
+from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.machine import Gpu, Machine
 from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
@@ -260,3 +264,74 @@ async def test_a_model_that_was_fetched_before_is_known(
     _machine_with(monkeypatch, 81920, 81920)
     checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
     assert [check.state for check in checks if check.name == "model"] == ["fine"]
+
+
+@pytest.fixture
+def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        yield sim
+
+
+@pytest.mark.parametrize(
+    ("wish", "gpu"),
+    [
+        (Wish(provider="prime", gpus="1xA100"), "A100_80GB"),
+        (Wish(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
+        (Wish(provider="prime", rehearse=True), "CPU_NODE"),
+        (Wish(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
+    ],
+)
+async def test_the_cheapest_machine_that_the_work_fits(
+    project: Path, store: RunStore, prime: Simulator, wish: Wish, gpu: str
+) -> None:
+    prepared = await _prepare(project, store, wish, starts=False)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.choice is not None and prepared.choice.offer.gpu_type == gpu
+
+
+@pytest.mark.parametrize(
+    ("wish", "state"),
+    [
+        (Wish(provider="prime", gpus="1x4090"), "missing"),
+        (Wish(provider="prime", gpus="2xA100", model="Qwen/Qwen2.5-32B-Instruct"), "missing"),
+        (Wish(provider="prime", gpus="1xA100"), "fine"),
+    ],
+)
+async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
+    project: Path, store: RunStore, prime: Simulator, wish: Wish, state: str
+) -> None:
+    prepared = await _prepare(project, store, wish, starts=False)
+    (memory,) = (check for check in prepared.checks if check.name == "memory")
+    assert memory.state == state and "GiB" in memory.text, prepared.checks
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine_with(monkeypatch, 24576)
+    prepared = await _prepare(project, store, Wish(host="me@box"))
+    assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
+    assert prepared.record is not None
+
+
+@pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])
+async def test_a_card_is_judged_alike_wherever_its_memory_is_told(
+    project: Path, store: RunStore, prime: Simulator, monkeypatch: pytest.MonkeyPatch, sold: float, driver: int
+) -> None:
+    offer = Offer("prime", "o", "X", 1, Price(1.0), gpu_memory=sold)
+    rented = (await _prepare(project, store, Wish(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"), starts=False)).record
+    _machine_with(monkeypatch, driver)
+    own = (await _prepare(project, store, Wish(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
+    assert rented is not None and own is not None
+    assert rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08) and rented.spec.gpu_memory < sold
+
+
+async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
+    project: Path, store: RunStore, prime: Simulator
+) -> None:
+    order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
+    Ledger().intend(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    wish = Wish(engine="rollouts", policy="random", provider="prime")
+    (missing,) = (await _prepare(project, store, wish, starts=False)).missing
+    assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
