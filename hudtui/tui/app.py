@@ -89,7 +89,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q"),
+        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
         Action(
             "app.stop",
             "Quit",
@@ -107,7 +107,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
+        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
         Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
@@ -187,8 +187,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if keymap:
             self.set_keymap(keymap)
         self.reload()
-        for complaint in complaints:
-            self.say(complaint, severity="warning")
+        if complaints:
+            self.say("; ".join(complaints), severity="warning")
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside."""
@@ -244,6 +244,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.typed.take(event)
         else:
+            if isinstance(event, events.MouseDown):
+                self.typed.deliberate = True
             await super().on_event(event)
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
@@ -571,7 +573,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif isinstance(focused, Input) and focused.value:
             focused.value = ""
         elif self._told_how_to_leave:
-            self.action_leave()
+            await self.action_act("app.leave")
         else:
             self._told_how_to_leave = True
             keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]

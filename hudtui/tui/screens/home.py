@@ -35,7 +35,7 @@ class HomeScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("home.next", "Next step", "Open the station that comes next.", "enter"),
-        Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d"),
+        Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d", decides=True),
     )
 
     def content(self) -> Iterable[Widget]:

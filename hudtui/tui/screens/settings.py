@@ -66,8 +66,12 @@ class SettingsScreen(StationScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
         Action("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
-        Action("settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete"),
-        Action("settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t"),
+        Action(
+            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete", danger=True
+        ),
+        Action(
+            "settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t", decides=True
+        ),
         Action("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
         Action("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
         Action("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
