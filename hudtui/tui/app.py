@@ -151,6 +151,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
+        for screen in self._stations.values():
+            if screen.is_attached:
+                screen.call_after_refresh(screen.theme_changed)
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -549,11 +552,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Explain the current screen."""
         from hudtui.tui.screens.help import HelpScreen
-        from hudtui.tui.widgets.keybar import active_keys
+        from hudtui.tui.widgets.keybar import active_keys, text_keys
 
         if not isinstance(self.screen, ModalScreen):
             keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
-            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
+            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)))
 
     async def action_stop(self) -> None:
         """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""

@@ -184,6 +184,8 @@ class ActiveKey:
     key: str
     """As shown to the user."""
     why_not: str | None
+    keys: tuple[str, ...] = ()
+    """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
 
 
 def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[Action, DOMNode]]:
@@ -228,8 +230,14 @@ _SHOWN = {
 }
 
 
+_WHOLE = {"ctrl+underscore": "^/", "ctrl+@": "^Space"}
+"""Keys that a terminal sends under another name than the one on the keyboard."""
+
+
 def shown(key: str) -> str:
     """A key as people write it: `^p`, `?`, `Esc`, `F2`."""
+    if key in _WHOLE:
+        return _WHOLE[key]
     *modifiers, name = key.split("+") if key != "+" else [key]
     name = _SHOWN.get(name, name)
     if len(name) > 1 and name[0] == "f" and name[1:].isdigit():

@@ -2,8 +2,8 @@
 
     python tests/faults/key_storm.py [--seconds 20] [--seed 1] [--screens home environment ...] [--sizes 160x45 80x24]
 
-The real app without a terminal, over a folder of ten odd files, an environment with 200 tools that is really started, and a simulated
-Prime Intellect. No key is left out. Prints a table; the exit status is 1 when something was written, rented, or broke.
+The real app without a terminal, over a folder of ten odd files, an environment with 200 tools that is really started, and a
+simulated Prime Intellect. No key is left out. Prints a table; the exit status is 1 when something was written, rented, or broke.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ async def storm(app: Any, chance: random.Random, number: int, *, pace: float = 0
             return
         send(app, [key], begin + at * PACE)
         await asyncio.sleep(pace)
-    while app.is_running and app.typed.pending:
+    while app.is_running and app.typed.pending:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

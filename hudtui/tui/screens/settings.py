@@ -121,6 +121,10 @@ class SettingsScreen(StationScreen):
             more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
             self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
 
+    def theme_changed(self) -> None:
+        """The states have colours of the theme."""
+        self._fill()
+
     def on_resize(self) -> None:
         """Columns are cut to the width."""
         self.call_after_refresh(self._fill)
