@@ -99,7 +99,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q"),
+        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
         Action(
             "app.stop",
             "Quit",
@@ -124,7 +124,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
+        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
         Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
@@ -149,6 +149,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Someone left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.open_next: Path | None = None
+        """The folder to open after the end, in place of the shell."""
         self.parting: tuple[str, ...] = ()
         """What to tell the user after the end: a line for each machine that goes on costing money."""
         self.typed = TypedAhead(self)
@@ -177,6 +179,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
+        for screen in self._stations.values():
+            if screen.is_attached:
+                screen.call_after_refresh(screen.theme_changed)
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -215,8 +220,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.reload()
         for work in (self._keep_up(), self._keep_asking()):
             self.run_worker(work, name="forever", group="forever", exit_on_error=False)
-        for complaint in complaints:
-            self.say(complaint, severity="warning")
+        if complaints:
+            self.say("; ".join(complaints), severity="warning")
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside, and keep what to say of it when the terminal is back."""
@@ -276,6 +281,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.typed.take(event)
         else:
+            if isinstance(event, events.MouseDown):
+                self.typed.deliberate = True
             await super().on_event(event)
 
     async def hand_on(self, event: events.Key | events.Paste) -> None:
@@ -321,9 +328,15 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
+        self.run_worker(self._check_files(), group="check", exit_on_error=False)
         if not self._begun:
             self._begun = True
             self.run_worker(self._begin(), group="begin", exit_on_error=False)
+
+    async def _check_files(self) -> None:
+        """The road tells what is wrong with the files of the project, not only that they are there."""
+        if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
+            await self._read()
 
     def _complain(self, error: Exception) -> None:
         """Tell of an error that comes again and again: once."""
@@ -430,19 +443,23 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The platform of the project."""
         return self.workspace.platform
 
-    async def make_demo(self) -> None:
-        """Write the demo workspace into the project folder and show it."""
+    async def make_demo(self, folder: Path) -> None:
+        """Write the demo workspace into a folder and show it: in another folder than this one the app opens anew."""
         from contextlib import aclosing
 
         from hudtui.core.events import Notice, Progress
 
-        async with aclosing(self.services.make_demo(self.folder)) as events:  # type: ignore[type-var]
+        async with aclosing(self.services.make_demo(folder)) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Progress):
                     self.say(event.message or event.stage, severity="busy")
                 elif isinstance(event, Notice):
                     self.say(event.message, severity="warning")
-        await self._read()
+        if folder != self.folder:
+            self.open_next = folder
+            self.exit()
+            return
+        await self._reload()
         self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:
@@ -648,11 +665,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Explain the current screen."""
         from hudtui.tui.screens.help import HelpScreen
-        from hudtui.tui.widgets.keybar import active_keys
+        from hudtui.tui.widgets.keybar import active_keys, text_keys
 
         if not isinstance(self.screen, ModalScreen):
             keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
-            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
+            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)))
 
     async def action_stop(self) -> None:
         """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""
@@ -672,7 +689,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif isinstance(focused, Input) and focused.value:
             focused.value = ""
         elif self._told_how_to_leave:
-            self.action_leave()
+            await self.action_act("app.leave")
         else:
             self._told_how_to_leave = True
             keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
@@ -705,13 +722,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
             parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
         if parts:
-            title, lines = _quit_title(running, paid), [line for part in parts for line in ("", *part)][1:]
+            title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
+            real = any(not one.simulated for one in paid)
             if unsaved:
                 if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
                     return
-            elif not await self.confirm(
-                title, tuple(lines), yes="Quit", no="Stay", danger=any(not one.simulated for one in paid)
-            ):
+            elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
@@ -842,6 +858,9 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         return 2
     app = HudtuiApp(folder, debug=debug)
     app.run(mouse=app.preferences.mouse)
+    while app.open_next is not None and not app.lost:
+        app = HudtuiApp(app.open_next, debug=debug)
+        app.run(mouse=app.preferences.mouse)
     if app.lost:
         # Nothing can be said any more, not even by the interpreter's last flush.
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -42,6 +42,8 @@ class Action:
     """The key works even while a text field has the focus."""
     yields: bool = False
     """Its key is the focused text's own while there is nothing for the action to do; needs `priority`."""
+    decides: bool = False
+    """It writes, starts, leaves or steps aside at once: a key in the middle of a burst does not carry it out."""
     danger: bool = False
     """It ends or destroys something: the palette offers it by its own words only, never by letters that happen to stand in it."""
 
@@ -142,10 +144,15 @@ class Acting:
         """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
         shell = cast("_HasApp", self).app
         try:
-            shell.begins(REGISTRY[action_id])
+            if begins := getattr(shell, "begins", None):  # only the real app has a message bar
+                begins(REGISTRY[action_id])
             reason = self.why_not(action_id)
             if reason:
                 shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
+                return
+            if REGISTRY[action_id].decides and not shell.typed.deliberate:
+                words = "many keys came at once, so it was not done; press its key again"
+                shell.say(f"{REGISTRY[action_id].title}: {words}", severity="warning")
                 return
             result = getattr(self, REGISTRY[action_id].method)()
             if inspect.isawaitable(result):
@@ -156,8 +163,7 @@ class Acting:
 
 class _Shell(Protocol):
     focused: Any
-
-    def begins(self, action: Action) -> None: ...
+    typed: Any
 
     def say(self, message: str, *, severity: str = ...) -> None: ...
 
@@ -178,6 +184,8 @@ class ActiveKey:
     key: str
     """As shown to the user."""
     why_not: str | None
+    keys: tuple[str, ...] = ()
+    """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
 
 
 def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[Action, DOMNode]]:
@@ -222,8 +230,14 @@ _SHOWN = {
 }
 
 
+_WHOLE = {"ctrl+underscore": "^/", "ctrl+@": "^Space"}
+"""Keys that a terminal sends under another name than the one on the keyboard."""
+
+
 def shown(key: str) -> str:
     """A key as people write it: `^p`, `?`, `Esc`, `F2`."""
+    if key in _WHOLE:
+        return _WHOLE[key]
     *modifiers, name = key.split("+") if key != "+" else [key]
     name = _SHOWN.get(name, name)
     if len(name) > 1 and name[0] == "f" and name[1:].isdigit():

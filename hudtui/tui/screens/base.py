@@ -73,6 +73,9 @@ class StationScreen(Acting, Screen[None]):
     def facts_changed(self, facts: Facts) -> None:
         """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
 
+    def theme_changed(self) -> None:
+        """The theme is another one: what is drawn in colours of its own is drawn anew."""
+
     @property
     def unsaved(self) -> str | None:
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""

@@ -59,7 +59,7 @@ class DatasetScreen(Viewing):
         Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o"),
         Action("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
         Action("dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"),
-        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t"),
+        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
         Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c"),
         Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P"),
         Action("dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False),

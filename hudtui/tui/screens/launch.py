@@ -89,12 +89,23 @@ class LaunchScreen(StationScreen):
         "down scroll the plan."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True),
+        Action(
+            "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
+        ),
         Action("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
-        Action("launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7"),
+        Action(
+            "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
+        ),
         Action("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
         Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
-        Action("launch.cancel", "Give up", "Give up the machine that is being got; what was created is ended.", "f8", show=False),
+        Action(
+            "launch.cancel",
+            "Give up",
+            "Give up the machine that is being got; what was created is ended.",
+            "f8",
+            show=False,
+            danger=True,
+        ),
         Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
         Action("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
         Action("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),

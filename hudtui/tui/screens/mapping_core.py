@@ -380,6 +380,11 @@ class MappingCore(StationScreen):
         self.show_file()
         self.show_cursor_line()
 
+    def theme_changed(self) -> None:
+        """The marks have colours of the theme."""
+        self._cells = []
+        self.show_table()
+
     def show_table(self) -> None:
         """The table of actions: only cells that say something else are drawn anew."""
         from hudtui.tui.screens.mapping_view import row_cells

@@ -56,9 +56,13 @@ class RunScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
+        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True),
         Action(
-            "run.terminal", "Terminal", "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.", "v"
+            "run.terminal",
+            "Terminal",
+            "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.",
+            "v",
+            decides=True,
         ),
         Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
         Action(
