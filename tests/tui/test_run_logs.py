@@ -37,7 +37,8 @@ async def until(pilot: Any, done: Callable[[], bool]) -> None:
         if done():
             return
         await pilot.pause(0.02)
-    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}")
+    shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
+    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}\n{shown}")
 
 
 def in_sight(log: LogView) -> list[str]:
@@ -52,14 +53,14 @@ async def test_g_leads_to_the_first_line_of_a_long_log(open_app: Any, project: P
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
         log = app.screen.query_one(RunLogs).main
-        assert len(log.buffer) == OPENING_LINES and log.before and "before this: g shows the first line" in screen_text(app)
-        log.search("line 5")
-        await until(pilot, lambda: "not found in the" in screen_text(app))
+        assert len(log.buffer) == OPENING_LINES and log.before and "kB before this" in screen_text(app)
+        log.search("line 17")
+        await until(pilot, lambda: "“line 17”: not found  in these 2 000 lines" in screen_text(app))
         await pilot.press("enter", "g")
         await until(pilot, lambda: len(log.buffer) == count and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
         assert not log.before and "before this" not in screen_text(app)
-        log.search("line 5")
-        await until(pilot, lambda: bool(in_sight(log)) and "line 5" in in_sight(log))
+        log.search("line 17")
+        await until(pilot, lambda: "line 17" in in_sight(log) and "“line 17”: 1 of" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
 
@@ -75,7 +76,8 @@ async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(open_app: Any, 
         await pilot.press("enter", "g")
         await until(pilot, lambda: log.after and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
         await until(pilot, lambda: len(log.buffer) == 4_000)
-        assert "the beginning of the log: G shows its end" in screen_text(app) and not log.buffer.dropped
+        await until(pilot, lambda: "beginning of the log; G: its end" in screen_text(app))
+        assert not log.buffer.dropped
         await pilot.press("G")
         await until(pilot, lambda: not log.after and f"line {count - 1}" in screen_text(app))
 
@@ -86,7 +88,7 @@ async def test_the_first_line_of_a_log_of_others(open_app: Any, project: Path, s
     async with open_app(project) as (app, pilot):
         app.open_station("watch", file=str(path))
         await until(pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app))
-        await until(pilot, lambda: "before this: g shows the first line" in screen_text(app))
+        await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
         await until(pilot, lambda: any(line == "line 0" for log in app.screen._logs.values() for line in in_sight(log)))
 
