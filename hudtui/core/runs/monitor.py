@@ -46,7 +46,7 @@ __all__ = ["SILENT", "Gpu", "Monitor", "Result", "ResultRow", "RunView", "StageV
 
 _LOG_LOOK = 256 * 1024
 """Bytes of a log that one look searches for signs of trouble, at most."""
-_METRICS_LOOK = 32 * 1024 * 1024
+_METRICS_LOOK = 16 * 1024 * 1024
 """Bytes of the metrics that one look reads, at most: the newest."""
 _LATE = 5.0
 """Seconds without an answer after which a view is told to be an old one."""

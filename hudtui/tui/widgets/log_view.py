@@ -313,14 +313,14 @@ class LogView(Acting, Vertical):
             parts.append(("● following", "$success"))
         else:
             parts.append(("○ not following", "$foreground-muted"))
+        if self.buffer.dropped:
+            parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
         if self._pattern is not None:
             parts.append((self._search_words(self._pattern), "$accent"))
             if self._before or self._after or self.buffer.dropped:
                 parts.append((f"in these {_count(len(self.buffer))} lines", "$foreground-muted"))
         if self._before:
             parts.append((f"g: {_size(self._before)} before this", "$foreground-muted"))
-        if self.buffer.dropped:
-            parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
         total = len(self.buffer)
         if self._lines.level is Level.NONE:
             parts.append((f"{_count(total)} line{'' if total == 1 else 's'}", ""))
