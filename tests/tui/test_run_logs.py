@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.view import RunView
 from hudtui.tui.screens.run_logs import OPENING_LINES, RunLogs
 from hudtui.tui.screens.run_words import alarm_lines, head
@@ -176,3 +179,65 @@ def test_the_head_says_for_how_long_nothing_was_heard() -> None:
     run = RunSummary("a", "a", "trl", "box", "/f", state="running", started=1.0)
     told = head(RunView(run, elapsed=60.0, away=34.0, problem="status.json of the machine is not readable"), 80, None).plain
     assert "no contact for 34s" in told and "! status.json of the machine is not readable" in told
+
+
+async def test_a_machine_that_was_away_is_live_again(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.make_run(project, "live-aaaa", "running", log="begun\n")
+    monkeypatch.setattr("hudtui.core.runs.monitor._LATE", 0.1)
+    cut = False
+    look = LocalHost.facts
+
+    async def facts(host: LocalHost, path: Any) -> Any:
+        if cut:
+            raise Disconnected("the connection was lost")
+        return await look(host, path)
+
+    monkeypatch.setattr(LocalHost, "facts", facts)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "● running" in screen_text(app) and "begun" in screen_text(app))
+        cut = True
+        await until(pilot, lambda: screen_text(app).count("no contact for") == 2)  # of the run, and of its log
+        cut = False
+        with (project / ".hudtui" / "runs" / "live-aaaa" / "events.jsonl").open("a") as stream:
+            stream.write(json.dumps({"seq": 9, "at": runs.NOW - 10, "type": "finished", "data": {}}) + "\n")
+        await until(pilot, lambda: app.screen.view.summary.state == "finished" and "no contact" not in screen_text(app))
+
+
+async def test_a_run_that_could_not_be_looked_at_is_tried_again(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.make_run(project, "live-aaaa", "finished", log="begun\n")
+    for module in ("run", "run_logs"):
+        monkeypatch.setattr(f"hudtui.tui.screens.{module}._AGAIN", 0.1)
+    cut = True
+    look = LocalHost.facts
+
+    async def facts(host: LocalHost, path: Any) -> Any:
+        if cut:
+            raise Disconnected("the connection was lost")
+        return await look(host, path)
+
+    monkeypatch.setattr(LocalHost, "facts", facts)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "the connection was lost" in app.screen.message)
+        cut = False
+        await until(pilot, lambda: "begun" in screen_text(app) and "reward 0.438" in screen_text(app))
+        await until(pilot, lambda: app.screen.message == "")
+
+
+async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, project: Path, screen_text: Any) -> None:
+    runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "step 60/100" in screen_text(app))
+        app.screen.query_one("#run-tabs").active = "result"
+        table = app.screen.query_one("#run-result", Grid)
+        await until(pilot, lambda: table.row_count == 60)
+        assert str(table.get_row_at(59)[0]) == "60" and float(str(table.get_row_at(59)[1])) == pytest.approx(
+            app.screen.view.result.steps[-1].reward, abs=0.001
+        )
+        assert [str(column.label) for column in table.columns.values()] == ["step", "reward", "±", "loss", "tokens", "seconds"]

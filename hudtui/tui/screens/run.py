@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,6 +35,8 @@ GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
 _AGAIN = 3.0
 """Seconds after which what went wrong is tried again."""
+_EVENTS = 500
+"""Events of a run that are listed, the newest."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for a look at one run of the list: its machine may be away."""
@@ -395,10 +397,13 @@ class RunScreen(StationScreen):
             logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
             logs.hear(view.away)
 
-    def _show_events(self, events: Iterable[RunEvent]) -> None:
+    def _show_events(self, events: Sequence[RunEvent]) -> None:
         grid = self.query_one("#run-events", Grid)
         grid.clear()
-        for event in events:
+        older = max(len(events) - _EVENTS, 0)
+        if older:
+            grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {self.chosen} --json")
+        for event in events[older:]:
             grid.add_row(*event_cells(event))
         grid.move_cursor(row=grid.row_count - 1)
 
