@@ -18,7 +18,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.run_logs import RunLogs
+from hudtui.tui.screens.run_logs import SELDOM, RunLogs
 from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells, result_table
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.json_view import JsonView
@@ -352,7 +352,7 @@ class RunScreen(StationScreen):
 
     async def _watch(self, run: str) -> None:
         """Show a run until it has ended. Whatever goes wrong is told, and it is tried again."""
-        told: str | None = None
+        told, pause = None, _AGAIN
         while True:
             try:
                 store = await asyncio.to_thread(self._open_store)
@@ -362,13 +362,14 @@ class RunScreen(StationScreen):
                     async for view in views:
                         if told is not None and self.message == told:
                             self.clear_message()
-                        before, self.view, told = self.view, view, None
+                        before, self.view, told, pause = self.view, view, None, _AGAIN
                         self._show(view, before)
                 return
             except Exception as error:
                 self.fail(error)
                 told = self.message
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)
 
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
@@ -395,7 +396,7 @@ class RunScreen(StationScreen):
             begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
             logs = self.query_one(RunLogs)
             logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
-            logs.hear(view.away)
+            logs.hear(view.away if view.summary.active else None)
 
     def _show_events(self, events: Sequence[RunEvent]) -> None:
         grid = self.query_one("#run-events", Grid)
