@@ -252,7 +252,5 @@ async def test_a_tmux_that_says_anything() -> None:
     for answers in (("1 2 3 0 0 6", "x\nline\n"), ("1 2 3 0 0 6", "1\nline\n"), ("\u00b2 2 3 0 0 6",), ("9" * 400,)):
         with pytest.raises(MachineError, match="is gone"):
             [seen async for seen in Watch(Lies(*answers), foreign).follow(once=True)]
-    assert lines_of([seen async for seen in Watch(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]) in (
-        [],
-        ["line"],
-    )
+    told = [seen async for seen in Watch(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
+    assert lines_of(told) == []  # in a window without width every line may go on
