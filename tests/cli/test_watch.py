@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -170,3 +172,21 @@ def test_steps_of_a_training_are_its_result() -> None:
     lines = done.stdout.splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("STEP"))
     assert [line.split()[:2] for line in lines[start + 1 : start + 3]] == [["1", "0.100"], ["2", "0.500"]]
+
+
+def test_an_odd_word_of_a_machine_spoils_no_command() -> None:
+    make_run("first", [0.1, 0.5])
+    store = RunStore(Path.cwd() / ".hudtui")
+    store.append("first", "failed", {"why": "it is only looked at"})
+    odd = [{"seq": 90, "at": at, "type": "machine", "data": data} for at, data in ((1, {"kind": []}), (1e300, {"hourly": "abc"}))]
+    store.mirror("first", odd)
+    with contextlib.closing(sqlite3.connect(store.path)) as database:  # as an older hudtui took them in
+        for event in odd:
+            row = ("first", event["at"], "machine", "machine", json.dumps(event["data"]))
+            database.execute("INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    for command in (["runs"], ["runs", "show", "first"], ["runs", "metrics", "first"], ["runs", "logs", "first"]):
+        done = hudtui(*command)
+        assert done.exit_code == 0 and done.exception is None, (command, done.output, done.exception)
+    assert "2 records of the machine were not readable" in hudtui("runs", "show", "first").stdout
+    assert json.loads(hudtui("runs", "--json").stdout)[0]["unreadable"] == 2

@@ -46,6 +46,7 @@ from hudtui.core.runs.broker import Broker, offer_to_json
 from hudtui.core.runs.hosts import rented_host
 from hudtui.core.runs.launcher import reconcile
 from hudtui.core.runs.rented import tend
+from hudtui.core.runs.reports import Report
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.training.plan import Output, Plan, Rent, RunSpec, Stage
@@ -123,7 +124,8 @@ class Doomed(RunStore):
         for moment in ("before", "after"):
             events: tuple[RunEvent, ...] = super().mirror(run, lines) if moment == "after" else ()
             for line in lines:
-                self._meet(label(str(line.get("type")), line.get("data") or {}), moment)
+                if isinstance(line, Report):
+                    self._meet(label(line.type, line.data), moment)
         return events
 
 

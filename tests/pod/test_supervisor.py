@@ -16,8 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from hudtui.core.runs.reports import Report, StatusReport, read_report
 from hudtui.pod import supervisor
 
 FILE = Path(supervisor.__file__)
@@ -347,6 +349,17 @@ def test_a_stop_that_comes_before_the_start_holds(run: Run) -> None:
     run.start()
     run.end("stopped")
     assert not (run.folder / "ran").exists()
+
+
+def test_whatever_it_writes_is_taken_by_those_who_read_it(run: Run) -> None:
+    run.plan(sh("s", "sleep 60")).start()
+    run.running("s")
+    run.call("stop", "0", "x" * 100_000)
+    run.end("stopped")
+    lines = (run.folder / "events.jsonl").read_bytes().splitlines()
+    assert [type(read_report(line)) for line in lines] == [Report] * len(lines) and len(lines) >= 5
+    status = msgspec.json.decode((run.folder / "status.json").read_bytes(), type=StatusReport)
+    assert status.stages["s"].state == "ended" and status.heartbeat is not None
 
 
 def test_sigterm_stops_the_run(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.view import RunView
 from hudtui.tui.screens.run_logs import OPENING_LINES, RunLogs
 from hudtui.tui.screens.run_words import alarm_lines, head
@@ -37,7 +40,8 @@ async def until(pilot: Any, done: Callable[[], bool]) -> None:
         if done():
             return
         await pilot.pause(0.02)
-    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}")
+    shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
+    raise AssertionError(f"it did not come to that: {pilot.app.screen.message}\n{shown}")
 
 
 def in_sight(log: LogView) -> list[str]:
@@ -52,14 +56,14 @@ async def test_g_leads_to_the_first_line_of_a_long_log(open_app: Any, project: P
         await pilot.press("5")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
         log = app.screen.query_one(RunLogs).main
-        assert len(log.buffer) == OPENING_LINES and log.before and "before this: g shows the first line" in screen_text(app)
-        log.search("line 5")
-        await until(pilot, lambda: "not found in the" in screen_text(app))
+        assert len(log.buffer) == OPENING_LINES and log.before and "kB before this" in screen_text(app)
+        log.search("line 17")
+        await until(pilot, lambda: "“line 17”: not found  in these 2 000 lines" in screen_text(app))
         await pilot.press("enter", "g")
         await until(pilot, lambda: len(log.buffer) == count and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
         assert not log.before and "before this" not in screen_text(app)
-        log.search("line 5")
-        await until(pilot, lambda: bool(in_sight(log)) and "line 5" in in_sight(log))
+        log.search("line 17")
+        await until(pilot, lambda: "line 17" in in_sight(log) and "“line 17”: 1 of" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: f"line {count - 1}" in screen_text(app))
 
@@ -75,7 +79,8 @@ async def test_of_a_log_longer_than_the_pane_both_ends_are_shown(open_app: Any, 
         await pilot.press("enter", "g")
         await until(pilot, lambda: log.after and bool(in_sight(log)) and in_sight(log)[0] == "line 0")
         await until(pilot, lambda: len(log.buffer) == 4_000)
-        assert "the beginning of the log: G shows its end" in screen_text(app) and not log.buffer.dropped
+        await until(pilot, lambda: "beginning of the log; G: its end" in screen_text(app))
+        assert not log.buffer.dropped
         await pilot.press("G")
         await until(pilot, lambda: not log.after and f"line {count - 1}" in screen_text(app))
 
@@ -86,7 +91,7 @@ async def test_the_first_line_of_a_log_of_others(open_app: Any, project: Path, s
     async with open_app(project) as (app, pilot):
         app.open_station("watch", file=str(path))
         await until(pilot, lambda: app.screen.NAME == "watch" and f"line {count - 1}" in screen_text(app))
-        await until(pilot, lambda: "before this: g shows the first line" in screen_text(app))
+        await until(pilot, lambda: "kB before this" in screen_text(app))
         await pilot.press("g")
         await until(pilot, lambda: any(line == "line 0" for log in app.screen._logs.values() for line in in_sight(log)))
 
@@ -174,3 +179,65 @@ def test_the_head_says_for_how_long_nothing_was_heard() -> None:
     run = RunSummary("a", "a", "trl", "box", "/f", state="running", started=1.0)
     told = head(RunView(run, elapsed=60.0, away=34.0, problem="status.json of the machine is not readable"), 80, None).plain
     assert "no contact for 34s" in told and "! status.json of the machine is not readable" in told
+
+
+async def test_a_machine_that_was_away_is_live_again(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.make_run(project, "live-aaaa", "running", log="begun\n")
+    monkeypatch.setattr("hudtui.core.runs.monitor._LATE", 0.1)
+    cut = False
+    look = LocalHost.facts
+
+    async def facts(host: LocalHost, path: Any) -> Any:
+        if cut:
+            raise Disconnected("the connection was lost")
+        return await look(host, path)
+
+    monkeypatch.setattr(LocalHost, "facts", facts)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "● running" in screen_text(app) and "begun" in screen_text(app))
+        cut = True
+        await until(pilot, lambda: screen_text(app).count("no contact for") == 2)  # of the run, and of its log
+        cut = False
+        with (project / ".hudtui" / "runs" / "live-aaaa" / "events.jsonl").open("a") as stream:
+            stream.write(json.dumps({"seq": 9, "at": runs.NOW - 10, "type": "finished", "data": {}}) + "\n")
+        await until(pilot, lambda: app.screen.view.summary.state == "finished" and "no contact" not in screen_text(app))
+
+
+async def test_a_run_that_could_not_be_looked_at_is_tried_again(
+    open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.make_run(project, "live-aaaa", "finished", log="begun\n")
+    for module in ("run", "run_logs"):
+        monkeypatch.setattr(f"hudtui.tui.screens.{module}._AGAIN", 0.1)
+    cut = True
+    look = LocalHost.facts
+
+    async def facts(host: LocalHost, path: Any) -> Any:
+        if cut:
+            raise Disconnected("the connection was lost")
+        return await look(host, path)
+
+    monkeypatch.setattr(LocalHost, "facts", facts)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "the connection was lost" in app.screen.message)
+        cut = False
+        await until(pilot, lambda: "begun" in screen_text(app) and "reward 0.438" in screen_text(app))
+        await until(pilot, lambda: app.screen.message == "")
+
+
+async def test_the_result_of_a_training_is_shown_step_by_step(open_app: Any, project: Path, screen_text: Any) -> None:
+    runs.make_training(project, "train-cccc", "grpo lora 8", seed=1)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("5")
+        await until(pilot, lambda: "step 60/100" in screen_text(app))
+        app.screen.query_one("#run-tabs").active = "result"
+        table = app.screen.query_one("#run-result", Grid)
+        await until(pilot, lambda: table.row_count == 60)
+        assert str(table.get_row_at(59)[0]) == "60" and float(str(table.get_row_at(59)[1])) == pytest.approx(
+            app.screen.view.result.steps[-1].reward, abs=0.001
+        )
+        assert [str(column.label) for column in table.columns.values()] == ["step", "reward", "±", "loss", "tokens", "seconds"]

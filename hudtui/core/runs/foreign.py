@@ -131,9 +131,9 @@ async def tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
     for line in first.splitlines():
         pane, attached, created, names = [*line.split(" ", 3), "", "", "", ""][:4]
         session, _, window = names.partition(":")
-        if not session or not created.isdigit():
+        if not session or not _is_count(created) or not _is_count(attached):
             continue
-        known = found.get(session) or TmuxSession(session, float(created), int(attached or 0))
+        known = found.get(session) or TmuxSession(session, float(created), int(attached))
         panes = (*known.panes, Pane(pane, window, _folder(started.get(pane, ""))))
         found[session] = TmuxSession(session, known.created, known.attached, panes)
     return tuple(sorted(found.values(), key=lambda session: session.created, reverse=True))
@@ -426,7 +426,9 @@ class _Window:
         if told is None:
             return None
         head, _, text = told.partition("\n")
-        history, width = (int(part) for part in head.split())
+        if len(parts := head.split()) != 2 or not all(map(_is_count, parts)):
+            return None
+        history, width = int(parts[0]), max(int(parts[1]), 1)
         lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
         if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
             lines.pop()  # it may go on in the row of the cursor
@@ -444,10 +446,15 @@ class _Window:
         names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")
         told = await _tmux(self._host, "display-message", "-p", "-t", self._pane, " ".join(f"#{{{name}}}" for name in names))
         parts = (told or "").split()
-        if len(parts) != len(names) or not all(part.isdigit() for part in parts):
+        if len(parts) != len(names) or not all(map(_is_count, parts)):
             return None
         numbers = [int(part) for part in parts]
         return (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5])
+
+
+def _is_count(text: str) -> bool:
+    """Whether tmux says a number that may be one: of rows, of seconds."""
+    return text.isascii() and text.isdecimal() and len(text) < 12
 
 
 def _place(before: list[str], lines: list[str], grown: int) -> int | None:

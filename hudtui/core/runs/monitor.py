@@ -46,10 +46,12 @@ __all__ = ["SILENT", "Gpu", "Monitor", "Result", "ResultRow", "RunView", "StageV
 
 _LOG_LOOK = 256 * 1024
 """Bytes of a log that one look searches for signs of trouble, at most."""
-_METRICS_LOOK = 32 * 1024 * 1024
+_METRICS_LOOK = 16 * 1024 * 1024
 """Bytes of the metrics that one look reads, at most: the newest."""
 _LATE = 5.0
 """Seconds without an answer after which a view is told to be an old one."""
+_SLOWEST = 30.0
+"""Seconds between two looks at a machine that does not answer, at most."""
 _SERVER_EVERY = 2.0
 """Seconds between two questions to a model server."""
 _SERVER_WAIT = 0.3
@@ -218,6 +220,7 @@ class Monitor:
         """
         view = await self.view(run)
         heard, look = time.monotonic(), None
+        pause = not_before = 0.0
         try:
             yield view
             while view.summary.active or view.summary.unsettled:
@@ -228,19 +231,24 @@ class Monitor:
                     view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
                     yield view
                     continue
-                look = look or asyncio.create_task(self.view(run))
-                done, _ = await asyncio.wait((look,), timeout=every)
-                away = None
-                if done:
+                if look is None and time.monotonic() >= not_before:
+                    look = asyncio.create_task(self.view(run))
+                why = None
+                if look is not None and (await asyncio.wait((look,), timeout=every))[0]:
                     try:
-                        view, heard = look.result(), time.monotonic()
+                        view, heard, pause = look.result(), time.monotonic(), 0.0
                     except (MachineError, RunError) as error:
-                        away = clean_line(sentence(error), 300)
+                        why = clean_line(sentence(error), 300)
+                        pause = min(max(2 * pause, every), _SLOWEST)
+                        not_before = time.monotonic() + pause
                     look = None
                 silent = time.monotonic() - heard
-                if away is not None or silent > _LATE:
-                    view = self._away(view, kept, silent, away)
+                if why is not None or view.away is not None or silent > _LATE:
+                    view = self._away(view, kept, silent, why)
                 yield view
+            if view.away is not None:  # it has ended meanwhile: what is left of it may lie here by now
+                with contextlib.suppress(MachineError, RunError):
+                    yield await self.view(run)
         finally:
             if look is not None:
                 look.cancel()

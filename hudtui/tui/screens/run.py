@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from time import monotonic
@@ -19,7 +19,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.run_logs import RunLogs
+from hudtui.tui.screens.run_logs import SELDOM, RunLogs
 from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells, result_table
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.json_view import JsonView
@@ -36,6 +36,8 @@ GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
 _AGAIN = 3.0
 """Seconds after which what went wrong is tried again."""
+_EVENTS = 500
+"""Events of a run that are listed, the newest."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for a look at one run of the list: its machine may be away."""
@@ -361,7 +363,7 @@ class RunScreen(StationScreen):
 
     async def _watch(self, run: str) -> None:
         """Show a run until it has ended. Whatever goes wrong is told, and it is tried again."""
-        told: str | None = None
+        told, pause = None, _AGAIN
         while True:
             try:
                 store = await asyncio.to_thread(self._open_store)
@@ -371,13 +373,14 @@ class RunScreen(StationScreen):
                     async for view in views:
                         if told is not None and self.message == told:
                             self.clear_message()
-                        before, self.view, told = self.view, view, None
+                        before, self.view, told, pause = self.view, view, None, _AGAIN
                         self._show(view, before)
                 return
             except Exception as error:
                 self.fail(error)
                 told = self.message
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)
 
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
@@ -404,12 +407,15 @@ class RunScreen(StationScreen):
             begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
             logs = self.query_one(RunLogs)
             logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
-            logs.hear(view.away)
+            logs.hear(view.away if view.summary.active else None)
 
-    def _show_events(self, events: Iterable[RunEvent]) -> None:
+    def _show_events(self, events: Sequence[RunEvent]) -> None:
         grid = self.query_one("#run-events", Grid)
         grid.clear()
-        for event in events:
+        older = max(len(events) - _EVENTS, 0)
+        if older:
+            grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {self.chosen} --json")
+        for event in events[older:]:
             grid.add_row(*event_cells(event))
         grid.move_cursor(row=grid.row_count - 1)
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 OPENING_LINES = 2_000
 """A log is opened so many lines before its end."""
 _AGAIN = 3.0
-"""Seconds after which what went wrong is tried again."""
+"""Seconds after which what went wrong is tried again; twice as long each time, up to `SELDOM`."""
+SELDOM = 60.0
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ class RunLogs(Vertical):
         monitor, run, window = reading.monitor, reading.run, reading.window
         pane.save_name = f"{run}-{window}.log" if window else f"{run}.log"
         feed: LineFeed | None = None
+        pause = _AGAIN
         while True:
             try:
                 if feed is None:
@@ -169,7 +171,7 @@ class RunLogs(Vertical):
                     feed, partial = LineFeed(offset=offset), ""
                 async with aclosing(monitor.follow(run, window, offset=feed.offset)) as chunks:
                     async for chunk in chunks:
-                        found = feed.feed(chunk)
+                        found, pause = feed.feed(chunk), _AGAIN
                         if found.restarted:
                             pane.append(["… the log was begun anew"])
                         room = pane.room if reading.from_start else len(found.done)
@@ -184,4 +186,5 @@ class RunLogs(Vertical):
                 return
             except Exception as error:
                 self._owner.fail(error)
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)

@@ -303,21 +303,24 @@ class LogView(Acting, Vertical):
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
         elif self._after:
-            parts.append(("○ the beginning of the log: G shows its end", "$foreground-muted"))
+            parts.append(("○ beginning of the log; G: its end", "$foreground-muted"))
         elif self._away is not None:
             parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
-            parts.append(("■ complete: the log has ended", "$foreground-muted"))
+            brief = self._pattern is not None or self._before  # what is told beside it matters more
+            parts.append(("■ ended" if brief else "■ complete: the log has ended", "$foreground-muted"))
         elif self._lines.follow:
             parts.append(("● following", "$success"))
         else:
             parts.append(("○ not following", "$foreground-muted"))
-        if self._before:
-            parts.append((f"{_size(self._before)} before this: g shows the first line", "$foreground-muted"))
         if self.buffer.dropped:
             parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
         if self._pattern is not None:
             parts.append((self._search_words(self._pattern), "$accent"))
+            if self._before or self._after or self.buffer.dropped:
+                parts.append((f"in these {_count(len(self.buffer))} lines", "$foreground-muted"))
+        if self._before:
+            parts.append((f"g: {_size(self._before)} before this", "$foreground-muted"))
         total = len(self.buffer)
         if self._lines.level is Level.NONE:
             parts.append((f"{_count(total)} line{'' if total == 1 else 's'}", ""))
@@ -334,13 +337,11 @@ class LogView(Acting, Vertical):
         shown = clean_line(pattern.text, 24)
         if pattern.error:
             return f"{kind} “{shown}”: {pattern.error}"
-        part = self._before or self._after or self.buffer.dropped
-        where = f" in the {_count(len(self.buffer))} lines here" if part else ""
         if not self._matches:
-            return f"{kind} “{shown}”: not found{where}"
+            return f"{kind} “{shown}”: not found"
         here = self._lines.here
         place = self._matches.index(here) + 1 if here in self._matches else 0
-        return f"{kind} “{shown}”: {place or '–'} of {_count(len(self._matches))}{where}"
+        return f"{kind} “{shown}”: {place or '–'} of {_count(len(self._matches))}"
 
     # -- actions -----------------------------------------------------------------------------------------------------
 

@@ -234,6 +234,18 @@ async def test_a_file_that_is_read_as_a_whole_has_an_upper_size(host: Host, tmp_
     assert (tmp_path / "copy").read_bytes() == bytes(1000)
 
 
+async def test_a_port_of_the_machine_is_reached_from_here(host: Host) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, host.forward(0, "127.0.0.1", server.sockets[0].getsockname()[1]) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        assert await reader.read() == b"hello"
+        writer.close()
+
+
 async def test_a_command_that_prints_without_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("local", "ssh_run"):
         monkeypatch.setattr(f"hudtui.core.remote.{module}.OUTPUT", 2**20)

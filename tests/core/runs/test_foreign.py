@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.foreign import Foreign, Seen, Source, Watch, _folder, _place, find_foreign, tmux_sessions
 from hudtui.core.runs.launcher import launch, stop
@@ -232,3 +233,24 @@ async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:
     assert newest.before == {"long.log": path.stat().st_size - len("line 9990\n") * 10}
     assert lines_of([seen async for seen in whole.follow(once=True)]) == [f"line {n}" for n in range(10_000)]
     assert whole.before == {"long.log": 0}
+
+
+class Lies(LocalHost):
+    """A machine whose tmux says anything."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+
+    async def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        return Completed(tuple(argv), 0, self.answers.pop(0) if len(self.answers) > 1 else self.answers[0], "")
+
+
+async def test_a_tmux_that_says_anything() -> None:
+    odd = ["%0 1 \u00b2 a:b", "%0 x 5 a:b", f"%0 1 {'9' * 400} a:b", "%0 1", "\0", "%1 0 5 good:w"]
+    assert [one.name for one in await tmux_sessions(Lies("\n".join(odd), ""))] == ["good"]
+    foreign = Foreign("x", (Source("x", pane="%0"),))
+    for answers in (("1 2 3 0 0 6", "x\nline\n"), ("1 2 3 0 0 6", "1\nline\n"), ("\u00b2 2 3 0 0 6",), ("9" * 400,)):
+        with pytest.raises(MachineError, match="is gone"):
+            [seen async for seen in Watch(Lies(*answers), foreign).follow(once=True)]
+    told = [seen async for seen in Watch(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
+    assert lines_of(told) == []  # in a window without width every line may go on

@@ -15,7 +15,7 @@ import pytest
 
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.reports import read_report
-from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore
+from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore, home_of
 from hudtui.core.runs.values import UNREADABLE, RunEvent, RunSummary, fold
 
 Make = Callable[..., RunRecord]
@@ -190,6 +190,20 @@ def test_a_store_that_another_process_writes_is_not_read_as_if_it_were_frozen(st
     holder.execute("ROLLBACK")
     holder.close()
     assert len(RunStore(store.state_dir, patience=0.1).runs()) == 1
+
+
+def test_a_run_that_was_brought_home_lies_there_as_long_as_that_is_there(store: RunStore, make: Make, tmp_path: Path) -> None:
+    record = replace(make(run="a-1"), host="pod:machine", folder="hudtui/a-1")
+    store.add(record)
+    home = tmp_path / "home"
+    home.mkdir()
+    for kind, data in (("machine", {"kind": "released"}), ("step", {"folder": str(home)}), ("failed", {})):
+        assert store.record("a-1") == record
+        store.append("a-1", kind, data)
+    at_home = store.record("a-1")
+    assert (at_home.host, at_home.folder) == ("local", str(home)) and home_of(store.summary("a-1")) == str(home)
+    home.rmdir()
+    assert store.record("a-1") == record and home_of(store.summary("a-1")) is None
 
 
 def test_a_mark_makes_a_step_happen_once(store: RunStore, make: Make) -> None:
