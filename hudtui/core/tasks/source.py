@@ -304,16 +304,39 @@ def arrow_batches(paths: list[Path], name: str, passed: Callable[[int], None]) -
                 head = reading.head(8)
             if head.startswith(b"PAR1"):
                 with pq.ParquetFile(path) as file:
-                    yield from file.iter_batches(batch_size=4096)
+                    for batch in file.iter_batches(batch_size=4096):
+                        _check(batch)
+                        yield batch
             else:
                 with pa.memory_map(str(path)) as mapped:
                     for batch in _ipc_batches(mapped, stream=not head.startswith(b"ARROW1")):
+                        _check(batch)
                         yield from (batch.slice(start, 4096) for start in range(0, batch.num_rows, 4096))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             from hudtui.core.text import clean_line
 
             raise InputError("this file is damaged or cut off", why=clean_line(str(error), 300), where=place) from None
         passed(path.stat().st_size)
+
+
+def _check(batch: pyarrow.RecordBatch) -> None:
+    """Refuse rows that cannot be read: what a file says of where values begin and end would lead outside of the memory.
+
+    Raises:
+        pyarrow.ArrowException: An offset leads outside, a text is not UTF-8, or an object has two fields of one name.
+        UnicodeError: The name of a field is not UTF-8.
+    """
+    import pyarrow as pa
+
+    batch.validate(full=True)
+    left = [list(batch.schema)]
+    while left:
+        fields = left.pop()
+        names = [field.name for field in fields]
+        if len(set(names)) < len(names):
+            raise pa.ArrowInvalid("two fields of one object have the same name")
+        kinds = [field.type for field in fields]
+        left += [[kind.field(number) for number in range(kind.num_fields)] for kind in kinds if kind.num_fields]
 
 
 def _ipc_batches(mapped: pyarrow.MemoryMappedFile, *, stream: bool) -> Iterator[pyarrow.RecordBatch]:
