@@ -124,6 +124,7 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
     import difflib
 
     from hudtui.core.environment.connection import connect
+    from hudtui.core.environment.listing import hidden
 
     async with connect(source, timeout=timeout, on_event=console.tell) as session:
         for warning in session.warnings:
@@ -131,7 +132,7 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
         if tool not in session.tools:
             close = difflib.get_close_matches(tool, session.tools, 1)
             console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {close[0]}?' if close else ''}")
-        return await session.call_tool(tool, arguments)
+        return hidden(await session.call_tool(tool, arguments), session.secrets)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -10,18 +10,22 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import decode, exclusive, write_atomic
+from hudtui.core.files import decode, exclusive, read_bytes, write_atomic
 
 if TYPE_CHECKING:
     from dotenv.parser import Binding
 
 MAX_BYTES = 1_000_000
+"""Of a file, and of its values once their references are replaced."""
+MAX_LINES = 5_000
+MAX_REFERENCES = 500
+_WIDE_GAP = re.compile(r"[^\S\r\n]{1000}")
 _Edit = Callable[[str], str]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -61,11 +65,9 @@ def read_env(path: Path) -> EnvFile:
     text = _read(path)
     if text is None:
         return EnvFile(path)
-    from dotenv.main import resolve_variables
-
     notices: list[str] = []
     lines: dict[str, int] = {}
-    pairs: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str]] = []
     for binding in _bindings(text):
         line = _line_of(binding)
         if binding.error:
@@ -77,9 +79,31 @@ def read_env(path: Path) -> EnvFile:
                 )
             lines[binding.key] = line
             pairs.append((binding.key, "" if _is_comment(binding) else binding.value))
-    values = resolve_variables(pairs, override=True)
-    entries = {name: Entry(values[name] or "", line) for name, line in lines.items()}
+    values = _resolved(pairs, path)
+    entries = {name: Entry(values[name], line) for name, line in lines.items()}
     return EnvFile(path, entries, tuple(notices))
+
+
+def _resolved(pairs: Iterable[tuple[str, str]], path: Path) -> dict[str, str]:
+    """The values with their references replaced, as python-dotenv does: by earlier values, else by the environment's."""
+    from dotenv.variables import parse_variables
+
+    known: dict[str, str | None] = dict(os.environ)
+    found: dict[str, str] = {}
+    size = 0
+    for name, value in pairs:
+        parts = []
+        for atom in parse_variables(value):
+            parts.append(atom.resolve(known))
+            size += len(parts[-1])
+            if size > MAX_BYTES:
+                raise InputError(
+                    f"the references in this file make it larger than {MAX_BYTES:,} characters",
+                    fix=f"Look at the value of {name}: it repeats others again and again.",
+                    where=Location(str(path)),
+                )
+        known[name] = found[name] = "".join(parts)
+    return found
 
 
 def set_value(path: Path, name: str, value: str) -> None:
@@ -155,24 +179,40 @@ def without_value(text: str, name: str) -> str:
 def _read(path: Path) -> str | None:
     """The file's text with its own line ends and without a byte order mark."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                "this is not a regular file", fix="Move it away; settings are read from a file.", where=Location(str(path))
-            )
-        if status.st_size > MAX_BYTES:
-            raise InputError(f"this file is too large for settings: {status.st_size:,} bytes", where=Location(str(path)))
-        data = path.read_bytes()
+        path.stat()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(str(path))) from None
+    except OSError:
+        pass  # said by the reader
+    data = read_bytes(path, limit=MAX_BYTES)
     text = decode(data, str(path))
+    _check_bounds(text, path)
     # `decode` makes every line end a newline; an edit must not, so the original is taken where it is plain UTF-8.
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         return text
+
+
+def _check_bounds(text: str, path: Path) -> None:
+    """Refuse what no file of settings is, and what takes python-dotenv very long.
+
+    Raises:
+        InputError: It has too many lines, references or blanks in a row.
+    """
+    for found, most, what in (
+        (text.count("\n") + 1, MAX_LINES, "lines"),
+        (text.count("${"), MAX_REFERENCES, "references to other variables"),
+    ):
+        if found > most:
+            raise InputError(
+                f"this file has too many {what} for settings: {found:,}",
+                fix=f"At most {most:,} are read.",
+                where=Location(str(path)),
+            )
+    if wide := _WIDE_GAP.search(text):
+        line = text.count("\n", 0, wide.start()) + 1
+        raise InputError("this line has a thousand blanks in a row", fix="Take them out.", where=Location(str(path), line))
 
 
 def _change(path: Path, edit: _Edit, *, create: bool = True) -> None:

@@ -12,9 +12,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hudtui.core.errors import InputError, Location
+
+MOST_BYTES = 64 << 20
+"""Of a file that is read as a whole, unless a reader says otherwise."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -58,22 +61,56 @@ def decode(data: bytes, name: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_text(path: Path | str) -> str:
-    """The text of a file, decoded by `decode`.
+def open_file(path: Path | str) -> BinaryIO:
+    """An ordinary file, opened to be read. Neither waits for a pipe nor opens a device.
 
     Raises:
-        InputError: The file is missing, a folder, unreadable or not text.
+        InputError: The file is missing, a folder or no ordinary file, or cannot be opened.
     """
     name = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise InputError("there is no such file", where=Location(name)) from None
-    except IsADirectoryError:
-        raise InputError("this is a folder, and a file is needed", where=Location(name)) from None
     except OSError as error:
         raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
-    return decode(data, name)
+    kind = os.fstat(handle).st_mode
+    if stat.S_ISREG(kind):
+        return open(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(kind):
+        raise InputError("this is a folder, and a file is needed", where=Location(name))
+    raise InputError("this is not an ordinary file", fix="Save what it gives in one first.", where=Location(name))
+
+
+def read_bytes(path: Path | str, *, limit: int = MOST_BYTES) -> bytes:
+    """What an ordinary file holds.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it may have.
+
+    Raises:
+        InputError: The file cannot be opened by `open_file`, cannot be read, or is larger than the limit.
+    """
+    name = os.fspath(path)
+    with open_file(path) as stream:
+        try:
+            data = stream.read(limit + 1)
+        except OSError as error:
+            raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+    if len(data) > limit:
+        raise InputError(f"this file is too large: at most {limit:,} bytes are read", where=Location(name))
+    return data
+
+
+def read_text(path: Path | str, *, limit: int = MOST_BYTES) -> str:
+    """The text of a file, read by `read_bytes` and decoded by `decode`.
+
+    Raises:
+        InputError: The file cannot be read, is too large or is not text.
+    """
+    return decode(read_bytes(path, limit=limit), os.fspath(path))
 
 
 def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = None) -> None:

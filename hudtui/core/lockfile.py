@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import exclusive, read_text, write_atomic
+from hudtui.core.files import exclusive, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
 from hudtui.core.yamledit import Scalar, set_values
 from hudtui.core.yamltext import Document, load_yaml
@@ -210,8 +210,8 @@ def _edit(path: Path, change: Callable[[Document], Mapping[tuple[str | int, ...]
 def _original(path: Path, text: str) -> str:
     """The text with its own line ends and byte order mark, where it is UTF-8; else as `read_text` gave it."""
     try:
-        return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_bytes(path).decode("utf-8")
+    except (InputError, UnicodeDecodeError):
         return text
 
 

@@ -153,7 +153,8 @@ def make_state_dir(folder: Path) -> Path:
             where=Location(str(folder)),
         )
     try:
-        state.mkdir(exist_ok=True)
+        state.mkdir(mode=0o700, exist_ok=True)
+        _keep_others_out(state)
     except OSError as error:
         raise InputError(
             f"{STATE}/ cannot be made in this folder",
@@ -169,6 +170,13 @@ def make_state_dir(folder: Path) -> Path:
             if not ignore.exists():
                 write_atomic(ignore, _GITIGNORE)
     return state
+
+
+def _keep_others_out(folder: Path) -> None:
+    """Take from others the right to write: who may exchange a run's folder decides what is run."""
+    found = folder.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & 0o022:
+        folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
 
 
 def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:

@@ -14,6 +14,7 @@ The data are read from the parser's event stream, which is iterative: no nesting
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ _SPECIAL = re.compile(r"(?:(?P<inf>[-+]?\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN))\Z"
 _NUMERIC_START = frozenset("0123456789+-.")
 _CORE = "tag:yaml.org,2002:"
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_LINE_END = re.compile("\r\n|\n|\r")
+_ODD_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Document:
     def last_line(self, path: Path = ()) -> int:
         """The last line, counting from 1, that holds a part of the value at `path`; comments below it do not count."""
         node = self._nearest(path)
-        lines = self.text.split("\n")
+        lines = _LINE_END.split(self.text)
         while node.style == "block":
             own = [child for child in node.children.values() if self._owns(node, child)]
             if not own:
@@ -267,11 +270,6 @@ class _Anchored:
     height: int
 
 
-def _mark(event: Any) -> Mark:
-    start, end = event.start_mark, event.end_mark
-    return Mark(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-
-
 class _Reader:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -282,6 +280,19 @@ class _Reader:
         self.count = 0
         self.aliased = 0
         self.result: tuple[Any, _Node] | None = None
+        # The parser counts further characters as line ends, which no editor does.
+        self.starts = [0, *(found.end() for found in _LINE_END.finditer(text))] if _ODD_LINE_END.search(text) else None
+
+    def _mark(self, event: Any) -> Mark:
+        start, end = event.start_mark, event.end_mark
+        if self.starts is None:
+            return Mark(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+        return Mark(*self._place(self.starts, start.index), *self._place(self.starts, end.index))
+
+    @staticmethod
+    def _place(starts: list[int], index: int) -> tuple[int, int]:
+        line = bisect_right(starts, index)
+        return line, index - starts[line - 1] + 1
 
     def read(self, events: Iterator[Any]) -> tuple[Any, _Node]:
         import yaml
@@ -301,7 +312,7 @@ class _Reader:
                 documents += 1
                 if documents > 1:
                     raise self._error(
-                        "a second document begins here, and only one is expected", _mark(event), fix="Remove the line `---`."
+                        "a second document begins here, and only one is expected", self._mark(event), fix="Remove the line `---`."
                     )
         if self.result is None:
             return None, _Node(Mark(1, 1, 1, 1), Mark(1, 1, 1, 1))
@@ -321,7 +332,7 @@ class _Reader:
         return bool(self.frames) and self.frames[-1].mapping and self.frames[-1].key is None
 
     def _scalar(self, event: Any) -> None:
-        mark = _mark(event)
+        mark = self._mark(event)
         if self._expects_key():
             self._key(event, mark)
             return
@@ -355,7 +366,7 @@ class _Reader:
         frame.key, frame.key_mark, frame.merging = text, mark, merging
 
     def _open(self, event: Any, mapping: bool) -> None:
-        mark = _mark(event)
+        mark = self._mark(event)
         if self._expects_key():
             what = "a mapping" if mapping else "a list"
             raise self._error(
@@ -375,8 +386,8 @@ class _Reader:
 
     def _close(self, event: Any) -> None:
         frame = self.frames.pop()
-        begin, end = frame.node.value, event.end_mark
-        frame.node.value = Mark(begin.line, begin.column, end.line + 1, end.column + 1)
+        begin, end = frame.node.value, self._mark(event)
+        frame.node.value = Mark(begin.line, begin.column, end.end_line, end.end_column)
         if frame.node.key is begin:
             frame.node.key = frame.node.value
         if frame.merges:
@@ -400,7 +411,7 @@ class _Reader:
         frame.node.children = children
 
     def _alias(self, event: Any) -> None:
-        mark = _mark(event)
+        mark = self._mark(event)
         name = event.anchor
         if name in self.open_anchors:
             raise self._error(f"*{name} refers to the value that it is part of", mark)

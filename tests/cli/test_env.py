@@ -219,3 +219,12 @@ def test_the_sources_are_told_apart_without_loading_the_sdk():
         "print([m for m in ('mcp', 'httpx2', 'pydantic', 'textual', 'jsonschema') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_key_that_the_server_sends_back_is_masked(odd, monkeypatch, options):
+    monkeypatch.setenv("MY_API_KEY", "sk-not-to-be-shown-1234")
+    result = hudtui("env", "call", "good", *options, "-e", "MY_API_KEY", "--", *odd("echo_key"))
+    assert result.exit_code == 0, result.output
+    assert "the key is ***" in result.stdout
+    assert "sk-not" not in result.output

@@ -13,7 +13,7 @@ from dotenv import dotenv_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.envfile import MAX_BYTES, read_env, set_value, unset_value, with_value, without_value
+from hudtui.core.envfile import MAX_BYTES, MAX_REFERENCES, read_env, set_value, unset_value, with_value, without_value
 from hudtui.core.errors import InputError
 
 SAMPLE = """\
@@ -73,10 +73,31 @@ def test_a_missing_file_is_empty(tmp_path: Path) -> None:
     assert read_env(tmp_path / "missing").entries == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A=xxxxxxxx\n" + "A=${A}${A}\n" * 60, "references in this file make it larger"),
+        ("A=1\n" * 100_000, "too many lines for settings: 100,001"),
+        ("A=" + "${" * 400_000, "too many references"),
+        ("A=x" + " " * 400_000 + "y", "a thousand blanks in a row"),
+    ],
+)
+def test_a_small_file_does_not_take_all_memory_or_time(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / ".env").write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_env(tmp_path / ".env")
+
+
+def test_many_values_that_build_on_one_another(tmp_path: Path) -> None:
+    text = "V0=start\n" + "".join(f"V{n}=${{V{n - 1}}}\n" for n in range(1, MAX_REFERENCES))
+    assert values(text, tmp_path)[f"V{MAX_REFERENCES - 1}"] == "start"
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name in (".", "pipe"):
-        with pytest.raises(InputError, match="not a regular file"):
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name, words in ((".", "this is a folder"), ("pipe", "not an ordinary file"), ("zero", "not an ordinary file")):
+        with pytest.raises(InputError, match=words):
             read_env(tmp_path / name)
     (tmp_path / "big").write_bytes(b"A=1\n" * (MAX_BYTES // 4 + 1))
     with pytest.raises(InputError, match="too large"):

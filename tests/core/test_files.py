@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.files import decode, exclusive, parse_json, read_json, read_text, write_atomic
+from hudtui.core.files import decode, exclusive, open_file, parse_json, read_bytes, read_json, read_text, write_atomic
 
 NOBODY = 65534
 
@@ -373,3 +373,23 @@ def test_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
         raise RuntimeError
     with exclusive(tmp_path / "f", timeout=0):
         pass
+
+
+def test_only_ordinary_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "plain").write_text("12345")
+    (tmp_path / "link").symlink_to("plain")
+    for name, words in (
+        ("pipe", "not an ordinary file"),
+        ("zero.yaml", "not an ordinary file"),
+        (".", "folder"),
+        ("no", "no such"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read_text(tmp_path / name)
+        with pytest.raises(InputError, match=words):
+            open_file(tmp_path / name)
+    assert read_bytes(tmp_path / "link", limit=5) == b"12345"
+    with pytest.raises(InputError, match="too large: at most 4 bytes"):
+        read_bytes(tmp_path / "plain", limit=4)

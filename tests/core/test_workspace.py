@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -243,3 +244,15 @@ def test_two_programs_open_one_workspace(own_world: Path) -> None:
     assert [child.wait(60) for child in children] == [0, 0, 0, 0]
     assert sorted(path.name for path in (own_world / ".hudtui").iterdir()) == [".gitignore"]
     assert "platforms" in (own_world / ".hudtui" / ".gitignore").read_text()
+
+
+def test_others_may_not_write_where_runs_are_kept(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        state = make_state_dir(tmp_path)
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+        state.chmod(0o777)
+        make_state_dir(tmp_path)
+        assert not state.stat().st_mode & 0o022
+    finally:
+        os.umask(before)

@@ -470,3 +470,19 @@ def test_without_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
     assert document.value_mark(("job", "name")) == Mark(3, 9, 3, 22)
     assert "tab" in refusal("a:\n\tb: 1").what
     assert "never closed" in refusal('a: "foo').what
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "last"),
+    [
+        ("a: 'x\u2028\n\n y'", ("a",), 3),
+        ("a: |\n  x\u2028  y\u2028  z\n", ("a",), 2),
+        ("a: {b: 'x\u2028  y\x85  z', c: 3}\nd: 1", ("a",), 1),
+        ("a:\n  b: 'x\u2028y'\n  c: 1\nd: 2\n", ("a",), 3),
+        ("a: 1\rb: 2\rc: 3", ("c",), 3),
+    ],
+)
+def test_lines_are_counted_as_editors_count_them(text: str, path: tuple[str, ...], last: int) -> None:
+    """YAML 1.1 has further characters that end a line."""
+    document = load_yaml(text, name="c.yaml")
+    assert document.last_line(path) == last

@@ -65,6 +65,9 @@ def call(params):
             time.sleep(3600)
     if mode == "big":
         return {"content": [{"type": "text", "text": "x" * int(argument)}]}
+    if mode == "echo_key":
+        key = os.environ.get("MY_API_KEY")
+        return {"content": [{"type": "text", "text": f"the key is {key}"}], "structuredContent": {str(key): [key]}}
     if mode == "values":
         return {"content": [], "structuredContent": {"a": [{}] * int(argument)}}
     if mode == "asks":

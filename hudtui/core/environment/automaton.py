@@ -104,7 +104,8 @@ class Automaton:
         if operation == "BRANCH":
             return self._add(*[self._sequence(option, then) for option in argument[1]])
         if operation in ("MAX_REPEAT", "MIN_REPEAT"):
-            return self._repeated(*argument, then)
+            least, most, items = argument
+            return self._repeated(least, most, items, then)
         return self._add(then, test=_test(operation, argument))
 
     def _ahead(self, items: Sequence[Any], wanted: bool) -> _Condition:

@@ -121,8 +121,8 @@ class _Channel:
             try:
                 Bounds().take(line)
                 answer = json.loads(line)
-            except TooMuchError as error:
-                raise self._foreign(str(error)) from None
+            except TooMuchError as excess:
+                raise self._foreign(str(excess)) from None
             except (ValueError, RecursionError):
                 raise self._foreign(clean_line(line[:200].decode(errors="replace"), 120)) from None
             if not isinstance(answer, dict):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hudtui.core.environment.spec import Secrets
 from hudtui.core.environment.values import Block, Prompt, Resource, Tool, ToolKind, ToolResult
 from hudtui.core.text import clean_line
 
@@ -136,6 +137,12 @@ def read_result(raw: Mapping[str, Any]) -> ToolResult:
     content = raw.get("content")
     blocks = tuple(_block(entry) for entry in (content if isinstance(content, list) else [] if content is None else [content]))
     return ToolResult(blocks, raw.get("structuredContent"), raw.get("isError") is True)
+
+
+def hidden(result: ToolResult, secrets: Secrets) -> ToolResult:
+    """An answer that can be shown: keys that the server was given are masked in it."""
+    blocks = tuple(Block(**secrets.hide_tree(dict(vars(block)))) for block in result.blocks)
+    return replace(result, blocks=blocks, structured=secrets.hide_tree(result.structured))
 
 
 def _block(entry: Any) -> Block:

@@ -31,7 +31,7 @@ from hudtui.core.environment.bundled import BUNDLED, find_bundled
 from hudtui.core.environment.engine import ENGINES, find_engine
 from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
 from hudtui.core.errors import InputError, Location, SourceError
-from hudtui.core.files import decode, parse_json, read_text
+from hudtui.core.files import parse_json, read_text
 from hudtui.core.trust import Power, power
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
@@ -313,7 +313,7 @@ def _folder(path: Path, name: str) -> Source:
     project = path / "pyproject.toml"
     if project.is_file():
         try:
-            hud = tomllib.loads(decode(project.read_bytes(), str(project))).get("tool", {}).get("hud", {})
+            hud = tomllib.loads(read_text(project, limit=1_000_000)).get("tool", {}).get("hud", {})
         except (tomllib.TOMLDecodeError, InputError, OSError) as error:
             raise SourceError("this pyproject.toml cannot be read", why=str(error), where=Location(str(project))) from None
         image = hud.get("image") if isinstance(hud, dict) else None

@@ -114,7 +114,7 @@ def _made(schema: Mapping[str, Any]) -> Any:
     if reason is not None:
         return reason
     try:
-        plain = validator_for(schema, default=Draft202012Validator)
+        plain: Any = validator_for(schema, default=Draft202012Validator)
         plain.check_schema(dict(schema), format_checker=FormatChecker(()))
     except SchemaError:
         return "the tool's schema is not valid"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.files import find_encoding, read_text, write_atomic
+from hudtui.core.files import find_encoding, read_bytes, read_text, write_atomic
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.findings import Edit, Finding, Fix, errors_of
 from hudtui.core.gym.lint import lint
@@ -74,7 +74,7 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
         InputError: The file cannot be read or written.
     """
     read_text(path)  # says in plain words what is wrong with a file that is missing or no text
-    data = Path(path).read_bytes()
+    data = read_bytes(path)
     mark, encoding = find_encoding(data)
     text = data[len(mark) :].decode(encoding)
     fixed = fix_text(text, name=os.fspath(path), tools=tools)

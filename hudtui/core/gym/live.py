@@ -19,7 +19,7 @@ from hudtui.core.gym.values import GymConfig
 
 MAPPINGS = "action_mappings"
 _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
-_NAME = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#:][^:#]*?)\s*:(?:\s|\Z)""")
+_NAME = re.compile(r"""\s*+(?:("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
 _MOST_REMEMBERED = 4_000
 _CONTINUES = " \t#-]})"
 """First characters of a line that does not begin a section."""
@@ -138,14 +138,17 @@ def outline(lines: Sequence[str]) -> tuple[Entry, ...]:
     parts, _ = split(lines)
     entries: list[Entry] = []
     inside = False
+    header: int | None = None
+    looked = 0
     for part in parts:
         if part.action and not inside:
-            header = next((row for row in range(part.line - 1, -1, -1) if lines[row].startswith(MAPPINGS)), part.line)
-            entries.append(Entry(MAPPINGS, header, False))
+            header = max((row for row in range(looked, part.line) if lines[row].startswith(MAPPINGS)), default=header)
+            looked = part.line
+            entries.append(Entry(MAPPINGS, part.line if header is None else header, False))
         inside = part.action
         found = _NAME.match(lines[part.line])
         if found is not None:
-            entries.append(Entry(_unquoted(found[1]), part.line, part.action))
+            entries.append(Entry(_unquoted(found[1] or found[2].rstrip()), part.line, part.action))
     return tuple(entries)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import parse_json
+from hudtui.core.files import MOST_BYTES, open_file, parse_json
 from hudtui.core.rollouts.values import Episode, Scores, Turn
 
 MASK = "********"
@@ -236,15 +236,11 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
         InputError: The file cannot be read, or a whole line is not JSON.
     """
     name = os.fspath(path)
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        raise InputError("there is no such file", where=Location(name)) from None
-    except OSError as error:
-        raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
-    with stream:
+    with open_file(path) as stream:
         stream.seek(offset)
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(iter(lambda: stream.readline(MOST_BYTES + 1), b""), 1):
+            if len(line) > MOST_BYTES:
+                raise InputError(f"a line is longer than {MOST_BYTES >> 20} MiB", where=Location(name, number))
             offset += len(line)
             if not line.strip():
                 continue

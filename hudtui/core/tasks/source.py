@@ -6,14 +6,13 @@ import codecs
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import find_encoding
+from hudtui.core.files import find_encoding, open_file, read_text
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 BLOCK = 512 << 10
 """Bytes that are read at once: enough that what is done once a block does not count, and what is made of them stays near."""
+
+LARGEST_FILE = 16 << 30
+"""Bytes of a task file, unpacked."""
 
 _HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?")
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -80,12 +82,10 @@ class Reading:
         self.name = name
         self._path = path
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise InputError("this is no ordinary file", fix="Save the tasks in one first.", where=Location(name))
-            self._stream = path.open("rb")
-            self._state = _state(os.fstat(self._stream.fileno()))
-        except OSError as error:
-            raise InputError("this file cannot be read", why=error.strerror or str(error), where=Location(name)) from None
+            self._stream = open_file(path)
+        except InputError as error:
+            raise InputError(error.what, why=error.why, fix=error.fix, where=Location(name)) from None
+        self._state = _state(os.fstat(self._stream.fileno()))
         self.size = self._state[0]
         self.done = 0
 
@@ -147,6 +147,16 @@ class Reading:
             raise InputError(f"this is not {encoding.upper()} text", why=reason, where=Location(self.name)) from None
 
     def _unpacked(self) -> Iterator[bytes]:
+        size = 0
+        for block in self._read():
+            size += len(block)
+            if size > LARGEST_FILE:
+                raise InputError(
+                    f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
+                )
+            yield block
+
+    def _read(self) -> Iterator[bytes]:
         packing = next((packing for mark, packing in _PACKED.items() if self.head(4).startswith(mark)), None)
         try:
             if packing is None:
@@ -294,16 +304,39 @@ def arrow_batches(paths: list[Path], name: str, passed: Callable[[int], None]) -
                 head = reading.head(8)
             if head.startswith(b"PAR1"):
                 with pq.ParquetFile(path) as file:
-                    yield from file.iter_batches(batch_size=4096)
+                    for batch in file.iter_batches(batch_size=4096):
+                        _check(batch)
+                        yield batch
             else:
                 with pa.memory_map(str(path)) as mapped:
                     for batch in _ipc_batches(mapped, stream=not head.startswith(b"ARROW1")):
+                        _check(batch)
                         yield from (batch.slice(start, 4096) for start in range(0, batch.num_rows, 4096))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             from hudtui.core.text import clean_line
 
             raise InputError("this file is damaged or cut off", why=clean_line(str(error), 300), where=place) from None
         passed(path.stat().st_size)
+
+
+def _check(batch: pyarrow.RecordBatch) -> None:
+    """Refuse rows that cannot be read: what a file says of where values begin and end would lead outside of the memory.
+
+    Raises:
+        pyarrow.ArrowException: An offset leads outside, a text is not UTF-8, or an object has two fields of one name.
+        UnicodeError: The name of a field is not UTF-8.
+    """
+    import pyarrow as pa
+
+    batch.validate(full=True)
+    left = [list(batch.schema)]
+    while left:
+        fields = left.pop()
+        names = [field.name for field in fields]
+        if len(set(names)) < len(names):
+            raise pa.ArrowInvalid("two fields of one object have the same name")
+        kinds = [field.type for field in fields]
+        left += [[kind.field(number) for number in range(kind.num_fields)] for kind in kinds if kind.num_fields]
 
 
 def _ipc_batches(mapped: pyarrow.MemoryMappedFile, *, stream: bool) -> Iterator[pyarrow.RecordBatch]:
@@ -384,8 +417,8 @@ def _saved_files(folder: Path) -> list[Path]:
 
 def _json_file(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        data = json.loads(read_text(path))
+    except (InputError, ValueError, RecursionError) as error:
         raise InputError("this part of a saved dataset cannot be read", why=str(error), where=Location(str(path))) from None
     if not isinstance(data, dict):
         raise InputError("this part of a saved dataset is not what `datasets` writes", where=Location(str(path)))

@@ -123,11 +123,6 @@ class MappingCore(StationScreen):
         self.grid.add_column("example", key="example")
         self.grid.add_column("becomes", key="becomes")
         self.show_panes(False)
-        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
-
-    def _theme_changed(self, _: object) -> None:
-        self._cells = []
-        self.show_table()
 
     @property
     def editor(self) -> YamlEditor:

@@ -94,7 +94,6 @@ class SettingsScreen(StationScreen):
     def on_mount(self) -> None:
         """The table has the focus."""
         self._table.focus()
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill())
 
     @property
     def _table(self) -> Grid:

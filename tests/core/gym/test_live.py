@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.live import Live, outline, split
+from hudtui.core.gym.live import Entry, Live, outline, split
 from hudtui.core.gym.values import GymConfig
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -147,3 +147,16 @@ def test_the_outline_needs_no_valid_text() -> None:
         ("rubric", 5, False),
     ]
     assert split([""]) == ([], True)
+
+
+def test_an_outline_of_sections_that_go_to_and_fro_takes_linear_time() -> None:
+    lines = ["action_mappings:", " a:", "b:"] * 40_000
+    found = outline(lines)
+    assert len(found) == 3 * 40_000
+    assert found[3] == Entry("action_mappings", 3, False)
+    assert outline([" " * 200_000, "a" + " " * 200_000, "'" + "''" * 100_000]) == ()
+
+
+@pytest.mark.parametrize(("line", "name"), [("a b : 1", "a b"), ("'a: b' : 1", "a: b"), ('"x" y: 1', '"x" y'), ("a:b: 1", None)])
+def test_names_of_sections(line: str, name: str | None) -> None:
+    assert [entry.name for entry in outline([line])] == ([] if name is None else [name])

@@ -193,7 +193,7 @@ def test_a_folder_in_the_place_of_the_file(tmp_path):
     (tmp_path / "t").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
         append_line(tmp_path / "t", 1)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="this is a folder"):
         list(read_trace(tmp_path / "t"))
     with pytest.raises(InputError, match="no such file"):
         list(read_trace(tmp_path / "none"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,3 +193,45 @@ class TestTables:
             (1, None, "evaluate_tool", "json")
         ]
         assert [one.id for one in read.tasks] == ["t0", "t2"]
+
+
+_FUZZ = """
+import random, sys
+from pathlib import Path
+from hudtui.core.errors import InputError
+from hudtui.core.tasks.load import read_tasks
+
+base, made, form = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), sys.argv[3]
+chance, refused = random.Random(4), 0
+for _ in range(250):
+    data = bytearray(base)
+    for _ in range(chance.randint(1, 6)):
+        first = 8 if chance.random() < 0.6 else max(8, len(data) - 1_500)
+        data[chance.randrange(first, len(data))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
+    made.write_bytes(data)
+    try:
+        read_tasks(made)
+    except InputError:
+        refused += 1
+print(refused)
+"""
+
+
+@pytest.mark.parametrize("form", ["file", "stream", "parquet"])
+def test_damaged_tables_are_refused_in_words(tmp_path: Path, form: str) -> None:
+    """Offsets of an Arrow file that are followed unchecked end the process; names and texts need not be UTF-8."""
+    configs = ['{"x": {"url": "https://a.example/mcp"}}'] * 400
+    nested = pa.array([{"a": 1, "b": [1, 2]}] * 400)
+    columns = {"id": [f"t{n}" for n in range(400)], "prompt": ["häuser"] * 400, "mcp_config": configs, "metadata": nested}
+    table = pa.table({**columns, "kind": pa.array(["x", "y"] * 200).dictionary_encode()})
+    base = tmp_path / "base"
+    if form == "parquet":
+        pq.write_table(table, base, compression="none", use_dictionary=False)
+    else:
+        make = pa.ipc.new_file if form == "file" else pa.ipc.new_stream
+        with pa.OSFile(str(base), "wb") as file, make(file, table.schema) as writer:
+            writer.write_table(table)
+    command = [sys.executable, "-c", _FUZZ, str(base), str(tmp_path / "made"), form]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 50
