@@ -320,7 +320,7 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.generate import generate
     from hudtui.core.gym.names import config_file_name
 
     found = read_source(source.strip(), (), headers=(), env=(), sse=False)
@@ -328,7 +328,7 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     target = place.folder / "configs" / config_file_name(found.image or found.text)
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        write_atomic(target, render(draft(analysis, name=None, per_value=False), platform=place.platform))
+        write_atomic(target, generate(analysis, platform=place.platform))
         console.say(f"wrote {place.relative(target)}")
     return replace(wish, config=target)
 

@@ -547,7 +547,7 @@ class EnvironmentScreen(StationScreen):
             yes="One a value",
             no="One a tool",
         )
-        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value))
+        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value, platform=self.shell.workspace.platform))
         await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
         self.say(f"Wrote {given}.", "success")
