@@ -10,6 +10,8 @@ import typer
 
 from hudtui.cli import console
 
+_NOT_SERVED = "no command serves it: it is the tiny model of a rehearsal, or an adapter that does not name its model"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -104,7 +106,7 @@ async def _export(
     console.out(str(target))
     if address:
         console.say(f"pushed: {address}")
-    console.say(f"serve it: {shlex.join(served)}" if served else "the tiny model of a rehearsal is not worth serving")
+    console.say(f"serve it: {shlex.join(served)}" if served else _NOT_SERVED)
 
 
 def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:

@@ -334,12 +334,13 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
 
 
 async def _make_key(wish: Wish) -> Wish | None:
-    from hudtui.core.compute.ssh_key import make_key, usual_path
+    from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
 
     path = usual_path()
     if not await console.ask(lambda: typer.confirm(f"Make an SSH key for machines, {path}?", err=True)):
         return None
     await asyncio.to_thread(make_key, path)
+    keep_path(path, runlog.settings())
     return wish
 
 
@@ -353,7 +354,7 @@ async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | Non
         return None
     key = await asyncio.to_thread(read_key, Path(path))
     try:
-        await provider.register_key("hudtui", key.public_key)
+        await provider.register_key(key.label, key.public_key)
     finally:
         await provider.close()
     return wish

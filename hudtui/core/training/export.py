@@ -37,13 +37,13 @@ class Trained:
     def serve_command(self, folder: Path, name: str) -> tuple[str, ...]:
         """The command that serves a copy of it in `folder`, where vLLM is installed, on the loopback address.
 
-        Empty for the tiny model of a rehearsal, which nobody else has.
+        Empty for the tiny model of a rehearsal, which nobody else has, and for an adapter that does not say what it belongs to.
 
         Args:
             folder: Where the copy is.
             name: What clients call it.
         """
-        if self.base == TINY:
+        if self.base == TINY or (self.kind == "adapter" and not self.base):
             return ()
         if self.kind == "weights":
             return ("vllm", "serve", str(folder), "--host", "127.0.0.1", "--served-model-name", name)
@@ -101,6 +101,7 @@ def find_trained(run: Path, step: int | None = None) -> Trained:
     if adapter.is_file():
         settings = _object(adapter)
         rank = settings.get("r")
+        base = base or str(settings.get("base_model_name_or_path") or "")  # results from elsewhere come without the recipe
         return Trained(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
     return Trained(folder, step, "weights", base)
 

@@ -60,6 +60,15 @@ def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_pa
     assert replace(find_trained(run), base="tiny").serve_command(tmp_path, "x") == ()
 
 
+def test_results_without_the_recipe_go_by_the_adapter(run: Path, tmp_path: Path) -> None:
+    (run / "files" / "recipe.json").unlink()
+    assert find_trained(run, 2).serve_command(tmp_path, "x") == (), "there is no model to name"
+    (run / "out" / "checkpoints" / "checkpoint-2" / "adapter_config.json").write_text(
+        json.dumps({"r": 8, "base_model_name_or_path": "Qwen/Qwen2.5-3B-Instruct"})
+    )
+    assert find_trained(run, 2).serve_command(tmp_path, "x")[2] == "Qwen/Qwen2.5-3B-Instruct"
+
+
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
     (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
     assert steps_of(run) == (2, 10)
