@@ -216,10 +216,9 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
-            from hudtui.core.compute.guard import money
+            from hudtui.core.runs.shown import start_question
 
-            price = f" It costs {money(rent.hourly, rent.currency)} an hour." if rent and not rent.simulated else ""
-            await console.confirm(f"Start it?{price}")
+            await console.confirm(start_question(record))
         if rent is not None:
             await _run_rented(record, store, how)
         else:

@@ -401,15 +401,23 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     return notice
 
 
-async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice:
+async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice | None:
     """Only look: whoever tends it does what is missing, and that may take long."""
     from hudtui.core.runs.broker import unsettled
+    from hudtui.core.runs.rented import alone
 
     if summary.started is not None and not summary.final:
         with contextlib.suppress(MachineError):
             await reached(machine.host, within=_ANSWERS)
             await machine.sync(store)
-    return unsettled(store.summary(summary.id))
+    summary = store.summary(summary.id)
+    if summary.active:
+        try:
+            async with alone(store, summary.id):
+                pass
+        except RunError:
+            return None  # another hudtui tends it: there is nothing to do
+    return unsettled(summary)
 
 
 async def _unbegun(summary: RunSummary, machine: Machine, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:

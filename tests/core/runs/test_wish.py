@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hudtui.core.compute import machine as machines
 from hudtui.core.compute.machine import Gpu, Machine
 from hudtui.core.compute.prime import Prime
+from hudtui.core.runs.shown import start_question
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
@@ -260,3 +262,25 @@ async def test_a_model_that_was_fetched_before_is_known(
     _machine_with(monkeypatch, 81920, 81920)
     checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
     assert [check.state for check in checks if check.name == "model"] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish(engine="trl", provider="prime"), "this training will end with an error"),
+        (Wish(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
+        (Wish(engine="rollouts", policy="random", provider="prime"), "Start it?"),
+    ],
+)
+async def test_the_question_says_what_is_known_to_fail(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: Wish, words: str
+) -> None:
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        record = (await _prepare(project, store, wish, starts=False)).record
+    assert record is not None
+    assert (words in start_question(record)) and (words == "Start it?") == (start_question(record) == "Start it?")
+    assert record.spec.rent is not None
+    paid = replace(record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False)))
+    assert "an hour" in start_question(paid)
