@@ -316,6 +316,8 @@ def _show(made: Made) -> None:
     console.say("written: " + ", ".join(f"{count:,} in {split}" for split, count in converted.written.items()))
     if made.lock is not None:
         console.say(f"{made.lock.name} names it as the primary dataset")
+    if made.note is not None:
+        console.say(f"{shown_path(made.note)} names it as this project's dataset: hudtui rl takes it")
     if made.output is not None:
         console.out(shown_path(made.output))
     if made.pushed is not None:

@@ -124,12 +124,12 @@ def init(
     analysis = console.run(look(place, live=live or place.kind != "lock", timeout=timeout), as_json=as_json)
     say_warnings(analysis)
     from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.generate import render, usable_draft
     from hudtui.core.gym.lint import lint
     from hudtui.core.platform import choose_platform
 
     with console.failures(as_json=as_json):
-        plan = draft(analysis, name=name, per_value=per_value)
+        plan = usable_draft(analysis, name=name, per_value=per_value)
         text = render(plan, platform=choose_platform(Path.cwd()))
         findings = lint(text, name=str(target or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
         if target is not None:
@@ -191,8 +191,6 @@ def _tell(plan: Draft, target: Path | None, *, per_value: bool) -> None:
             console.say(f"note: {action.name}: {note}")
     for item in plan.left_out:
         console.say(f"left out: {clean_line(item.tool, 80)} ({item.reason})")
-    if not plan.actions:
-        console.say("warning: the environment offers the agent no tool: map actions by hand")
     if not per_value:
         for tool, names in list(plan.per_value.items())[:3]:
             calls = " ".join(f"{each}()" for each in names)

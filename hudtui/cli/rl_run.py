@@ -234,10 +234,9 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
-            from hudtui.core.compute.guard import money
+            from hudtui.core.runs.shown import start_question
 
-            price = f" It costs {money(rent.hourly, rent.currency)} an hour." if rent and not rent.simulated else ""
-            await console.confirm(f"Start it?{price}")
+            await console.confirm(start_question(record))
         if rent is not None:
             await _run_rented(record, store, how)
         else:
@@ -338,7 +337,7 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.generate import generate
     from hudtui.core.gym.names import config_file_name
 
     found = read_source(source.strip(), (), headers=(), env=(), sse=False)
@@ -346,18 +345,19 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     target = place.folder / "configs" / config_file_name(found.image or found.text)
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        write_atomic(target, render(draft(analysis, name=None, per_value=False), platform=place.platform))
+        write_atomic(target, generate(analysis, platform=place.platform))
         console.say(f"wrote {place.relative(target)}")
     return replace(wish, config=target)
 
 
 async def _make_key(wish: Wish) -> Wish | None:
-    from hudtui.core.compute.ssh_key import make_key, usual_path
+    from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
 
     path = usual_path()
     if not await console.ask(lambda: typer.confirm(f"Make an SSH key for machines, {path}?", err=True)):
         return None
     await asyncio.to_thread(make_key, path)
+    keep_path(path, runlog.settings())
     return wish
 
 
@@ -373,7 +373,7 @@ async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | Non
         return None
     key = await asyncio.to_thread(read_key, Path(path))
     try:
-        await provider.register_key("hudtui", key.public_key)
+        await provider.register_key(key.label, key.public_key)
     finally:
         await provider.close()
     return wish

@@ -22,6 +22,7 @@ from hudtui.core.yamltext import Document, load_yaml
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
 HIDDEN = "••••"
+_OWN_KEYS = frozenset(("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities"))
 
 ImageKind = Literal["local", "full", "pushed"]
 
@@ -108,6 +109,11 @@ class Lock:
     """The whole document. May hold secrets; `shown` gives it without."""
     notices: tuple[str, ...] = ()
     """What is odd in the file, each with its line."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the file has anything that a lock file has; other YAML files have none of it."""
+        return not _OWN_KEYS.isdisjoint(self.raw)
 
     @property
     def images(self) -> frozenset[str]:

@@ -73,7 +73,7 @@ def test_local_only_as_in_the_seeds() -> None:
     result = hf("tasks.json", "--name", "local-dataset", "--no-push")
     assert (result.exit_code, result.stdout) == (0, "local-dataset.parquet\n"), result.output
     assert "5 tasks read, 5 usable" in result.stderr
-    assert names() == ["local-dataset.parquet", "tasks.json"]
+    assert names() == [".hudtui", "local-dataset.parquet", "tasks.json"]
     assert len(read_tasks("local-dataset.parquet").tasks) == 5
 
 
@@ -342,3 +342,28 @@ def test_a_local_dataset_on_such_an_image_is_warned_of() -> None:
     Path("hud.lock.yaml").write_text(HERE_ALONE[0])
     result = hf("tasks.json", "--remote", "--no-push")
     assert result.exit_code == 0 and "env:1, which is on this computer alone" in result.stderr
+
+
+def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
+    Path("play.yaml").write_text("action_mappings:\n  left: {_tool: move}\n")
+
+    def tasks_of_a_run() -> dict[str, Any]:
+        words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
+        checks = json.loads(CliRunner().invoke(build(), words).stdout)["checks"]
+        (found,) = [check for check in checks if check["name"] == "tasks"]
+        return dict(found)
+
+    result = hf("tasks.json", "--name", "boards", "--no-push")
+    assert result.exit_code == 0 and ".hudtui/dataset.json names it" in result.stderr
+    assert "boards.parquet" in tasks_of_a_run()["text"]
+    note = json.loads(Path(".hudtui/dataset.json").read_text())
+    assert (note["name"], note["task_count"]) == ("boards.parquet", 5)
+    Path("boards.parquet").unlink()
+    assert "tasks.json" in tasks_of_a_run()["text"]
+    for text in ("[" * 100_000, "[]", '{"name": 5}', ""):
+        Path(".hudtui/dataset.json").write_text(text)
+        assert "tasks.json" in tasks_of_a_run()["text"]
+    Path("hud.lock.yaml").write_text(LOCK)
+    Path(".hudtui/dataset.json").unlink()
+    assert hf("tasks.json", "--name", "boards", "--no-push").exit_code == 0
+    assert not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["text"]

@@ -339,6 +339,13 @@ def _lock(path: Path, name: str) -> Source:
     from hudtui.core.lockfile import read_lock
 
     lock = read_lock(path)
+    if not lock.is_one:
+        raise SourceError(
+            "this YAML file is no lock file",
+            why="It has neither image nor tools.",
+            fix="`hudtui lint` checks a gym configuration. " + FORMS,
+            where=Location(name),
+        )
     if lock.image is None:
         return Source("lock", name, lock=path)
     variables = tuple(name for name in (*lock.variables.required, *lock.variables.optional) if not _is_service_key(name))

@@ -17,7 +17,7 @@ from hudtui.core.files import read_text, write_atomic
 from hudtui.core.text import clean_line, counted
 from hudtui.core.training.recipe import FEWEST_TASKS
 from hudtui.core.variables import Lookup, names_in, substitute_tree
-from hudtui.core.workspace import Workspace, make_state_dir
+from hudtui.core.workspace import Workspace, make_state_dir, noted_dataset
 
 if TYPE_CHECKING:
     from hudtui.core.compute.guard import Limits
@@ -151,9 +151,9 @@ def look_at_files(wish: Wish, workspace: Workspace, settings: Settings, seen: Lo
 
 
 def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
-    """Image and dataset that the lock file names."""
+    """Image and dataset that the lock file names; without one, the dataset that was made here last."""
     if workspace.lock is None:
-        return None, None
+        return None, noted_dataset(workspace.folder)
     from hudtui.core.lockfile import read_lock
 
     try:

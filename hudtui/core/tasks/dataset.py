@@ -26,6 +26,7 @@ from hudtui.core.tasks.select import Selection
 from hudtui.core.tasks.source import find_source
 from hudtui.core.tasks.write import Format, Target
 from hudtui.core.web import is_loopback
+from hudtui.core.workspace import note_dataset
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -79,6 +80,8 @@ class Made:
     pushed: Pushed | None = None
     lock: Path | None = None
     """The lock file that names the dataset now."""
+    note: Path | None = None
+    """The file in `.hudtui/` that names it, where there is no lock file."""
     name: str | None = None
 
 
@@ -194,15 +197,19 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
                     made = replace(made, pushed=published, name=published.repo)
                 else:
                     yield published
-    if lock is not None and names_in_lock(request, settings):
-        called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
-        try:
-            set_primary_dataset(lock, called, converted.tasks, datetime.now(UTC).replace(tzinfo=None))
+    called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
+    now = datetime.now(UTC).replace(tzinfo=None)
+    try:
+        if lock is not None and names_in_lock(request, settings):
+            set_primary_dataset(lock, called, converted.tasks, now)
             made = replace(made, lock=lock)
-        except InputError as error:  # the dataset is there; only the note about it is missing
-            yield Notice("warning", f"the lock file was not updated: {error.lines()[0]}")
-    elif lock is not None and request.name_in_lock is None:
-        yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
+        elif lock is not None and request.name_in_lock is None:
+            yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
+        elif lock is None and names_in_lock(request, settings) and find_lock(settings.folder, settings.platform) is None:
+            made = replace(made, note=note_dataset(settings.folder, called, converted.tasks, now))
+    except InputError as error:  # the dataset is there; only the note about it is missing
+        what = "the lock file was not updated" if lock is not None else "which dataset this project has is not written down"
+        yield Notice("warning", f"{what}: {error.lines()[0]}")
     yield made
 
 

@@ -109,6 +109,7 @@ def find_trained(run: Path, step: int | None = None) -> Trained:
     if adapter.is_file():
         settings = _object(adapter)
         rank = settings.get("r")
+        base = base or str(settings.get("base_model_name_or_path") or "")  # results from elsewhere come without the recipe
         return Trained(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
     return Trained(folder, step, "weights", base)
 

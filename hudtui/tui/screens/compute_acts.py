@@ -277,6 +277,7 @@ class Acts(ComputeCore):
         from hudtui.tui.screens.compute_access import set_up
 
         if await set_up(self):
+            self.action_refresh()  # offers can be asked for now, also where nothing but the first step was missing
             self.say("Everything is set up for renting machines.", "success")
 
 

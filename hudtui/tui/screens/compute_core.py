@@ -84,6 +84,10 @@ class ComputeCore(StationScreen):
     def _age(self, at: float | None) -> float:
         return float("inf") if at is None else max(self.shell.services.now().timestamp() - at, 0.0)
 
+    def action_refresh(self) -> None:
+        """Ask all providers again."""
+        raise NotImplementedError
+
     async def look(self) -> None:
         """See what is alive."""
         self._asked_pods = self.shell.services.now().timestamp()

@@ -9,9 +9,12 @@ import pytest
 from hudtui.core.compute.own_machines import machines_file
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, find_offer
 from hudtui.core.compute.providers import find_providers, missing, open_provider, prime_access, target_of
-from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
+from hudtui.core.compute.ssh_key import find_registered, keep_path, key_path, read_key
+from hudtui.core.compute.ssh_key import make_key as new_key
 from hudtui.core.compute.values import Address, Offer, Pod, Price, SshKey
 from hudtui.core.errors import InputError
+from hudtui.core.platform import HUD
+from hudtui.core.settings import Settings, load_settings, user_file
 from hudtui.core.web import is_loopback
 
 
@@ -181,3 +184,18 @@ def test_an_offer_by_a_name_that_several_have_is_refused(monkeypatch: pytest.Mon
         find_offer(offers, "abcdef")
     assert "a/1, b/2" in str(caught.value.fix)
     assert find_offer(offers, "b/2") == offers[1], "its id says which one is meant"
+
+
+def test_where_a_new_key_is_noted(own_world: Path) -> None:
+    usual, other = Path.home() / ".ssh" / "prime_key.pem", own_world / "key"
+    new_key(usual)
+    new_key(other)
+
+    def settings() -> Settings:
+        return load_settings(own_world, HUD)
+
+    assert keep_path(usual, settings()) is None, "it is found without"
+    assert keep_path(other, settings()) == user_file() and key_path(settings().get) == other
+    (own_world / ".env").write_text("PRIME_SSH_KEY_PATH=/gone\n")
+    assert keep_path(usual, settings()) == own_world / ".env" and key_path(settings().get) == usual
+    assert (read_key(usual).label, read_key(other).label) == ("hudtui prime_key.pem", "hudtui key")

@@ -336,6 +336,18 @@ async def _silent(self: Machine, store: RunStore) -> tuple[()]:
     raise Disconnected("it does not answer")
 
 
+async def test_nothing_is_said_of_a_run_that_another_hudtui_tends(world: World) -> None:
+    record = world.record("exec sleep 1000")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                assert await reconcile(world.store) == ()
+                break
+    (notice,) = await reconcile(world.store)
+    assert f"hudtui runs resume {record.id}" in notice.message
+    await end(record.id, world.store, world.broker, grace=0.0)
+
+
 async def test_ending_a_run_fetches_and_releases(world: World) -> None:
     record = world.record("echo some; exec sleep 1000")
     async with aclosing(tend(record.id, world.store, world.broker)) as events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.machine import Gpu, Machine
 from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.runs.shown import start_question
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
@@ -335,3 +337,25 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     wish = Wish(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, wish, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish(engine="trl", provider="prime"), "this training will end with an error"),
+        (Wish(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
+        (Wish(engine="rollouts", policy="random", provider="prime"), "Start it?"),
+    ],
+)
+async def test_the_question_says_what_is_known_to_fail(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: Wish, words: str
+) -> None:
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        record = (await _prepare(project, store, wish, starts=False)).record
+    assert record is not None
+    assert (words in start_question(record)) and (words == "Start it?") == (start_question(record) == "Start it?")
+    assert record.spec.rent is not None
+    paid = replace(record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False)))
+    assert "an hour" in start_question(paid)
