@@ -49,7 +49,7 @@ class MappingScreen(MappingPlay):
         Action("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
         Action("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
         Action("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
-        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p"),
+        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p", asks=True),
         Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
         Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
         Action("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
@@ -74,7 +74,7 @@ class MappingScreen(MappingPlay):
         Action("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
         Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
-        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
+        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
         Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
     )
