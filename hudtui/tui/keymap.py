@@ -44,6 +44,8 @@ class Action:
     """Its key is the focused text's own while there is nothing for the action to do; needs `priority`."""
     decides: bool = False
     """It writes, starts, leaves or steps aside at once: a key in the middle of a burst does not carry it out."""
+    asks: bool = False
+    """It opens a dialog, after some work: what is typed meanwhile waits for that."""
     danger: bool = False
     """It ends or destroys something: the palette offers it by its own words only, never by letters that happen to stand in it."""
 
@@ -154,6 +156,8 @@ class Acting:
                 words = "many keys came at once, so it was not done; press its key again"
                 shell.say(f"{REGISTRY[action_id].title}: {words}", severity="warning")
                 return
+            if REGISTRY[action_id].asks:
+                shell.typed.asking = True
             result = getattr(self, REGISTRY[action_id].method)()
             if inspect.isawaitable(result):
                 await result

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 LONGEST = 1.0
-"""Seconds after which the next key is handed on whatever the one before it still does."""
+"""Seconds that a key waits for the widgets that the one before it goes through, whatever they do."""
 
 QUESTION = 0.5
 """Seconds that a key waits for work which the one before it began: it may be about to ask something."""
+
+ASKED = 10.0
+"""Seconds that a key waits for a question that the action of the one before it is known to ask."""
 
 TICK = 0.005
 """Seconds between two looks at what is waited for."""
@@ -60,6 +63,8 @@ class TypedAhead:
         self._before = 0.0
         self.key = ""
         """The key that is being handled."""
+        self.asking = False
+        """Whether the action that is carried out is known to ask something; see `Action.asks`."""
         self.deliberate = True
         """Whether the key that is being handled came by itself. One in the middle of a burst decides nothing."""
 
@@ -97,14 +102,12 @@ class TypedAhead:
     async def _settle(self, target: MessagePump, screens: Sequence[Screen[Any]], workers: set[Worker[Any]] | None) -> None:
         """Wait until a key did all that it does, then let the next one come."""
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LONGEST):
-                    await self._passed(target)
-                    await self._passed(target)  # behind what the key had the widget say to its screen
-                    await self._shown()
-                    if workers is not None:
-                        await self._may_ask(screens, workers)
-                        await self._shown()
+            await self._passed(target)
+            await self._passed(target)  # behind what the key had the widget say to its screen
+            await self._shown()
+            if workers is not None:
+                await self._may_ask(screens, workers)
+                await self._shown()
         finally:
             if not self._app.call_later(self._next):
                 self._settling = None
@@ -113,7 +116,7 @@ class TypedAhead:
         """Wait until a message that was sent to a widget now has gone all the way up, or cannot any more."""
         passed = Passed()
         if target.post_message(passed):
-            await self._until(lambda: passed.arrived.is_set() or not self._on_screen(target), passed.arrived)
+            await self._until(lambda: passed.arrived.is_set() or not self._on_screen(target), LONGEST, passed.arrived)
 
     def _on_screen(self, target: MessagePump) -> bool:
         return target.is_attached and getattr(target, "screen", None) in self._app.screen_stack
@@ -121,11 +124,9 @@ class TypedAhead:
     async def _shown(self) -> None:
         """Wait until the screen on top is made, has its focus, and did what it does after it was drawn."""
         app = self._app
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(QUESTION):
-                await self._until(lambda: app.screen.is_mounted)
-                await self._passed(app.screen)
-                await self._until(lambda: not app.screen._callbacks)
+        await self._until(lambda: app.screen.is_mounted, ASKED)
+        await self._passed(app.screen)
+        await self._until(lambda: not app.screen._callbacks, QUESTION)
 
     async def _may_ask(self, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
         """Wait for work that the key began, or whose question it answered, until it asks, says that it takes time, or ends."""
@@ -134,16 +135,20 @@ class TypedAhead:
         begun = {worker for worker in app.workers if worker not in workers and worker.name != "forever"}
         work = answered | begun
 
+        known, self.asking = self.asking, False
+
         def clear() -> bool:
-            return app.screen not in screens or app.is_busy or all(worker.is_finished for worker in work)
+            ended = all(worker.is_finished for worker in work)
+            return app.screen not in screens or ended or (app.is_busy and not known)
 
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(QUESTION):
-                await self._until(clear)
+        await self._until(clear, ASKED if known else QUESTION)
 
-    async def _until(self, come: Callable[[], bool], sign: asyncio.Event | None = None) -> None:
-        """Wait until something is so, or the app ends. `sign` is what says so at once."""
+    async def _until(self, come: Callable[[], bool], longest: float, sign: asyncio.Event | None = None) -> None:
+        """Wait until something is so, the app ends, or so many seconds are over. `sign` is what says so at once."""
+        end = asyncio.get_running_loop().time() + longest
         while self._app.is_running and not self._app.asked_to_end and not come():
+            if asyncio.get_running_loop().time() > end:
+                return
             if sign is None:
                 await asyncio.sleep(TICK)
             else:

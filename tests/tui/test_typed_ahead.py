@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,11 @@ from hudtui.core.environment import analyze as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.tui.screens.environment import EnvironmentScreen
 from hudtui.tui.widgets.trees import Branches
+
+_spec = importlib.util.spec_from_file_location("support_key_storm", Path(__file__).parents[1] / "support" / "key_storm.py")
+assert _spec is not None and _spec.loader is not None
+storms = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(storms)
 
 MANY = Analysis(
     "text-2048",
@@ -48,6 +55,13 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analyzing, "analyze", analyze)
 
 
+async def _handled(pilot: Any) -> None:
+    """Wait until every key that came in was handled; a dialog may be open then."""
+    await pilot.pause()
+    while pilot.app.typed.pending:
+        await pilot.pause()
+
+
 async def _environment(pilot: Any, settle: Any) -> EnvironmentScreen:
     await pilot.press("1")
     await settle(pilot)
@@ -61,9 +75,7 @@ async def _environment(pilot: Any, settle: Any) -> EnvironmentScreen:
 async def test_moving_fast_in_the_tree_of_tools_ends_nothing(open_app: Any, project: Path, settle: Any, looked: None) -> None:
     async with open_app(project) as (app, pilot):
         screen = await _environment(pilot, settle)
-        for _ in range(5):
-            burst(app, "j" * 60 + "k" * 40)
-            await asyncio.sleep(0)
+        burst(app, "j" * 60 + "k" * 20)
         await settle(pilot)
         assert app.is_running and app.screen is screen
         assert screen.query_one(Branches).cursor_node.data is screen.selected
@@ -111,3 +123,101 @@ async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
         assert app.is_running
         assert isinstance(app.focused, Input) and app.screen.query_one(field) is app.focused
         assert app.focused.value == text
+
+
+# -- every place that opens a text ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("station", "keys", "text"),
+    [
+        ("mapping", ["ctrl+f", *"quit 5"], "quit 5"),
+        ("mapping", ["ctrl+g", *"12q"], "12q"),
+        ("dataset", ["slash", *"qui"], "qui"),
+        ("dataset", ["o", *"some/file q"], "some/file q"),
+        ("launch", [*"x q5"], "x q5"),
+        ("run", ["a", *"zq"], "zq"),
+        ("watch", ["o", *"q/5.log"], "q/5.log"),
+        ("watch", ["a", *"user@q5"], "user@q5"),
+        ("settings", ["e", *"q5"], "q5"),
+    ],
+)
+async def test_a_burst_of_keys_is_typed_and_does_nothing_else(
+    open_app: Any, project: Path, settle: Any, station: str, keys: list[str], text: str
+) -> None:
+    storms.odd_files(project)
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        app.open_station(station)
+        await settle(pilot)
+        if station == "mapping":
+            app.open_station("mapping", path=project / "configs" / "good.yaml")
+            await settle(pilot)
+        if station == "dataset":
+            app.open_station("dataset", path=project / "tasks.json")
+            await settle(pilot)
+        burst(app, keys)
+        await _handled(pilot)
+        assert app.is_running and not app.asked_to_end
+        assert isinstance(app.focused, Input) and text in app.focused.value
+
+
+# -- bursts decide nothing ------------------------------------------------------------------------------------------
+
+
+async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        answers: list[bool] = []
+
+        async def ask() -> None:
+            answers.append(await app.confirm("Rent 8 machines?"))
+
+        app.run_worker(ask())
+        while not app.screen.is_modal:
+            await pilot.pause()
+        storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time)
+        await _handled(pilot)
+        assert app.screen.is_modal and answers == []
+        await pilot.press("y")
+        await settle(pilot)
+        assert answers == [True]
+
+
+async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time)
+        await _handled(pilot)
+        assert app.is_running and not app.asked_to_end and not list(project.iterdir())
+        await pilot.press("q")
+        await settle(pilot)
+        assert app.asked_to_end
+
+
+@pytest.mark.parametrize(
+    "station", ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"]
+)
+async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
+    open_app: Any, project: Path, settle: Any, looked: None, monkeypatch: pytest.MonkeyPatch, station: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HUD_MCP_URL", "http://127.0.0.1:9")
+    storms.odd_files(project)
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_station("environment", source="text-2048")
+        await settle(pilot)
+        app.open_station(station)
+        await settle(pilot)
+        kept = (project, Path.home() / ".ssh", app.places.config)
+        before = storms.state_of(*kept)
+        await storms.storm(app, random.Random(f"7 {station}"), 250)
+        assert app.is_running and not app.asked_to_end
+        assert storms.state_of(*kept) == before
+
+
+async def test_the_last_row_of_an_empty_table_is_none(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        app.open_station("run")
+        await settle(pilot)
+        for key in ("G", "g", "end", "pagedown", "ctrl+d", "up"):
+            await pilot.press(key)
+            await settle(pilot)
+        assert app.screen.NAME == "run"

@@ -150,7 +150,7 @@ class StationScreen(Acting, Screen[None]):
     @property
     def is_busy(self) -> bool:
         """Whether the message bar says that something is being waited for."""
-        return self.is_mounted and self.query_one(MessageBar).severity == "busy"
+        return any(bar.severity == "busy" for bar in self.query(MessageBar))
 
     @property
     def message(self) -> str:

@@ -56,13 +56,15 @@ class DatasetScreen(Viewing):
         "it at once: a broken evaluator shows here. c converts, P publishes; both show first what would be written."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o"),
+        Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
         Action("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
         Action("dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"),
         Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
-        Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c"),
-        Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P"),
-        Action("dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False),
+        Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
+        Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
+        Action(
+            "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
+        ),
         Action("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
         Action("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
         Action("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),

@@ -68,7 +68,7 @@ class EnvironmentScreen(StationScreen):
         Action("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
         Action("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
         Action("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
-        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w"),
+        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
         Action("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         Action("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
         Action(

@@ -58,7 +58,7 @@ class RunScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True),
+        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True, asks=True),
         Action(
             "run.terminal",
             "Terminal",
