@@ -27,6 +27,7 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.tool_form import ToolForm
 from hudtui.tui.widgets.trees import Branches
@@ -568,8 +569,6 @@ class EnvironmentScreen(StationScreen):
 
 
 def _told(result: ToolResult, seconds: float) -> str:
-    import json
-
     parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {span(seconds)}"]
     for block in result.blocks:
         if block.type == "text":
@@ -581,5 +580,5 @@ def _told(result: ToolResult, seconds: float) -> str:
             if block.text:
                 parts.append(clean(block.text))
     if result.structured is not None:
-        parts += ["structured:", json.dumps(result.structured, ensure_ascii=False, indent=2, default=repr)]
+        parts += ["structured: the same"] if result.says_it_twice else ["structured:", pretty(result.structured)]
     return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))
