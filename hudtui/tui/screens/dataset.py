@@ -80,7 +80,8 @@ class DatasetScreen(Viewing):
 
     def __init__(self) -> None:
         super().__init__()
-        self._category: str | None = None
+        self._fitted: tuple[str | None, int] = (None, 0)
+        """Category and longest id that the columns of the table were made for."""
         self._reads = 0
         self._print: Print | None = None
         self._return_to: int | None = None
@@ -374,9 +375,9 @@ class DatasetScreen(Viewing):
             self._go(wanted)
         elif index.total and self.chosen is None:
             self._select(0)
-        if index.category_field != self._category:
-            self._category = index.category_field
-            self.table.columns = columns_for(index.category_field)
+        if (index.category_field, index.longest_id) != self._fitted:
+            self._fitted = (index.category_field, index.longest_id)
+            self.table.columns = columns_for(*self._fitted)
             self.table.refresh()
         problems = len(index.problems)
         # The label of the tab costs a new layout, so it is not brought up to date with every problem.
