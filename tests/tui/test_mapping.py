@@ -401,7 +401,7 @@ async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: A
             ("ctrl+shift+up", "b\nc\na\nd"),  # there is nothing above
             ("ctrl+shift+down", "a\nb\nc\nd"),
             ("ctrl+shift+down", "a\nd\nb\nc"),
-            ("ctrl+b", "a\nd\nb\nc\nb\nc"),
+            ("ctrl+d", "a\nd\nb\nc\nb\nc"),
             ("shift+delete", "a\nd\nb\nc"),
             ("shift+delete", "a\nd\nb"),
             ("ctrl+z", "a\nd\nb\nc"),
