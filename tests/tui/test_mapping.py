@@ -401,7 +401,7 @@ async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: A
             ("ctrl+shift+up", "b\nc\na\nd"),  # there is nothing above
             ("ctrl+shift+down", "a\nb\nc\nd"),
             ("ctrl+shift+down", "a\nd\nb\nc"),
-            ("ctrl+b", "a\nd\nb\nc\nb\nc"),
+            ("ctrl+d", "a\nd\nb\nc\nb\nc"),
             ("shift+delete", "a\nd\nb\nc"),
             ("shift+delete", "a\nd\nb"),
             ("ctrl+z", "a\nd\nb\nc"),
@@ -435,8 +435,9 @@ async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any,
         await pilot.press("ctrl+shift+w")
         await settle(pilot)
         assert all(f"word{number}" in screen_text(pilot.app) for number in range(60))
-        screen.editor.go(row_of(screen, "word59"))
-        await pilot.press("end", "x")
+        row = row_of(screen, "word59")
+        screen.editor.go(row, len(screen.editor.lines[row]))
+        await pilot.press("x")
         await settle(pilot)
         assert "call.x" in screen_text(pilot.app) and screen.editor.lines[row_of(screen, "word59")].endswith("make one call.x")
         await pilot.press("f4")

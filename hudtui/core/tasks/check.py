@@ -101,6 +101,30 @@ def check_record(record: Any, rules: Rules) -> Checked:
     return found
 
 
+def names_in(record: Any) -> tuple[str, str]:
+    """What a record that may be unusable names: its servers, and its evaluators as `evaluate/function`; empty where unknown."""
+    if not isinstance(record, Mapping):
+        return "", ""
+    config, calls = _loosely(record.get("mcp_config")), _loosely(record.get("evaluate_tool"))
+    servers = ", ".join(str(name) for name in config) if isinstance(config, Mapping) else ""
+    found = []
+    for call in calls if isinstance(calls, list) else [calls]:
+        if isinstance(call, Mapping) and isinstance(call.get("name"), str):
+            arguments = _loosely(call.get("arguments"))
+            inner = arguments.get("name") if isinstance(arguments, Mapping) else None
+            found.append(f"{call['name']}/{inner}" if isinstance(inner, str) and inner else call["name"])
+    return servers[:200], ", ".join(dict.fromkeys(found))[:200]
+
+
+def _loosely(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_json(value, "")
+    except InputError:
+        return None
+
+
 BROKEN: Any = object()
 """Stands for a field whose text is not JSON: a remark says so already."""
 

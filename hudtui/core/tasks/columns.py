@@ -22,7 +22,7 @@ import msgspec
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record
+from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record, names_in
 from hudtui.core.tasks.records import Parsed, Parser, compacted
 from hudtui.core.tasks.rules import (
     CHARACTERS_A_TOKEN,
@@ -75,6 +75,8 @@ class Part:
     inferred: int = 0
     rewritten: dict[str, int] = field(default_factory=dict)
     """How many usable records `Rules.rewrite` changed, by what it did."""
+    names: list[tuple[int, str, str]] = field(default_factory=list)
+    """Position, servers and evaluators of unusable records, as far as they say."""
     elsewhere: dict[str, int] = field(default_factory=dict)
     """How many usable records run on other servers than the analysed environment, by what they run on."""
 
@@ -84,6 +86,7 @@ class Part:
         self.count += other.count
         self.kept = [*self.kept, *(offset + place for place in other.kept)]
         self.remarks += [(offset + place, name, remark) for place, name, remark in other.remarks]
+        self.names += [(offset + place, servers, evaluators) for place, servers, evaluators in other.names]
         for name in self.columns.keys() | other.columns.keys():
             own = self.columns.setdefault(name, [None] * before)
             own += other.columns.get(name) or [None] * len(other.ids)
@@ -397,6 +400,8 @@ class Checker:
         part = Part(1)
         checked = Checked(remarks=[record]) if isinstance(record, Remark) else check_record(record, self.rules)
         if not checked.usable:
+            if any(names := names_in(record)):
+                part.names = [(0, *names)]
             part.remarks = [(0, checked.id, remark) for remark in checked.remarks]
             return part
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -89,7 +90,8 @@ class DatasetScreen(Viewing):
 
     def __init__(self) -> None:
         super().__init__()
-        self._category: str | None = None
+        self._fitted: tuple[str | None, int] = (None, 0)
+        """Category and longest id that the columns of the table were made for."""
         self._reads = 0
         self._print: Print | None = None
         self._return_to: int | None = None
@@ -387,9 +389,9 @@ class DatasetScreen(Viewing):
             self._go(wanted)
         elif index.total and self.chosen is None:
             self._select(0)
-        if index.category_field != self._category:
-            self._category = index.category_field
-            self.table.columns = columns_for(index.category_field)
+        if (index.category_field, index.longest_id) != self._fitted:
+            self._fitted = (index.category_field, index.longest_id)
+            self.table.columns = columns_for(*self._fitted)
             self.table.refresh()
         problems = len(index.problems)
         # The label of the tab costs a new layout, so it is not brought up to date with every problem.
@@ -416,8 +418,17 @@ class DatasetScreen(Viewing):
             return
         head.display = True
         width = max(self.size.width - 2, 20)
+        name = clean_line(self.source)
+        # What does not fit gives way to the counts: first the words beside them, then the name's beginning.
+        rests = [self._counts(files, words=words) for words in (True, False)]
+        rest = next((rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width), rests[-1])
+        head.update(Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest, layout=False)
+        self._show_shown()
+
+    def _counts(self, files: int, *, words: bool) -> Content:
+        """What stands behind the name of what is open."""
         index = self.index
-        parts: list[Any] = [(cut_left(clean_line(self.source), max(width // 3, 16)), "bold")]
+        parts: list[Any] = []
         if files > 1:
             parts.append((f"  {files} files: o", "$foreground-muted"))
         if index is not None:
@@ -428,15 +439,14 @@ class DatasetScreen(Viewing):
                 ("error", ("✗", "bold $error")),
             ):
                 count = index.counts[state]  # type: ignore[index]
-                words = "" if width < 70 else f" {state}" if count == 1 or state == "ok" else f" {state}s"
-                parts.append((f"  {glyph} {count:,}{words}", style if count else "$foreground-muted"))
+                word = "" if not words else f" {state}" if count == 1 or state == "ok" else f" {state}s"
+                parts.append((f"  {glyph} {count:,}{word}", style if count else "$foreground-muted"))
         if self.reading:
             share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
-            parts.append((f"  ● reading{share}" + (", ^x stops" if width >= 70 else ""), "bold $accent"))
+            parts.append((f"  ● reading{share}" + (", ^x stops" if words else ""), "bold $accent"))
         elif not self.complete:
             parts.append(("  ✗ not read to the end", "bold $warning"))
-        head.update(Content.assemble(*parts), layout=False)
-        self._show_shown()
+        return Content.assemble(*parts)
 
 
 class _Found(NamedTuple):

@@ -86,7 +86,8 @@ class Viewing(Making):
             return [f"Calls not checked: these tasks use {names}; last analysed: {source}", f"calls not checked ({names})"]
         checked = f"calls checked against {source}"
         if others:
-            return [f"{checked}; {others:,} tasks use {names} and are not checked", f"calls of {others:,} tasks not checked"]
+            tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")
+            return [f"{checked}; calls of {tasks} that {use} {names} are not", f"calls of {tasks} not checked"]
         return [f"{checked}, seen {age_text(age(self.analysis, self.shell.services.now()))}"]
 
     def _filter_words(self) -> str:

@@ -30,6 +30,7 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Entry, Field, FilterField
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.tool_form import ToolForm
@@ -642,8 +643,6 @@ class EnvironmentScreen(StationScreen):
 
 
 def _told(result: ToolResult, seconds: float) -> str:
-    import json
-
     took = span(seconds) if seconds >= 0.05 else "less than 0.1s"
     parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {took}"]
     for block in result.blocks:
@@ -656,5 +655,5 @@ def _told(result: ToolResult, seconds: float) -> str:
             if block.text:
                 parts.append(clean(block.text))
     if result.structured is not None:
-        parts += ["structured:", json.dumps(result.structured, ensure_ascii=False, indent=2, default=repr)]
+        parts += ["structured: the same"] if result.says_it_twice else ["structured:", pretty(result.structured)]
     return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))

@@ -19,6 +19,8 @@ from hudtui.core.text import clean_line
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.find_bar import FindBar
+from hudtui.tui.widgets.fit import cut_left
+from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Rows
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
@@ -123,6 +125,10 @@ class MappingCore(StationScreen):
         self.grid.add_column("example", key="example")
         self.grid.add_column("becomes", key="becomes")
         self.show_panes(False)
+
+    def on_resize(self) -> None:
+        """The row above the text is fitted to its width."""
+        self.call_after_refresh(self.show_file)
 
     @property
     def editor(self) -> YamlEditor:
@@ -325,14 +331,11 @@ class MappingCore(StationScreen):
             if (number := sum(finding.severity == word for finding in self.findings))
         ]
         outside = self.outside_words()
-        parts: list[Any] = [
-            (clean_line(self.shell.workspace.relative(self.path)), "bold"),
-            "  ",
-            state,
-            *counts,
-            (f"  {outside}", "bold $error") if outside else "",
-        ]
-        line = Content.assemble(*parts)
+        rest = Content.assemble("  ", state, *counts, (f"  {outside}", "bold $error") if outside else "")
+        room = self.query_one("#map-file", Static).size.width - 2 - rest.cell_length
+        name = clean_line(self.shell.workspace.relative(self.path))
+        # A long name gives way to the state of the file and the number of errors.
+        line = Content.styled(cut_left(name, max(room, 8)) if room > 0 else name, "bold") + rest
         if line != self._file_line:
             self._file_line = line
             self.query_one("#map-file", Static).update(line, layout=False)
@@ -482,13 +485,16 @@ class MappingCore(StationScreen):
         self.query_one(target[name]).focus()
 
 
-def _finding_line(finding: Finding) -> Content:
+def _finding_line(finding: Finding) -> Hanging:
     where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
     fix = f"(f: {change.title})" if (change := finding.fix or finding.guess) is not None else ""
-    return Content.assemble(
-        (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
-        (f"{finding.line:>4} ", "$foreground-muted"),
-        (f"{clean_line(where, 40)}: " if where else "", "bold"),
-        clean_line(finding.message, 300),
-        (f"  {clean_line(fix, 80)}", "$accent"),
+    return Hanging(
+        Content.assemble(
+            (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"), (f"{finding.line:>4} ", "$foreground-muted")
+        ),
+        Content.assemble(
+            (f"{clean_line(where, 40)}: " if where else "", "bold"),
+            clean_line(finding.message, 300),
+            (f"  {clean_line(fix, 80)}", "$accent"),
+        ),
     )

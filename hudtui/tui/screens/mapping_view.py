@@ -184,7 +184,7 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
             lines.append(
                 Content.styled(f"  [{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]", _MUTED)
             )
-    if result.structured is not None:
+    if result.structured is not None and not result.says_it_twice:
         lines += [Content.styled("  structured", "$primary"), *_json(result.structured)]
     return lines
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from rich.cells import cell_len
@@ -40,7 +40,8 @@ GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
-_LEFT_TO_SCREEN = ("f6", "f7")
+_GIVEN_UP = frozenset(("f6", "f7", "ctrl+d"))
+"""Keys of TextArea that something else here has: the screen, and an action of the editor. Delete still deletes."""
 
 
 class _Wrapped(WrappedDocument):
@@ -77,7 +78,11 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     """The editor. `TextArea.Changed` and `TextArea.SelectionChanged` tell of edits and of the cursor."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key not in _LEFT_TO_SCREEN
+        replace(binding, key=keys)
+        for binding in TextArea.BINDINGS
+        if isinstance(binding, Binding)
+        for keys in [",".join(key for key in binding.key.split(",") if key not in _GIVEN_UP)]
+        if keys
     ]
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
@@ -91,7 +96,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         Action("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
         Action("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
         Action("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
-        Action("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+b", show=False),
+        Action("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+d", show=False),
         Action("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
         Action("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
         Action("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),

@@ -134,7 +134,10 @@ def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
             row
             for row, record in records.items()
             if (record is not None and word.casefold() in f"{record.id}\n{record.prompt}\n{index.row(row).evaluator}".casefold())
-            or (record is None and word.casefold() in f"{index.row(row).id}\n{index.row(row).head}".casefold())
+            or (
+                record is None
+                and word.casefold() in "\n".join((index.row(row).id, index.row(row).head, index.row(row).evaluator)).casefold()
+            )
         ]
         assert found(index, Want(word)) == plain
     assert found(index, Want("", frozenset((2,)))) == [row for row in range(6000) if index.states[row] == 2]
