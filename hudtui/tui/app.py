@@ -760,7 +760,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """
         from hudtui.tui.widgets.unsaved import Unsaved
 
-        answer = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
+        answer: str | None = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
         if answer != "save":
             return answer == "leave"
         try:
