@@ -79,8 +79,8 @@ async def until(pilot: Any, true: Callable[[], bool]) -> None:
 
 
 async def previewed(pilot: Any) -> None:
+    await until(pilot, lambda: isinstance(pilot.app.screen, MakeDialog) and bool(pilot.app.screen.query("#make-preview")))
     dialog = pilot.app.screen
-    assert isinstance(dialog, MakeDialog)
     shown = dialog.query_one("#make-preview")
     await until(pilot, lambda: dialog._timer is None and any(mark in str(shown.content)[:2] for mark in "✓✗"))
     await pilot.pause()
