@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from hudtui.core.platform import Platform
+    from hudtui.core.runs.unattended import Unattended
     from hudtui.core.workspace import Workspace
+    from hudtui.tui.facts import RunFact
 
 EVERY = 2.0
 """Seconds between two looks whether anything was written down by another hudtui, or by a command."""
@@ -118,6 +120,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The terminal went away."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.parting: tuple[str, ...] = ()
+        """What to tell the user after the end: a line for each machine that goes on costing money."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
         self.tending = Tending(self)
@@ -184,8 +188,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say(complaint, severity="warning")
 
     async def on_unmount(self) -> None:
-        """Let go of what lives outside."""
+        """Let go of what lives outside, and keep what to say of it when the terminal is back."""
         await self.tending.gone()
+        try:
+            self.parting = tuple(" ".join(one.words) for one in await self.purse.unattended())
+        except Exception as error:
+            self.parting = (f"Rented machines may go on costing money. Which, could not be read: {error}. See: hudtui pods",)
         self.tending.close()
         await self.purse.close()
 
@@ -534,29 +542,41 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
         unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
-        lines: list[str] = []
+        parts: list[list[str]] = []
         if unsaved:
-            lines += [*(f"! {name} is not saved" for name in unsaved)]
-            lines += ["A copy is kept, and offered when it is opened here again."]
+            words = [*(f"! {name} is not saved" for name in unsaved)]
+            parts.append([*words, "A copy is kept, and offered when it is opened here again."])
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
-            lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
+            words = [f"● {one}" for one in getting.values()]
             if self.tending.gives_up:
-                lines += ["Quitting gives it up: it is ended, and that is verified."]
+                words.append("Quitting gives it up: it is ended, and that is verified.")
+            parts.append(words)
+        paid = await self._paid()
+        running = tuple(run for run in running if run.id not in {one.run for one in paid})
+        parts += [[f"◆ {one.words[0]}", *one.words[1:]] for one in paid]
         if running:
-            count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
-            lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
-            lines += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            lines += ["", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"]
-        if lines:
-            title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
-            if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
+            words = [f"● {run.title}" for run in running[:5]]
+            words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
+            parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+        if parts:
+            lines = [line for part in parts for line in ("", *part)][1:]
+            real = any(not one.simulated for one in paid)
+            if not await self.confirm(_quit_title(running, paid), tuple(lines), yes="Quit", no="Stay", danger=real):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
             self.say("Giving the machine up, and making sure that it is gone" if gives_up else "Waiting for the guard")
             await self.tending.give_up()
         self.exit()
+
+    async def _paid(self) -> tuple[Unattended, ...]:
+        """What goes on costing money without the app, as far as that can be told."""
+        try:
+            return await self.purse.unattended()
+        except Exception as error:
+            self._complain(error)
+            return ()
 
     def action_refresh(self) -> None:
         """Read the project again."""
@@ -595,6 +615,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.read("Message", screen.message)
 
 
+def _quit_title(running: tuple[RunFact, ...], paid: tuple[Unattended, ...]) -> str:
+    """The question, with what matters most in it."""
+    from hudtui.core.text import counted
+
+    title = "Quit hudtui?"
+    if paid:
+        title += f" {counted(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
+    elif running:
+        title += f" {counted(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
+    return title
+
+
 def run_app(folder: Path | None = None, debug: bool = False) -> int:
     """Open the app and wait for its end.
 
@@ -611,6 +643,6 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-    for line in app.crash_words:
+    for line in (*app.crash_words, *app.parting):
         print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

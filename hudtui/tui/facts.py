@@ -60,7 +60,7 @@ class Money:
     """What rented machines cost, as the header shows it. Amounts are texts with their currency."""
 
     machines: int
-    """How many are alive."""
+    """How many are alive, may be, or are being asked for."""
     per_hour: str
     spent: str
     """By those that are alive, so far; with `~` where no bill says so."""
@@ -71,6 +71,10 @@ class Money:
     """A limit is near, or reached."""
     simulated: bool = False
     """No real money is spent."""
+    as_of: str = ""
+    """Time of day at which the oldest of it was known, where a provider does not answer: `14:05`."""
+    taken: int = 0
+    """Machines that were taken back, as long as the user has not noted that."""
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ class Tending:
         from hudtui.core.text import clean_line
 
         data = event.data
+        if event.type == "machine":
+            self._app.purse.look_soon()
         if event.type == "started":
             self.getting.pop(record.id, None)
         elif event.type == "note":

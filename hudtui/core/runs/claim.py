@@ -1,4 +1,4 @@
-"""Who tends a run on a rented machine: one process at a time. The kernel lets go of it when the process ends, however that comes."""
+"""Who tends a run on a rented machine: one process at a time. The kernel lets go of it however that process ends."""
 
 from __future__ import annotations
 

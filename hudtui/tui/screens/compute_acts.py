@@ -30,12 +30,19 @@ _LIMITS = (
 class Acts(ComputeCore):
     """The part of the compute screen that changes something."""
 
+    ready: str | None = None
+    """Name of the machine that the message line calls ready."""
+
     @property
     def getting(self) -> bool:
         """A machine is being got."""
         return bool(self.going("rent"))
 
     # -- getting one -------------------------------------------------------------------------------------------------
+
+    async def refresh_offers(self, *, only_new: bool = False) -> None:
+        """Ask all providers for their offers; with `only_new` only when the settings have changed."""
+        raise NotImplementedError
 
     def action_use(self) -> None:
         """On to the launch screen."""
@@ -51,6 +58,7 @@ class Acts(ComputeCore):
         from hudtui.core.compute.acquire import acquire, unique_name
         from hudtui.core.compute.guard import estimate, hours_left, limits_from_settings
         from hudtui.core.compute.machine_guard import NOTHING, before_renting
+        from hudtui.core.compute.provider import OfferGone
         from hudtui.core.compute.providers import login_with
         from hudtui.core.compute.values import Order
         from hudtui.tui.screens.compute_access import ready_to_log_in
@@ -73,6 +81,7 @@ class Acts(ComputeCore):
             "",
             _told(limits),
             *([] if most is None else [before_renting(provider, office.settings.get)]),
+            *([lasts] if (lasts := self.shell.purse.wallet_lasts(offer.provider, offer.price.hourly)) else []),
             f"SSH key {key.fingerprint}",
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
@@ -95,6 +104,7 @@ class Acts(ComputeCore):
                 async with aclosing(steps):
                     async for step in steps:
                         self.busy(clean_line(step.text) + ("" if step.kind == "ready" else " (Ctrl-X cancels)"))
+                        self.shell.purse.look_soon()
                         if step.kind in ("created", "adopted"):
                             self.show_tab("pods")
                         if step.kind == "ready":
@@ -103,7 +113,11 @@ class Acts(ComputeCore):
                             await self._look_quietly()
                         if step.pod is not None and step.host is not None:
                             told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
+            self.ready = order.name
             self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
+        except OfferGone:
+            self.start(self.refresh_offers(), group="offers")  # what is gone leaves the list
+            raise
         finally:
             self.shell.workers.cancel_group(self.shell, "rent watch")
             if self.shell.is_running:
