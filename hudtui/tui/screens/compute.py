@@ -41,8 +41,8 @@ OFFERS_AGE = 60.0
 """Seconds after which offers are asked for again while somebody looks at them."""
 PODS_AGE = 10.0
 """The same for what is alive."""
-_PODS_ONLY = ("terminate", "terminal", "limits")
-_OFFERS_ONLY = ("rent", "filter", "sort", "reverse")
+_PODS_ONLY = ("terminate", "terminal", "limits", "use-rented")
+_OFFERS_ONLY = ("use", "rent", "filter", "sort", "reverse")
 
 
 class ComputeScreen(Acts):
@@ -60,6 +60,7 @@ class ComputeScreen(Acts):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
+        Action("compute.use-rented", "Launch on it", "Why no run starts on this machine.", "l", show=False, palette=False),
         Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c"),
         Action("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
         Action("compute.sort", "Sort", "Sort by the next column.", "s"),
@@ -153,8 +154,8 @@ class ComputeScreen(Acts):
     def why_not(self, action_id: str) -> str | None:
         """What needs an offer, a machine, an answer."""
         name = action_id.partition(".")[2]
-        if name == "use" and self.tab == "pods":
-            return "a run is launched on an offer, and gets a machine of its own; o shows the offers"
+        if name == "use-rented":
+            return "a run gets a machine of its own: o shows the offers"
         if name in ("use", "rent", "copy") and self.tab == "offers":
             return self._why_not_offer(name)
         if name == "rent" and self.getting:
@@ -486,10 +487,12 @@ class ComputeScreen(Acts):
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self._problem] if self._problem else []
-        found += self._market.warnings if self._market is not None else ()
-        found += self.holdings.warnings if self.holdings is not None else ()
-        # Offers and machines are asked for apart: what keeps a provider from answering comes twice, once with more words.
-        return tuple(one for one in dict.fromkeys(found) if not any(one != other and one in other for other in found))
+        holdings = self.holdings
+        # What keeps a provider from telling of machines keeps it from telling of offers: it is told once, with the machines.
+        told = {one.why for one in holdings.silent} if holdings is not None else set()
+        found += [one for one in self._market.warnings if one not in told] if self._market is not None else []
+        found += holdings.warnings if holdings is not None else ()
+        return tuple(dict.fromkeys(found))
 
     def _show_who(self) -> None:
         width = max(self.size.width - 2, 20)

@@ -78,10 +78,10 @@ class Acts(ComputeCore):
         lines += [
             "",
             *estimate(offer, limits.max_hours or 24.0).text.split("; "),
+            *([lasts] if (lasts := self.shell.purse.wallet_lasts(offer.provider, offer.price.hourly)) else []),
             "",
             _told(limits),
             *([] if most is None else [before_renting(provider, office.settings.get)]),
-            *([lasts] if (lasts := self.shell.purse.wallet_lasts(offer.provider, offer.price.hourly)) else []),
             f"SSH key {key.fingerprint}",
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
