@@ -35,8 +35,6 @@ class _Prepared:
     """The provider's id of the key; None when it does not know the key, or does not say."""
     key_unknown: bool
     limits: Limits
-    hours: float | None
-    """After so many the first of the limits ends it; None where none does."""
     afterwards: str
     """What holds the limits when hudtui is gone."""
 
@@ -121,7 +119,6 @@ def create(
                 image=image,
                 disk_gb=disk,
                 ssh_key=key_id,
-                max_hours=ready.hours,
             )
             return await _acquire(order, chosen, settings, ready.limits)
 
@@ -158,14 +155,17 @@ def _of_type(gpu_type: str) -> Any:
 
 
 async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
-    from hudtui.core.compute.guard import hours_left, limits_from_settings
-    from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, before_renting, ends_itself
+    from hudtui.core.compute.budget import grant_new
+    from hudtui.core.compute.guard import limits_from_settings
+    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.machine_guard import UNLIMITED, before_renting, ends_itself
     from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.release import realm_of
     from hudtui.core.compute.ssh_key import find_registered
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
-    most = hours_left(limits, NOTHING, choice.offer.price.hourly)
-    afterwards = UNLIMITED if most is None and not ends_itself(provider) else before_renting(provider, settings.get)
+    until = grant_new("", choice.offer.price, realm_of(provider), limits)(Ledger().owned(alive=False))
+    afterwards = UNLIMITED if until is None and not ends_itself(provider) else before_renting(provider, settings.get)
     account, known, unknown = None, None, False
     try:
         account = await provider.account()
@@ -187,7 +187,6 @@ async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, set
         known.id if known else None,
         unknown,
         limits,
-        most,
         afterwards,
     )
 
@@ -232,7 +231,16 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
     pod, said = None, ""
     LimitBook().set(order.name, limits)
     async with compute.busy(f"renting {order.name}") as line:
-        steps = acquire(order, provider, Ledger(), login=login_with(settings.get), workspace=Path.cwd(), say=console.say)
+        ledger = Ledger()
+        steps = acquire(
+            order,
+            provider,
+            ledger,
+            login=login_with(settings.get),
+            limits=limits,
+            workspace=Path.cwd(),
+            say=console.say,
+        )
         async with aclosing(steps) as events:
             async for step in events:
                 pod = step.pod or pod
@@ -242,7 +250,9 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
                 if step.host is None or pod is None:
                     continue
                 try:  # while the steps are not left: they say what becomes of the machine when this is cancelled
-                    kept = await guard(step.host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+                    owned = ledger.get(order.name)
+                    until = owned.until if owned is not None else None
+                    kept = await guard(step.host, until, provider, pod.id, lookup=settings.get)
                     told = f"{kept.text} {kept.caveat}".strip() if kept else UNLIMITED
                 except HudtuiError as error:
                     told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"

@@ -196,9 +196,9 @@ def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.Monke
     assert said.stdout.strip() == "42", said.stderr
     assert run("pods", "ssh", name).stdout.startswith("ssh -t ")  # nobody is there for a shell
 
-    orphans = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
-    assert [orphan["pod"]["name"] for orphan in orphans] == [name] and orphans[0]["age_seconds"] < 600
-    assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
+    found = json.loads(run("pods", "reconcile", "--json").stdout)
+    assert found["orphans"] == [] and found["by_hand"] == [name], "it was rented on purpose"
+    assert f"{name} was rented by hand" in run("pods", "reconcile").stderr and "by hand" in table
 
     assert "Add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1
     (gone,) = json.loads(run("pods", "terminate", name, "--yes", "--json").stdout)
@@ -273,11 +273,58 @@ def test_pods_that_are_none(known: Simulator, run: Run) -> None:
 
 
 def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
+    kept = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
+    Ledger().note(made["name"], "created")  # as if hudtui had been killed while it was getting ready
+    found = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
+    assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0]["age_seconds"] < 600
+    assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
     assert "Add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
     (ended,) = json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout)
-    assert ended["name"] == made["name"] and not known.alive
+    assert ended["name"] == made["name"] and [pod.name for pod in known.alive] == [kept["name"]]
     assert json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout) == []
+
+
+def test_an_api_that_is_down_never_means_that_nothing_is_alive(
+    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
+    name, address = made["name"], made["addresses"][0]
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    told = json.loads(run("pods", "--json").stdout)
+    (pod,) = told["pods"]
+    assert (pod["name"], pod["addresses"], pod["hourly"]) == (name, [address], made["hourly"])
+    assert pod["reachable"] is False and pod["alive"] and 0 <= time.time() - pod["seen"] < 600
+    assert told["per_hour"] == made["hourly"] and told["silent"][0]["provider"] == "prime"
+    done = run("pods", "list")
+    assert name in done.stdout and address in done.stdout and "as of" in done.stdout
+    assert "Prime (simulated) unreachable: last known state," in done.stderr and "No machine is rented" not in done.stderr
+    assert address in run("pods", "status", "hudtui-").stdout and name in run("pods", "status").stdout
+
+    argv: list[str] = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: argv.extend(words))
+    assert "does not answer: its address is that as of" in run("pods", "ssh", name, "--", "echo", "here").stderr
+    said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert said.stdout.strip() == "here", said.stderr
+    known.heal()
+    assert json.loads(run("pods", "--json").stdout)["pods"][0]["reachable"]
+
+
+def test_an_api_that_is_down_and_nothing_is_known(known: Simulator, run: Run) -> None:
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    done = run("pods", rc=5)
+    assert "does not mean that there is none" in done.stderr and "No machine is rented" not in done.stderr
+
+
+def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: Simulator, run: Run) -> None:
+    made = json.loads(run("pods", "create", "H100", "--spot", "--yes", "--json").stdout)
+    known.reclaim(made["id"])
+    done = run("pods")
+    assert f"{made['name']} has ended" in done.stderr and "spot machine can be taken away" in done.stderr
+    (row,) = json.loads(run("pods", "history", "--json").stdout)
+    assert row["name"] == made["name"] and "spot machine" in row["why"] and "spot machine" in run("pods", "history").stdout
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    assert made["name"] in run("pods", "history").stdout, "the ledger knows it as well"
 
 
 def test_one_that_was_asked_for_and_never_came(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

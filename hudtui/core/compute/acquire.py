@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.doors import Doors, Login
-from hudtui.core.compute.guard import money
+from hudtui.core.compute.guard import Limits, money
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderError, Unclear, Unusable
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
-from hudtui.core.compute.spending import charged
+from hudtui.core.compute.spending import HOUR, charged
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.remote.host import Host
@@ -70,6 +71,8 @@ async def acquire(
     ledger: Ledger,
     *,
     login: Login,
+    limits: Limits | None = None,
+    tail: float = 0.0,
     run: str | None = None,
     workspace: Path | str | None = None,
     timeout: float = 1800.0,
@@ -88,6 +91,9 @@ async def acquire(
         provider: Where.
         ledger: Where it is written down first.
         login: How to log in.
+        limits: What it may cost. The day's budget is for all machines: what others may still cost is not there for this one. The
+            ledger's `Owned.until` says when its guard has to end it.
+        tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
         run: The run that it is for.
         workspace: The project that the run belongs to.
         timeout: Seconds from creation to readiness, after which it is ended again.
@@ -106,11 +112,18 @@ async def acquire(
         Unusable, Gone: It was created and is ended; `fix` says what became of it.
         StillThere: It could not be ended, and may still cost money.
         ProviderError: It was refused; nothing was created.
+        BudgetReached: The day's budget has no room for it; nothing was asked for.
         InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was asked for.
         MachineError: The ledger cannot be written; nothing was asked for.
     """
     getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    ledger.intend(order, provider=provider.name, realm=realm_of(provider), run=run, workspace=workspace)
+    realm = realm_of(provider)
+    grant = None if limits is None else grant_new(order.name, order.offer.price, realm, limits, tail=tail)
+    owned = await asyncio.to_thread(
+        ledger.intend, order, provider=provider.name, realm=realm, run=run, workspace=workspace, grant=grant
+    )
+    if owned.until is not None:
+        order = replace(order, max_hours=max(owned.until - owned.created, 0.0) / HOUR)
     try:
         yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
         pod, kind = await getting.create(order)

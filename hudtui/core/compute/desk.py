@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
@@ -35,7 +36,7 @@ class Holding:
     orphan: Orphan | None
     """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
     run: str | None
-    """The run that it is for."""
+    """The run that it is for; None for one that was rented by hand."""
     spend: PodSpend | None
     """None for machines that are not of this program: nobody here pays attention to them."""
     limits: Limits | None
@@ -50,6 +51,11 @@ class Holding:
     def ours(self) -> bool:
         """It was rented by this program."""
         return self.spend is not None
+
+    @property
+    def by_hand(self) -> bool:
+        """It was rented on purpose, without a run: it is the user's, no orphan, and ended by name alone."""
+        return self.ours and self.run is None and self.orphan is None
 
     def age(self, now: float) -> float | None:
         """Seconds since it was asked for; None: nobody knows."""
@@ -217,6 +223,23 @@ class Desk:
         if cost is not None and limits is not None:
             verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))
         return Holding(pod, orphan, run, cost, limits, verdict, seen=seen)
+
+    def change_limits(self, name: str, limits: Limits) -> Owned | None:
+        """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.
+
+        Returns:
+            Its entry, with the moment at which its guard has to end it now (`until`), which the guard is yet to be told; None
+            where the ledger does not know it.
+
+        Raises:
+            InputError: The limits cannot be kept.
+            MachineError: The ledger cannot be written.
+        """
+        self.limits.set(name, limits)
+        owned = self.ledger.get(name)
+        if owned is None:
+            return None
+        return self.ledger.grant(owned.name, grant_changed(owned, limits, tail=RUN_TAIL if owned.run else 0.0))
 
     async def close(self) -> None:
         """Let all connections go."""

@@ -12,7 +12,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -132,6 +132,11 @@ class Owned:
         )
 
     @property
+    def by_hand(self) -> bool:
+        """It was rented for no run, and is ready: the user's own until the user ends it, or its limits do."""
+        return self.run is None and self.state == "ready"
+
+    @property
     def open(self) -> bool:
         """It may exist, and cost money."""
         return self.state in OPEN
@@ -144,6 +149,10 @@ class Owned:
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {**vars(self), "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
+
+
+Grant = Callable[[Sequence[Owned]], float | None]
+"""Says of all entries until when a machine may live, in seconds since the epoch (None: for ever), or raises; see `budget`."""
 
 
 class Ledger:
@@ -159,9 +168,27 @@ class Ledger:
         self._patience = patience
 
     def intend(
-        self, order: Order, *, provider: str, realm: str = "", run: str | None = None, workspace: Path | str | None = None
+        self,
+        order: Order,
+        *,
+        provider: str,
+        realm: str = "",
+        run: str | None = None,
+        workspace: Path | str | None = None,
+        account: str | None = None,
+        grant: Grant | None = None,
     ) -> Owned:
         """Write down that a machine is about to be asked for, held by this process.
+
+        Args:
+            order: What is asked for.
+            provider: Of whom.
+            realm: Which of its services.
+            run: The run that it is for.
+            workspace: The project that the run belongs to.
+            account: Whose money it is, as the provider names the account.
+            grant: Says until when it may live. Nobody else can write while it is asked, so that of two launches at the same
+                moment the second knows of the first. Where it raises, nothing is written.
 
         Raises:
             InputError: There is an entry of that name: names are used once.
@@ -187,6 +214,7 @@ class Ledger:
             "currency": price.currency,
             "created": now,
             "updated": now,
+            "account": account,
             "order_json": json.dumps(said, default=str),
         }
         with self._writing() as database:
@@ -198,7 +226,16 @@ class Ledger:
                 raise InputError(
                     f"a machine called {clean_line(order.name)} was asked for before", fix="Take another name: each is used once."
                 ) from None
-            return _read(database, order.name)
+            return _grant(database, order.name, grant) if grant is not None else _read(database, order.name)
+
+    def grant(self, name: str, grant: Grant) -> Owned:
+        """Ask anew until when a machine may live, after its limits were changed; see `intend`.
+
+        Raises:
+            MachineError: There is no such entry, or it cannot be written.
+        """
+        with self._writing() as database:
+            return _grant(database, name, grant)
 
     def note(self, name: str, state: OwnedState | None = None, *, last: Pod | None = None, **facts: Any) -> Owned:
         """Write down what became of a machine.
@@ -401,6 +438,13 @@ def _read(database: sqlite3.Connection, name: str) -> Owned:
     if row is None:
         raise MachineError(f"no machine called {clean_line(name)} was ever asked for")
     return _owned(row)
+
+
+def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> Owned:
+    rows = database.execute(f"{_select(database)} ORDER BY created, name").fetchall()
+    until = grant(tuple(map(_owned, rows)))
+    database.execute("UPDATE machines SET until = ? WHERE name = ?", (until, name))
+    return _read(database, name)
 
 
 def this_machine() -> str:

@@ -1,12 +1,17 @@
-"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile."""
+"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile.
+
+A machine that was rented by hand, without a run, is its user's: it is no orphan, and is ended by name alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -85,7 +90,9 @@ class Reconciled:
     unclear: tuple[Owned, ...] = ()
     """May exist: nobody can say. They are looked for again at the next start."""
     alive: tuple[Pod, ...] = ()
-    """Alive and owned, as they should be."""
+    """Alive and owned, as they should be: by a run that is at work, or rented by hand."""
+    by_hand: tuple[Owned, ...] = ()
+    """Those of `alive` that were rented by hand, without a run."""
     warnings: tuple[str, ...] = ()
     """What could not be looked at."""
     silent: tuple[Silent, ...] = ()
@@ -98,6 +105,7 @@ class Reconciled:
             "lost": [owned.to_json() for owned in self.lost],
             "unclear": [owned.to_json() for owned in self.unclear],
             "alive": [pod.to_json() for pod in self.alive],
+            "by_hand": [owned.name for owned in self.by_hand],
             "warnings": list(self.warnings),
             "silent": [one.to_json() for one in self.silent],
         }
@@ -138,7 +146,8 @@ async def reconcile(
             continue
         if not is_loopback(entry.realm):
             strange.append(entry)
-        elif entry.provider in paid:  # simulators come and go, and their machines with them
+        elif entry.provider in paid and await asyncio.to_thread(_nobody_listens, entry.realm):
+            # Simulators come and go, and their machines with them.
             await asyncio.to_thread(ledger.note, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
         f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
@@ -150,9 +159,22 @@ async def reconcile(
         tuple(owned for part in parts for owned in part.lost),
         (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(pod for part in parts for pod in part.alive),
+        tuple(owned for part in parts for owned in part.by_hand),
         (*(text for part in parts for text in part.warnings), *warnings),
         tuple(one for part in parts for one in part.silent),
     )
+
+
+def _nobody_listens(realm: str) -> bool:
+    """Whether nothing answers at an address of this machine any more."""
+    url = urlsplit(realm)
+    try:
+        socket.create_connection((url.hostname or "127.0.0.1", url.port or 80), timeout=2.0).close()
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _has_run(owned: Owned) -> bool:
@@ -171,7 +193,7 @@ async def _compare(
         return Reconciled(
             unclear=waiting,
             warnings=(f"{provider.title} could not be asked{loud}: {error.what}",),
-            silent=(Silent(provider.name, provider.title, error.what, latest),),
+            silent=(Silent(provider.name, provider.title, "; ".join(error.lines()), latest),),
         )
     by_id = {entry.pod: entry for entry in entries if entry.pod}
     by_name = {entry.name: entry for entry in entries}
@@ -213,13 +235,16 @@ async def _compare(
         elif found.state == "ended":
             lost.append(found)
     account = await _account(provider, warnings) if ours else None
-    orphans, alive = [], []
+    orphans, alive, by_hand = [], [], []
     for pod, entry in ours:
-        if entry is not None and entry.name not in closed and entry.state != "ending" and (entry.held or active(entry)):
-            alive.append(pod)
-        else:
-            orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
-    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(warnings))
+        if entry is not None and entry.name not in closed and entry.state != "ending":
+            if entry.by_hand:
+                by_hand.append(entry)
+            if entry.by_hand or entry.held or active(entry):
+                alive.append(pod)
+                continue
+        orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
+    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(by_hand), tuple(warnings))
 
 
 async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | Owned:
@@ -262,9 +287,7 @@ def _orphan(pod: Pod, entry: Owned | None, closed: bool, account: Account | None
     elif closed:
         why = "it was taken for ended, or for never created"
     elif entry.state != "ready":
-        why = "nobody goes on with getting it ready"
-    elif entry.run is None:
-        why = "no run was ever started on it"
+        why = "its set-up was interrupted, and no guard is on it"
     else:
         why = f"its run {entry.run} is over"
     return Orphan(pod, entry, age, cost, billed, why)

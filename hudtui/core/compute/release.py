@@ -110,7 +110,7 @@ async def _taken(owned: Owned, provider: Provider) -> str:
         balance = None
     if balance is not None and balance <= max((owned.hourly or 0.0) / 60, 0.01):
         return f"the wallet is empty, so {provider.title} ended it"
-    return f"{provider.title} took it back, or it was ended elsewhere: hudtui did not ask for its end"
+    return f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
 
 
 def realm_of(provider: Provider) -> str:

@@ -119,7 +119,7 @@ def spend(
         others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.
         elsewhere: What was rented from real services that are not asked counts too.
     """
-    begin = _midnight(now)
+    begin = midnight(now)
     bills = {provider: account.spent for provider, account in accounts.items()}
     living = {key for pod in others if pod.alive for key in (pod.id, pod.name)}
 
@@ -207,6 +207,6 @@ def _share(spent: float, created: float, end: float, begin: float) -> float:
     return spent if whole <= 0 or created >= begin else spent * max(end - begin, 0.0) / whole
 
 
-def _midnight(now: float) -> float:
+def midnight(now: float) -> float:
     """When the day began, by the clock on the user's wall."""
     return datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

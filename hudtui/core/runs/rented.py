@@ -11,11 +11,12 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from hudtui.core.compute.acquire import Acquired, acquire, resume
-from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
+from hudtui.core.compute.budget import RUN_TAIL as GRACE
+from hudtui.core.compute.budget import grant_changed
+from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
 from hudtui.core.compute.ledger import Owned
 from hudtui.core.compute.machine_guard import KEY as GUARD_KEY
 from hudtui.core.compute.machine_guard import POWER_OFF, end_rule, ends_itself
@@ -41,8 +42,6 @@ START_WITHIN = 1800.0
 """Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
 FETCH_WITHIN = 3600.0
 """Seconds for which a run that has ended waits for somebody who fetches its results."""
-GRACE = 900.0
-"""Seconds between the guard's request to stop and the moment it switches the machine off: to fetch the results."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds for another hudtui to give up a machine that it is getting."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
@@ -127,6 +126,7 @@ async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limit
     """
     tending = _Tending(store.record(run), store, broker, None, True, None)
     broker.book.set(tending.rent.machine, limits)
+    tending.grant()
     store.append(run, "limits", limits.to_json())
     if store.summary(run).started is not None:
         await tending.machine.rule(tending.rules())
@@ -200,10 +200,12 @@ class _Tending:
             if broker.book.get(self.rent.machine) is None:
                 broker.book.set(self.rent.machine, Limits.from_json(self.record.spec.limits))
             steps = acquire(
-                replace(order_of(self.rent), max_hours=hours_left(self.limits(), self.usage(), self.rent.hourly)),
+                order_of(self.rent),
                 broker.provider,
                 broker.ledger,
                 login=self.login,
+                limits=self.limits(),
+                tail=GRACE,
                 run=self.run,
                 workspace=self.record.spec.workspace,
                 sleep=self.pause,
@@ -296,13 +298,13 @@ class _Tending:
 
     def rules(self) -> dict[str, Any]:
         """What the guard on the machine goes by, counted from now: it may be a new one, after the machine had lost the first."""
-        limits = self.limits()
-        left = hours_left(limits, self.usage(), self.rent.hourly)
-        owned = self.owned()
-        pod = owned.pod if owned is not None else None
+        limits, owned, now = self.limits(), self.owned(), time.time()
+        if owned is not None and owned.until is None:  # an older hudtui has rented it
+            owned = self.grant()
+        pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
         return {
-            "max_seconds": None if left is None else round(left * 3600, 1),
-            "count_from": f"{time.time():.3f}",
+            "max_seconds": None if until is None else round(max(until - GRACE - now, 0.0), 1),
+            "count_from": f"{now:.3f}",
             "grace_seconds": GRACE,
             "start_seconds": START_WITHIN,
             "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,
@@ -310,6 +312,13 @@ class _Tending:
             "power_off": [["true"]] if self.rent.simulated or ends_itself(self.broker.provider) else list(POWER_OFF),
             "end": end_rule(self.broker.provider, pod, self.broker.settings) if pod is not None else None,
         }
+
+    def grant(self) -> Owned | None:
+        """Ask until when the machine may live with the limits that it has now."""
+        owned = self.owned()
+        if owned is None:
+            return None
+        return self.broker.ledger.grant(owned.name, grant_changed(owned, self.limits(), tail=GRACE))
 
     def limits(self) -> Limits:
         return self.broker.book.get(self.rent.machine) or Limits.from_json(self.record.spec.limits)

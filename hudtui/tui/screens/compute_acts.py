@@ -13,11 +13,11 @@ from hudtui.tui.screens.compute_core import ComputeCore
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Holding
-    from hudtui.core.compute.guard import Limits, Usage
+    from hudtui.core.compute.guard import Limits
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Pod
     from hudtui.core.remote.host import Host
-    from hudtui.core.settings import Settings
+    from hudtui.tui.purse import Office
 
 _LIMITS = (
     ("run_budget", "budget for this machine"),
@@ -56,10 +56,12 @@ class Acts(ComputeCore):
 
     async def _rent(self, offer: Offer) -> None:
         from hudtui.core.compute.acquire import acquire, unique_name
-        from hudtui.core.compute.guard import estimate, hours_left, limits_from_settings
-        from hudtui.core.compute.machine_guard import NOTHING, before_renting
+        from hudtui.core.compute.budget import grant_new
+        from hudtui.core.compute.guard import estimate, limits_from_settings
+        from hudtui.core.compute.machine_guard import before_renting
         from hudtui.core.compute.provider import OfferGone
         from hudtui.core.compute.providers import login_with
+        from hudtui.core.compute.release import realm_of
         from hudtui.core.compute.values import Order
         from hudtui.tui.screens.compute_access import ready_to_log_in
 
@@ -70,7 +72,9 @@ class Acts(ComputeCore):
             return
         # Nobody measures whether a machine without a run is idle.
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
-        most = hours_left(limits, NOTHING, offer.price.hourly)
+        # What the day's budget has no room for is refused here, before anything is asked.
+        entries = await asyncio.to_thread(office.desk.ledger.owned, alive=False)
+        most = grant_new("", offer.price, realm_of(provider), limits)(entries)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
         lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
         if provider.simulated:
@@ -86,7 +90,7 @@ class Acts(ComputeCore):
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
             return
-        order = Order(unique_name("pod"), offer, ssh_key=key.id, max_hours=most)
+        order = Order(unique_name("pod"), offer, ssh_key=key.id)
         await asyncio.to_thread(office.desk.limits.set, order.name, limits)
         self.shell.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
         steps = acquire(
@@ -94,6 +98,7 @@ class Acts(ComputeCore):
             provider,
             office.desk.ledger,
             login=login_with(office.settings.get),
+            limits=limits,
             workspace=self.shell.folder,
             sleep=self.shell.services.sleep,
             say=self._say_late,
@@ -112,7 +117,7 @@ class Acts(ComputeCore):
                         if step.pod is not None:
                             await self._look_quietly()
                         if step.pod is not None and step.host is not None:
-                            told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
+                            told = await self._leave_guard(step.host, step.pod, provider, office)
             self.ready = order.name
             self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
         except OfferGone:
@@ -128,14 +133,14 @@ class Acts(ComputeCore):
         if self.shell.is_running:
             self.shell.say(words, severity="warning")
 
-    async def _leave_guard(
-        self, host: Host, pod: Pod, limits: Limits, provider: Provider, settings: Settings, usage: Usage | None = None
-    ) -> str:
+    async def _leave_guard(self, host: Host, pod: Pod, provider: Provider, office: Office) -> str:
         """What the guard on a machine without a run will do; it is started, or told its limits."""
-        from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, guard
+        from hudtui.core.compute.machine_guard import UNLIMITED, guard
 
+        owned = await asyncio.to_thread(office.desk.ledger.get, pod.name)
+        until = owned.until if owned is not None else None
         try:
-            told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get, usage=usage or NOTHING)
+            told = await guard(host, until, provider, pod.id, lookup=office.settings.get)
         except HudtuiError as error:
             return f"There is no guard on it: {error.lines()[0]}."
         return f"{told.text} {told.caveat}".strip() if told is not None else UNLIMITED
@@ -209,7 +214,7 @@ class Acts(ComputeCore):
 
     async def _change(self, holding: Holding) -> None:
         from hudtui.core.compute.doors import enter
-        from hudtui.core.compute.guard import Usage, amount, limits_from_settings
+        from hudtui.core.compute.guard import amount, limits_from_settings
         from hudtui.core.compute.providers import login_with
         from hudtui.tui.widgets.pick import Pick
 
@@ -234,14 +239,11 @@ class Acts(ComputeCore):
         if text is None:
             return
         changed = limits.with_value(name, text)
-        await asyncio.to_thread(office.desk.limits.set, holding.pod.name, changed)
+        await asyncio.to_thread(office.desk.change_limits, holding.pod.name, changed)
         if holding.run is None and holding.pod.stage == "ready":
             provider = office.desk.provider_of(holding.pod.provider)
             _, host = await enter(holding.pod, login_with(office.settings.get))
-            used = None
-            if holding.spend is not None and self.holdings is not None:
-                used = Usage(holding.spend.hours, holding.spend.spent, self.holdings.spending.today)
-            told = await self._leave_guard(host, holding.pod, changed, provider, office.settings, used)
+            told = await self._leave_guard(host, holding.pod, provider, office)
             self.say(f"{holding.pod.name}: {title} is {text.strip()} now. {told}", "success")
             return await self._look_quietly()
         await self._look_quietly()

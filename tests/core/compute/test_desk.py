@@ -51,12 +51,13 @@ def offer(name: str, price: float = 1.0) -> Offer:
     return Offer("mute", name, "H100_80GB", 1, Price(price), images=("a", "b"), gpu_memory=80.0, raw={"secret": 1})
 
 
-def desk(tmp_path: Path, *providers: Any, now: float = START + 600) -> Desk:
+def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any = None) -> Desk:
     return Desk(
         {provider.name: provider for provider in providers},
         Ledger(tmp_path / "pods.db"),
         limits=LimitBook(tmp_path / "limits.json"),
         cache=tmp_path / "offers.json",
+        active=active,
         now=lambda: now,
     )
 
@@ -152,9 +153,10 @@ async def test_nothing_is_alive(tmp_path: Path, sim: Simulator) -> None:
 
 
 async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: Simulator) -> None:
-    one = desk(tmp_path, prime(sim))
+    one = desk(tmp_path, prime(sim), active=lambda entry: entry.run == "r1")
     owned = await rent(one, sim, "hudtui-a", run="r1")
-    orphan = await rent(one, sim, "hudtui-b")
+    orphan = await rent(one, sim, "hudtui-b", run="r2")
+    by_hand = await rent(one, sim, "hudtui-d")
     foreign = await rent(one, sim, "hudtui-c")
     with one.ledger._writing() as database:  # as if it had been rented elsewhere under another name
         database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
@@ -165,14 +167,15 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     found = await looked(one)
     asked = [request.path for request in sim.requests[before:]]
     assert len(asked) == len(set(asked)) <= 3, asked
-    assert [item.pod.id for item in found.pods] == [orphan, owned, foreign]
-    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a"]
+    assert [item.pod.id for item in found.pods] == [orphan, owned, by_hand, foreign]
+    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a", "hudtui-d"]
+    assert [item.by_hand for item in found.pods] == [False, False, True, False]
     assert found.pods[1].run == "r1" and len(found.orphans) == 1
-    assert [item.age(START + 600) for item in found.pods] == [900, 900, pytest.approx(600, abs=5)]
+    assert [item.age(START + 600) for item in found.pods] == [900, 900, 900, pytest.approx(600, abs=5)]
     assert found.orphans[0].age_seconds == 900
     cost = found.spending.of(owned)
     assert cost is not None and cost.billed and cost.spent > 0
-    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:2]))
+    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:3]))
     await one.close()
 
 
@@ -268,7 +271,7 @@ async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: P
     await one.providers["prime"].terminate(ended)
     sim.clock.advance(600)
     (owned,) = (await looked(one)).taken
-    assert owned.name == "hudtui-a" and owned.unasked and "took it back" in str(owned.why)
+    assert owned.name == "hudtui-a" and owned.unasked and "taken back" in str(owned.why)
     entry = one.ledger.get("hudtui-b")
     assert entry is not None and (entry.state, entry.unasked, entry.why) == ("ended", False, "by hand")
     assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], "it is told for a day, also to who looks later"
