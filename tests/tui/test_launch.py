@@ -22,7 +22,7 @@ from hudtui.core.compute.machine import Machine
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.platform import HUD
-from hudtui.core.runs import hosts
+from hudtui.core.runs import hosts, rented
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
@@ -220,6 +220,144 @@ async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Pa
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         await until(pilot, lambda: store.summary(run).machine == "released")
     assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1
+
+
+def prose(text: str) -> str:
+    """What a dialog says, without its edges and line breaks."""
+    return " ".join(text.replace("│", " ").split())
+
+
+async def _started(app: Any, pilot: Any, workspace: Path) -> str:
+    """A run on a rented machine that goes on; its id."""
+    app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+    await until(pilot, lambda: app.screen.record is not None)
+    run: str = app.screen.record.id
+    await pilot.press("ctrl+g")
+    await until(pilot, lambda: app.screen.is_modal)
+    await pilot.press("y")
+    store = RunStore(workspace / ".hudtui")
+    await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
+    return run
+
+
+async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        run = await _started(app, pilot, workspace)
+        await until(pilot, lambda: not app.tending.getting)
+        assert "$2.10/h" in screen_text(app).splitlines()[0]
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = prose(screen_text(app))
+        assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} goes on there" in said
+        assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
+        assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
+        assert "They go on without hudtui" not in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+    (line,) = app.parting
+    assert f"costs $2.10/h (simulated): run {run} goes on there" in line and f"hudtui runs resume {run}" in line
+    assert len(sim.alive) == 1
+
+
+async def test_quitting_while_results_are_fetched_is_asked_about_too(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching = asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> Any:
+        fetching.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(rented, "collect", slow)
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        run = app.screen.record.id
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, fetching.is_set)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = prose(screen_text(app))
+        assert f"run {run} is finished, and its results are not all fetched yet" in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+    assert len(app.parting) == 1 and f"hudtui runs resume {run}" in app.parting[0]
+
+
+async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(open_app: Any, workspace: Path, sim: Simulator) -> None:
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        launch, run = app.screen, app.screen.record.id
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: app.tending.getting)
+        assert launch.record is None and "a machine is being got for 2048" in launch.why_not("launch.start")
+        await pilot.press("ctrl+q")
+        store = RunStore(workspace / ".hudtui")
+        await until(pilot, lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None)
+        await until(pilot, lambda: run not in app.tending.getting)
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.NAME == "run" and app.screen.chosen == run)
+
+
+async def test_an_open_app_takes_up_a_run_that_was_left_alone(
+    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another app or command starts it, and is gone."""
+    async with open_app(workspace, size=(120, 40)) as (looking, looking_pilot):
+        assert not looking.facts.runs
+        run = await asyncio.to_thread(_start_elsewhere, workspace)
+        await until(looking_pilot, lambda: [one.id for one in looking.facts.runs] == [run])
+        await until(looking_pilot, lambda: looking.tending.tends(run))
+        store = RunStore(workspace / ".hudtui")
+        await until(looking_pilot, lambda: store.summary(run).machine == "released")
+        assert store.summary(run).results is not None and not sim.alive
+
+
+_ELSEWHERE = """
+import asyncio, sys
+from contextlib import aclosing
+from pathlib import Path
+
+from hudtui.core.compute.guard import limits_from_settings
+from hudtui.core.compute.providers import find_providers
+from hudtui.core.runs.broker import Broker
+from hudtui.core.runs.preflight import Wish
+from hudtui.core.runs.rented import tend
+from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.wish import prepare
+from hudtui.core.settings import load_settings
+from hudtui.core.workspace import open_workspace
+
+async def main():
+    workspace = open_workspace(Path.cwd())
+    settings = load_settings(workspace.folder, workspace.platform)
+    store = RunStore(workspace.state_dir)
+    providers = find_providers(settings.get, workspace.folder)
+    wish = Wish(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
+    record = (await prepare(wish, workspace, settings, store, providers=providers)).record
+    store.add(record)
+    broker = Broker(providers["prime"], settings.get)
+    async with aclosing(tend(record.id, store, broker, lookup=settings.lookup)) as events:
+        async for event in events:
+            if event.type == "started":
+                break
+    print(record.id)
+
+asyncio.run(main())
+"""
+
+
+def _start_elsewhere(workspace: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", _ELSEWHERE], capture_output=True, text=True, cwd=workspace, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
 
 
 async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:

@@ -489,8 +489,9 @@ class ComputeScreen(Acts):
         found = [self._problem] if self._problem else []
         holdings = self.holdings
         # What keeps a provider from telling of machines keeps it from telling of offers: it is told once, with the machines.
-        told = {one.why for one in holdings.silent} if holdings is not None else set()
-        found += [one for one in self._market.warnings if one not in told] if self._market is not None else []
+        told = tuple(one.why for one in holdings.silent) if holdings is not None else ()
+        market = self._market.warnings if self._market is not None else ()
+        found += [one for one in market if not any(why.startswith(one) for why in told)]
         found += holdings.warnings if holdings is not None else ()
         return tuple(dict.fromkeys(found))
 
