@@ -57,6 +57,8 @@ class Purse:
         self._opening = asyncio.Lock()
         self._seen: object = None
         """What was written down of rented machines when they were looked at last."""
+        self._news = 0
+        """How often something was written down since the last look began."""
         self._told: set[tuple[str, ...]] = set()
         self._ending: set[str] = set()
         self._timer: Any = None
@@ -142,7 +144,19 @@ class Purse:
 
     def look_soon(self) -> None:
         """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
-        self._app.run_worker(self._look_if_new(), name="forever", group="purse news", exclusive=True, exit_on_error=False)
+        self._news += 1
+        if self._news == 1:
+            self._app.run_worker(self._look_at_news, name="forever", group="purse news", exit_on_error=False)
+
+    async def _look_at_news(self) -> None:
+        """Look until nothing new has come meanwhile."""
+        try:
+            while self._news:
+                before = self._news
+                await self._look_if_new()
+                self._news -= before
+        finally:
+            self._news = 0
 
     async def _look_if_new(self) -> None:
         try:
