@@ -146,7 +146,7 @@ class Purse:
         """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
         self._news += 1
         if self._news == 1:
-            self._app.run_worker(self._look_at_news, name="forever", group="purse news", exit_on_error=False)
+            self._app.run_worker(self._look_at_news(), name="forever", group="purse news", exit_on_error=False)
 
     async def _look_at_news(self) -> None:
         """Look until nothing new has come meanwhile."""

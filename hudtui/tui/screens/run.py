@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -316,7 +316,7 @@ class RunScreen(StationScreen):
         if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
-            watch: Callable[[], Coroutine[Any, Any, None]] = partial(self._watch, self.chosen)  # not begun before its turn comes
+            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # not begun before its turn comes
             self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
