@@ -241,9 +241,15 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
+        self.run_worker(self._check_files(), group="check", exit_on_error=False)
         if not self._begun:
             self._begun = True
             self.run_worker(self._begin(), group="begin", exit_on_error=False)
+
+    async def _check_files(self) -> None:
+        """The road tells what is wrong with the files of the project, not only that they are there."""
+        if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
+            await self._read()
 
     def _complain(self, error: Exception) -> None:
         """Tell of an error that comes again and again: once."""

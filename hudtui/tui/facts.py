@@ -24,6 +24,8 @@ class StationFact:
     """One line: what is there, or what is missing."""
     what_next: str = ""
     """One sentence: what can be done there now."""
+    errors: int = 0
+    """How many the check of its files has found."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,12 @@ class Facts:
 
     @property
     def next_station(self) -> str | None:
-        """Name of the station to go to next; None when all are passed or nothing is known."""
-        return next((station.name for station in ROAD if self.station(station.name).state == "next"), None)
+        """Name of the station to go to next: one that has failed, else the first that is open; None when all are done."""
+        for state in ("failed", "next"):
+            for station in ROAD:
+                if self.station(station.name).state == state:
+                    return station.name
+        return None
 
     def station(self, name: str) -> StationFact:
         """How a station stands; `unknown` before it was looked at."""
@@ -155,6 +161,14 @@ def _marks(folder: Path) -> Marks:
     return marks(folder)
 
 
+def _check(facts: Facts) -> bool:
+    if facts.workspace is None:
+        return False
+    from hudtui.tui.workspace_facts import VERDICTS
+
+    return VERDICTS.check(facts.workspace)
+
+
 def _demo(folder: Path) -> AsyncIterator[object]:
     from hudtui.core.demo import prepare
 
@@ -173,6 +187,8 @@ class Services:
     """Reads the project; runs in a thread."""
     marks: Callable[[Path], Marks] = _marks
     """See `Marks`; runs in a thread."""
+    check_files: Callable[[Facts], bool] = _check
+    """Checks the files of the project that are new or other than before, and says whether that has news; runs in a thread."""
     sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync
     """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
     make_demo: Callable[[Path], AsyncIterator[object]] = _demo

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hudtui.core.errors import HudtuiError
 from hudtui.core.places import places
 from hudtui.core.runs.road import road
+from hudtui.core.runs.verdicts import Verdicts
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE, Workspace, open_workspace
@@ -17,6 +18,8 @@ from hudtui.tui.facts import Account, Facts, Marks, RunFact, StationFact
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
 
+VERDICTS = Verdicts()
+"""What is wrong with the files that were looked at, as far as that was checked."""
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run station only."""
 
@@ -31,7 +34,7 @@ def load_facts(folder: Path) -> Facts:
     platform = workspace.platform
     settings = load_settings(folder, platform)
     warnings = [*workspace.notices, *settings.notices]
-    image = dataset = None
+    image = dataset = lock_error = None
     if workspace.lock is not None:
         from hudtui.core.lockfile import read_lock
 
@@ -39,15 +42,24 @@ def load_facts(folder: Path) -> Facts:
             lock = read_lock(workspace.lock)
             image, dataset = lock.image, lock.primary_dataset.name if lock.primary_dataset else None
         except HudtuiError as error:
-            warnings.append(error.lines()[0])
+            lock_error = error.lines()[0]
+            warnings.append(lock_error)
     summaries: Sequence[RunSummary] = ()
     try:
         summaries = _runs(workspace)
     except HudtuiError as error:
         warnings.append(error.lines()[0])
     stations: dict[str, StationFact] = {
-        station.name: StationFact(station.state, station.detail, station.what_next)
-        for station in road(workspace, analysis=_analysed(workspace), runs=summaries)
+        station.name: StationFact(station.state, station.detail, station.what_next, station.errors)
+        for station in road(
+            workspace,
+            analysis=_analysed(workspace),
+            runs=summaries,
+            lock_error=lock_error,
+            configs_wrong=VERDICTS.configs(workspace),
+            tasks_wrong=VERDICTS.tasks(workspace),
+            rents=settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "off"),
+        )
     }
     newest = sorted(summaries, key=lambda run: run.created, reverse=True)[:SHOWN_RUNS]
     return Facts(

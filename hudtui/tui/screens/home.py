@@ -133,10 +133,14 @@ class HomeScreen(StationScreen):
             if going:
                 text = "A run is going. " if going == 1 else f"{going} runs are going. "
                 return Content.styled(f"{GLYPHS['running']} {text}", "bold $success") + enter + Content(" to watch.")
-            passed = Content.styled("✓ Every station is passed. ", "bold $success")
-            return passed + enter + Content(" for the results, or to start another run.")
+            done = Content.styled("✓ All steps are done. ", "bold $success")
+            return done + enter + Content(" for the results, or to start another run.")
         fact = facts.station(name)
         station = next(one for one in ROAD if one.name == name)
+        if fact.state == "failed":
+            what = "The last run failed" if name == "run" else station.title.capitalize()
+            wrong = Content.assemble((f"{GLYPHS['failed']} {what}: {clean_line(fact.detail)}", "bold $error"), "  ")
+            return wrong + Content(f"{clean_line(fact.what_next)}  ") + enter
         lines = Content.assemble(
             (f"{GLYPHS['next']} Next: {station.title}", "bold $accent"),
             f"  {clean_line(fact.what_next) or station.question}  ",
