@@ -120,6 +120,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The terminal went away."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.open_next: Path | None = None
+        """The folder to open after the end, in place of the shell."""
         self.parting: tuple[str, ...] = ()
         """What to tell the user after the end: a line for each machine that goes on costing money."""
         self.purse = Purse(self)
@@ -356,19 +358,23 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The platform of the project."""
         return self.workspace.platform
 
-    async def make_demo(self) -> None:
-        """Write the demo workspace into the project folder and show it."""
+    async def make_demo(self, folder: Path) -> None:
+        """Write the demo workspace into a folder and show it: in another folder than this one the app opens anew."""
         from contextlib import aclosing
 
         from hudtui.core.events import Notice, Progress
 
-        async with aclosing(self.services.make_demo(self.folder)) as events:  # type: ignore[type-var]
+        async with aclosing(self.services.make_demo(folder)) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Progress):
                     self.say(event.message or event.stage, severity="busy")
                 elif isinstance(event, Notice):
                     self.say(event.message, severity="warning")
-        await self._read()
+        if folder != self.folder:
+            self.open_next = folder
+            self.exit()
+            return
+        await self._reload()
         self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:
@@ -644,6 +650,9 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         return 2
     app = HudtuiApp(folder, debug=debug)
     app.run(mouse=app.preferences.mouse)
+    while app.open_next is not None and not app.lost:
+        app = HudtuiApp(app.open_next, debug=debug)
+        app.run(mouse=app.preferences.mouse)
     if app.lost:
         # Nothing can be said any more, not even by the interpreter's last flush.
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -87,8 +87,8 @@ def road(
     if tasks and tasks_wrong.errors:
         stations[2] = Station("dataset", "failed", tasks_wrong.text, "Mend what the check has found.", tasks_wrong.errors)
     ready = all(station.state == "done" for station in stations)
-    # This machine is there in any case: it is an answer only to a project that could run on it.
-    chosen = rents or ready or bool(runs)
+    # This machine is there in any case: it is an answer only where there is something that could run on it.
+    chosen = rents or bool(known or configs or tasks or runs)
     stations.append(
         Station("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")
         if chosen

@@ -15,7 +15,7 @@ from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
-from hudtui.tui.widgets.fit import cut, cut_left, pad
+from hudtui.tui.widgets.fit import cut, cut_left, home_short, pad
 from hudtui.tui.widgets.words import ago, span
 
 RECENT = 5
@@ -35,7 +35,9 @@ class HomeScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("home.next", "Next step", "Open the station that comes next.", "enter"),
-        Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d"),
+        Action(
+            "home.demo", "Demo workspace", "Make a small working example, the game 2048: in a folder of its own, or here.", "d"
+        ),
     )
 
     def __init__(self) -> None:
@@ -93,8 +95,30 @@ class HomeScreen(StationScreen):
             self.shell.open_station(_goal(facts))
 
     def action_demo(self) -> None:
-        """Make the demo workspace here."""
-        self.start(self.shell.make_demo(), group="demo", busy="Writing the demo workspace")
+        """Make the demo workspace, in a folder of its own or here."""
+        self.start(self._demo(), group="demo")
+
+    async def _demo(self) -> None:
+        from hudtui.core.demo import DEFAULT_FOLDER, FILES, is_demo
+        from hudtui.tui.widgets.pick import Pick
+
+        here = self.shell.folder
+        own = here / DEFAULT_FOLDER
+        options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside what is there")
+        hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   Enter chooses   Esc closes"
+        chosen: int | None = await self.app.push_screen_wait(Pick("Demo workspace: the game 2048", options, hint=hint))
+        if chosen is None:
+            return
+        folder = own if chosen == 0 else here
+        if (folder / ".env").exists() and not is_demo(folder):
+            lines = (
+                f"{home_short(folder / '.env')} is there, and stays as it is: HUDTUI_SIM=demo is not written into it.",
+                "Machines would be rented with the keys that it holds, for real money.",
+            )
+            if not await self.shell.confirm("This demo would not be simulated", lines, yes="Make it", danger=True):
+                return
+        self.busy("Writing the demo workspace")
+        await self.shell.make_demo(folder)
 
     # -- pictures ----------------------------------------------------------------------------------------------------
 

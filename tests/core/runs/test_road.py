@@ -36,10 +36,10 @@ def test_an_empty_folder_starts_at_the_environment() -> None:
 @pytest.mark.parametrize(
     ("folder", "analysis", "expected"),
     [
-        (Folder(lock="hud.lock.yaml"), None, ["done", "next", "missing", "missing", "missing"]),
-        (Folder(), "text-2048", ["done", "next", "missing", "missing", "missing"]),
-        (Folder(configs=("c",)), "text-2048", ["done", "done", "next", "missing", "missing"]),
-        (Folder(configs=("c",), task_files=("t",)), None, ["next", "done", "done", "missing", "missing"]),
+        (Folder(lock="hud.lock.yaml"), None, ["done", "next", "missing", "done", "missing"]),
+        (Folder(), "text-2048", ["done", "next", "missing", "done", "missing"]),
+        (Folder(configs=("c",)), "text-2048", ["done", "done", "next", "done", "missing"]),
+        (Folder(configs=("c",), task_files=("t",)), None, ["next", "done", "done", "done", "missing"]),
         (Folder(configs=("c",), task_files=("t",)), "text-2048", ["done", "done", "done", "done", "next"]),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_is_broken_is_not_done() -> None:
     assert road(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state == "done", "it was looked at"
 
 
-def test_compute_is_answered_by_a_key_or_a_project_that_can_run_here() -> None:
+def test_compute_is_answered_by_a_key_or_by_something_that_can_run_here() -> None:
     assert road(Folder())[3].state == "missing"
     assert road(Folder(), rents=True)[3].state == "done"
     assert road(Folder(), runs=[RUN])[3].state == "done"
