@@ -101,8 +101,6 @@ class LaunchScreen(StationScreen):
         self._quoted: dict[str, _Quoted] = {}
         self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
         self._typed_machine = ""
-        self._begun: str | None = None
-        """The run that has begun on its machine, as long as nobody was led to it."""
 
     @property
     def record(self) -> RunRecord | None:
@@ -161,8 +159,6 @@ class LaunchScreen(StationScreen):
 
     def why_not(self, action_id: str) -> str | None:
         """There has to be a plan."""
-        if action_id == "launch.start" and self.record is None and self.rented and self.rented.id in self.shell.tending.getting:
-            return f"a machine is being got for {self.rented.name}; F8 gives it up"
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the lower half says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
@@ -503,6 +499,7 @@ class LaunchScreen(StationScreen):
         self.rented = record
         self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
         self.shell.tending.tend(record, told=lambda event: self._tell(record, event))
+        self._plan_soon()
 
     def action_cancel(self) -> None:
         """Give the machine up."""
@@ -525,22 +522,8 @@ class LaunchScreen(StationScreen):
             self.busy(f"Starting: {event.data.get('name')}")
         else:
             self.clear_message()
-        if event.type == "started":
-            self._begun = record.id if self in self.app.screen_stack else None
-            if self.app.screen is self:
-                self._go_to_run()
-        elif event.type in ("failed", "stopped"):
-            self._plan_soon()
-
-    def on_screen_resume(self) -> None:
-        """Back from a question during which the run has begun: on to the run, as without the question."""
-        super().on_screen_resume()
-        self._go_to_run()
-
-    def _go_to_run(self) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            self.shell.open_station("run", run=begun)
+        if event.type == "started" and self.app.screen is self:
+            self.shell.open_station("run", run=record.id)
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
