@@ -13,6 +13,8 @@ import typer
 from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.wish import Check, Preparation, Wish
     from hudtui.core.settings import Settings
@@ -42,6 +44,9 @@ def run(
         str, typer.Option("--policy", "-p", help="Of rollouts: random, greedy, replay:TRACE, or openai:MODEL.")
     ] = "greedy",
     training: Annotated[Path | None, typer.Option("--training", help="The trainer's settings (YAML or JSON).")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
+    ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.")] = None,
     gpus: Annotated[
         str | None, typer.Option("--gpus", "-g", help="Such as 4xH100; a training gets 2xA100 otherwise.", show_default=False)
@@ -107,8 +112,15 @@ def run(
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
     if rehearse and engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
+    from hudtui.core.errors import InputError
+    from hudtui.core.training.recipe import parse_settings
+
+    try:
+        chosen = parse_settings(settings or ())
+    except InputError as error:
+        raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
     if rehearse and provider in (None, "local") and host in (None, "local") and not emit_script:
-        _rehearse(tasks or dataset, config, training, steps, yes, dry_run, no_tmux, as_json)
+        _rehearse(tasks or dataset, config, training, chosen, steps, yes, dry_run, no_tmux, as_json)
         return
     from hudtui.core.runs.wish import Wish
 
@@ -119,6 +131,7 @@ def run(
         model=model,
         policy=policy,
         training=training,
+        settings=chosen,
         name=name,
         steps=steps,
         group=group,
@@ -165,6 +178,7 @@ def _rehearse(
     tasks: str | None,
     config: Path | None,
     training: Path | None,
+    settings: Mapping[str, Any],
     steps: int | None,
     yes: bool,
     dry_run: bool,
@@ -174,7 +188,8 @@ def _rehearse(
     from hudtui.cli.rehearse import carry_out
 
     file = None if tasks is None else Path(tasks)
-    console.run(carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json), as_json=as_json)
+    work = carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json, settings=settings)
+    console.run(work, as_json=as_json)
 
 
 async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:

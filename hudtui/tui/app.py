@@ -7,31 +7,36 @@ import contextlib
 import os
 import signal
 import sys
+from collections import deque
 from dataclasses import replace
+from datetime import datetime
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
-from textual.worker import Worker
+from textual.widgets import Input, TextArea
+from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.places import Places, places
 from hudtui.tui import preferences
 from hudtui.tui.facts import Facts, Marks, Services
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import REGISTRY, Acting, Action, keys_of, shown
 from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.tending import Tending
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.fit import home_short
-from hudtui.tui.widgets.message import Severity
+from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
@@ -47,6 +52,14 @@ EVERY = 2.0
 
 FACTS_WHILE_RUNNING = 3.0
 """Seconds between two questions to the machines of the runs that are going."""
+
+MESSAGE_STAYS = 8.0
+"""Seconds after which the next key takes a message away; an error stays until the next action."""
+
+MESSAGES_KEPT = 100
+
+_ABOUT = {"app.message", "app.help", "app.palette", "app.theme", "app.mouse", "app.suspend"}
+"""Actions that say nothing about what a message is about, and leave it."""
 
 SETTLED = 3.0
 """Seconds after which a station that was opened for the first time has made what it keeps."""
@@ -82,11 +95,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q"),
+        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
         Action(
             "app.stop",
             "Quit",
-            "Copy what is selected; with nothing selected, leave.",
+            "Copy what is selected; close a dialog; empty a field; pressed twice elsewhere, leave.",
             "ctrl+c",
             show=False,
             palette=False,
@@ -100,8 +113,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
-        Action("app.message", "Show message", "Show the last message in full, to read and to copy.", "ctrl+e", show=False),
+        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
+        Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
     def __init__(self, folder: Path | None = None, *, services: Services | None = None, debug: bool = False) -> None:
@@ -118,12 +131,19 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self._back: dict[str, str | None] = {}
+        self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
+        self._told_how_to_leave = False
+        self.asked_to_end = False
+        """Someone left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
         self.open_next: Path | None = None
         """The folder to open after the end, in place of the shell."""
         self.parting: tuple[str, ...] = ()
         """What to tell the user after the end: a line for each machine that goes on costing money."""
+        self.typed = TypedAhead(self)
+        """Keys that came while the one before was still being handled."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
         self.tending = Tending(self)
@@ -148,6 +168,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
+        for screen in self._stations.values():
+            if screen.is_attached:
+                screen.call_after_refresh(screen.theme_changed)
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -186,8 +209,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.reload()
         for work in (self._keep_up(), self._keep_asking()):
             self.run_worker(work, name="forever", group="forever", exit_on_error=False)
-        for complaint in complaints:
-            self.say(complaint, severity="warning")
+        if complaints:
+            self.say("; ".join(complaints), severity="warning")
 
     async def on_unmount(self) -> None:
         """Let go of what lives outside, and keep what to say of it when the terminal is back."""
@@ -199,10 +222,24 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.tending.close()
         await self.purse.close()
 
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End, because someone asked for it."""
+        self.asked_to_end = True
+        super().exit(result, return_code, message)
+
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and go on."""
         self.lost = True
         self.exit()
+
+    def ended_unasked(self) -> None:
+        """The app's loop is over, and neither the user nor an error that was seen ended it: say so, and count it as a crash."""
+        from hudtui.tui import applog
+
+        self._return_code = 1
+        applog.log.error("the app ended without having been asked to")
+        log = f"What led to it may stand in {self.log_file}" if self.log_file else "There is no log of it"
+        self.crash_words = ("hudtui ended without having been asked to. Runs go on; your files are as they were.", log)
 
     def _handle_exception(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
@@ -223,6 +260,43 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             f"Details for a report: {path}" if path else "The details could not be written to a file.",
         )
         self._close_messages_no_wait()
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes wait for their turn; everything else is Textual's."""
+        if isinstance(event, Passed):
+            event.arrived.set()
+        elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self.typed.take(event)
+        else:
+            if isinstance(event, events.MouseDown):
+                self.typed.deliberate = True
+            await super().on_event(event)
+
+    async def hand_on(self, event: events.Key | events.Paste) -> None:
+        """Give a key or a paste whose turn it is to what has the focus. What was said a while ago goes."""
+        if isinstance(self.screen, StationScreen) and self.screen.is_mounted:
+            self.screen.forget_message(older=MESSAGE_STAYS)
+        if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
+            self._told_how_to_leave = False
+        await super().on_event(event)
+
+    def begins(self, action: Action) -> None:
+        """An action begins: what the one before it left in the message bar is over."""
+        if action.palette and action.id not in _ABOUT and isinstance(self.screen, StationScreen):
+            self.screen.forget_message()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the current screen says that something takes time."""
+        return isinstance(self.screen, StationScreen) and self.screen.is_busy
+
+    async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
+        """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
+        if not isinstance(screen, str):
+            self.typed.asks(screen, get_current_worker())
+        return await super().push_screen_wait(screen, mode=mode)
 
     # -- the project -------------------------------------------------------------------------------------------------
 
@@ -384,11 +458,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def open_station(self, name: str, **given: Any) -> None:
-        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`."""
+    def open_station(self, name: str, *, back: str | None = None, **given: Any) -> None:
+        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`.
+
+        Args:
+            name: The screen.
+            back: Where Esc leads from there, once; home when None.
+            given: What the screen is told.
+        """
         if name not in SCREENS:
             self.say(f"{name}: this version has no such screen", severity="warning")
             return
+        self._back[name] = back
         screen = self._stations.get(name)
         if screen is None:
             screen = self._stations[name] = screen_class(name)()
@@ -406,6 +487,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif self.screen is not screen:
             self.switch_screen(screen)
         screen.call_after_refresh(screen.opened, **given)
+
+    def leads_back(self, name: str) -> str | None:
+        """Where Esc leads from a screen, if that is not home."""
+        return self._back.get(name)
+
+    def go_back(self, name: str) -> None:
+        """Leave a screen for the one that it was opened from, or for home."""
+        self.open_station(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
         """The classes of screens that say how large the terminal is."""
@@ -434,6 +523,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await screen.action_act(action_id)
 
     # -- words -------------------------------------------------------------------------------------------------------
+
+    def remember(self, severity: Severity, words: str) -> None:
+        """Keep what a screen said, so that it can be read later; what is being waited for is not kept."""
+        if severity != "busy":
+            self._messages.append((self.services.now(), severity, words))
 
     def say(self, message: str, *, severity: Severity = "information") -> None:
         """Show a line on the current screen, or as a toast over a dialog."""
@@ -474,7 +568,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
         from hudtui.tui.widgets.dialog import Ask
 
-        return await self.push_screen_wait(Ask(title, **options))
+        answer: str | None = await self.push_screen_wait(Ask(title, **options))
+        return answer
 
     def read(self, title: str, text: str) -> None:
         """Show a text in full, to read and to copy."""
@@ -482,13 +577,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         self.push_screen(TextDialog(title, text))
 
-    def copy(self, text: str) -> Worker[Any]:
-        """Copy, and say which way the text went."""
+    def copy(self, text: str) -> Worker[Any] | None:
+        """Copy, and say which way the text went; None where there is nothing to copy, and what was copied before stays.
+
+        What is pasted with Ctrl-V here is what was copied here last, whichever way.
+        """
+        if not text:
+            return None
+        self._clipboard = text
         return self.run_worker(self._copy(text), group="copy", exit_on_error=False)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own copying (selections, text fields) takes the same way."""
-        self._clipboard = text
         self.copy(text)
 
     async def _copy(self, text: str) -> None:
@@ -507,8 +607,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
 
     def action_home(self) -> None:
-        """Go home."""
-        self.open_station("home")
+        """Go home; with Esc, to where the screen was opened from."""
+        if self.typed.key == "escape" and isinstance(self.screen, StationScreen):
+            self.go_back(self.screen.NAME)
+        else:
+            self.open_station("home")
 
     action_open_environment = partialmethod(open_station, "environment")
     action_open_mapping = partialmethod(open_station, "mapping")
@@ -517,8 +620,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     action_open_run = partialmethod(open_station, "run")
 
     def action_settings(self) -> None:
-        """Open the settings."""
-        self.open_station("settings")
+        """Open the settings; Esc comes back from there."""
+        name = self.screen.NAME if isinstance(self.screen, StationScreen) else None
+        self.open_station("settings", back=self.leads_back("settings") if name == "settings" else name)
 
     def action_palette(self) -> None:
         """Open the command palette."""
@@ -530,22 +634,36 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Explain the current screen."""
         from hudtui.tui.screens.help import HelpScreen
-        from hudtui.tui.widgets.keybar import active_keys
+        from hudtui.tui.widgets.keybar import active_keys, text_keys
 
         if not isinstance(self.screen, ModalScreen):
             keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
-            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
+            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)))
 
     async def action_stop(self) -> None:
-        """Ctrl-C: copy what is selected, else leave; pressed again in the question, leave at once."""
-        selected = self.screen.get_selected_text() or getattr(self.focused, "selected_text", "")
-        if selected:
-            self.copy(selected)
-            self.screen.clear_selection()
-        elif isinstance(self.screen, ModalScreen):
-            self.exit()
+        """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""
+        from hudtui.tui.widgets.dialog import Dialog
+
+        focused, screen = self.focused, self.screen
+        if selected := screen.get_selected_text() or getattr(focused, "selected_text", ""):
+            if isinstance(focused, Input) and focused.password and selected == focused.selected_text:
+                self.notify("A secret is not copied.", severity="warning")
+            else:
+                self.copy(selected)
+                screen.clear_selection()
+        elif isinstance(screen, Dialog):
+            await screen.action_act("dialog.cancel")
+        elif isinstance(screen, ModalScreen):
+            screen.dismiss()
+        elif isinstance(focused, Input) and focused.value:
+            focused.value = ""
+        elif self._told_how_to_leave:
+            await self.action_act("app.leave")
         else:
-            self.action_leave()
+            self._told_how_to_leave = True
+            keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
+            key = keys[-1] if isinstance(focused, Input | TextArea) else keys[0]
+            self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
     def action_leave(self) -> None:
         """Leave; with runs going on or work that is not saved, say so first."""
@@ -621,10 +739,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.action_suspend_process()
 
     def action_message(self) -> None:
-        """Show the message bar's text in full."""
+        """Show the message bar's text in full, and what was said before it, the newest first."""
         screen = self.screen
-        if isinstance(screen, StationScreen) and screen.message:
-            self.read("Message", screen.message)
+        current = screen.message if isinstance(screen, StationScreen) else ""
+        before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
+        lines = [current] if current else []
+        lines += ["", "Before:"] if current and before else []
+        lines += [f"{at.astimezone():%H:%M:%S}  {GLYPHS[severity][0]} {words}" for at, severity, words in before]
+        if lines:
+            self.read("Messages", "\n".join(lines))
+        else:
+            self.say("No messages yet.")
 
 
 def _quit_title(running: tuple[RunFact, ...], paid: tuple[Unattended, ...]) -> str:
@@ -658,6 +783,8 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
+    elif not app.asked_to_end and not app.crash_words:
+        app.ended_unasked()
     for line in (*app.crash_words, *app.parting):
         print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

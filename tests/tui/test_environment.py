@@ -309,7 +309,7 @@ def test_an_answer_in_words() -> None:
     assert first == "✗ error in 0.2s"
     assert rest == [
         "ab",
-        "[image: image/gif, 3x5, 0.0 kB; o opens it]",
+        "[image: image/gif, 3x5, 0.0 kB; Esc, then o opens it]",
         "[resource_link file:///x]",
         "structured:",
         "{",

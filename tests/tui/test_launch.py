@@ -24,8 +24,10 @@ from hudtui.core.errors import MachineError
 from hudtui.core.platform import HUD
 from hudtui.core.runs import hosts, rented
 from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.values import RunEvent
 from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
+from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import Simulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -159,6 +161,27 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
         await until(pilot, lambda: "no machine is left of it" in screen.message)
         assert not sim.alive and not app.tending.getting
         assert RunStore(workspace / ".hudtui").summary(screen.rented.id).state == "stopped"
+
+
+async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
+    open_app: Any, workspace: Path, sim: Simulator, settle: Any
+) -> None:
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        await _got(app, pilot, sim)
+        screen = app.screen
+        screen.query_one("#launch-max_turns").value = "5"
+        await until(pilot, lambda: not screen.going("plan") and screen._timer is not None)
+        plan = str(screen.query_one("#launch-plan").content)
+        assert screen.rented.id in plan and "A machine is being got for" in plan and "^g starts" not in plan
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert not app.screen.is_modal and "Start: a machine is being got for" in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.NAME == "run")
+        await app.tending.give_up()
 
 
 async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
@@ -450,3 +473,67 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
         await until(pilot, lambda: len(app._notifications))
         (told,) = app._notifications
         assert told.message == "port 8000 of this computer cannot be reached from its machine: the machine lets no port through"
+
+
+async def test_a_training_is_told_its_settings_here(
+    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "training.yaml").write_text("temperature: 0.7\nbatch_size: 2\n")
+    copied: list[str] = []
+    async with open_app(workspace, size=(140, 60)) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        given = {"machine": "prime", "gpus": "2xH100", "engine": "trl", "python": sys.executable, "training": "training.yaml"}
+        app.open_station("launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given)
+        await until(pilot, lambda: app.screen.record is not None)
+        recipe = recipe_for(app.screen.record.spec)
+        assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (7, 3e-6, 4, False)
+        assert (recipe.temperature, recipe.batch_size) == (0.7, 2)
+        shown = " ".join(str(app.screen.query_one("#launch-plan").content).split())
+        assert "7 steps, learning rate 3e-06, 4 episodes a task, batch 2 x 2 a GPU, all weights" in shown
+        await pilot.press("f6")
+        await pilot.pause()
+        for words in ("--steps 7", "--set learning_rate=3e-6", "--set lora=false", "--training training.yaml"):
+            assert words in copied[0]
+        app.open_station("launch", num_generations="many")
+        await until(pilot, lambda: "num_generations" in str(app.screen.query_one("#launch-plan").content))
+        assert app.screen.record is None
+
+
+async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app: Any, workspace: Path) -> None:
+    async with open_app(workspace, size=(140, 60)) as (app, pilot):
+        app.open_station("launch", engine="trl")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        for name in ("steps", "num_generations", "batch_size", "max_tokens"):
+            field = app.screen.query_one(f"#launch-{name}")
+            assert field.region.area and str(getattr(Recipe(), name)) in field.placeholder
+
+
+async def test_what_is_missing_elsewhere_comes_back(open_app: Any, workspace: Path, settle: Any) -> None:
+    (workspace / "configs" / "2048.yaml").unlink()
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", config="")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        assert app.screen._to_mend.remedy == "generate-config"
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.NAME == "environment")
+        await settle(pilot)
+        while app.screen.NAME == "environment":
+            await pilot.press("escape")
+            await settle(pilot)
+        assert app.screen.NAME == "launch"
+
+
+async def test_esc_in_the_settings_leads_to_where_they_were_opened(open_app: Any, workspace: Path, settle: Any) -> None:
+    async with open_app(workspace) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen.NAME == "dataset"
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("0")
+        await settle(pilot)
+        assert app.screen.NAME == "home"

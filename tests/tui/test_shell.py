@@ -200,7 +200,9 @@ def test_two_actions_with_one_id_are_refused() -> None:
             ACTIONS = (Action("app.home", "Other", "Something else.", "h"),)
 
 
-async def test_quit_says_that_runs_go_on(open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path) -> None:
+async def test_quit_says_that_runs_go_on(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], settle: Any, tmp_path: Path
+) -> None:
     run = RunFact("r1", "2048-greedy", "running", True, 0.0)
     async with open_app(tmp_path, services=services(runs=(run,))) as (app, pilot):
         await pilot.press("q")
@@ -210,9 +212,15 @@ async def test_quit_says_that_runs_go_on(open_app: Callable[..., Any], screen_te
         await pilot.press("n")
         await pilot.pause()
         assert app.is_running
+        await pilot.press("ctrl+c", "ctrl+c")
+        await settle(pilot)
+        assert app.is_running and app.screen.is_modal
         await pilot.press("ctrl+c")
-        await pilot.pause()
-        await pilot.press("ctrl+c")
+        await settle(pilot)
+        assert app.is_running and not app.screen.is_modal, "Ctrl-C in a question is no"
+        await pilot.press("q")
+        await settle(pilot)
+        await pilot.press("y")
     assert app.return_code == 0
 
 

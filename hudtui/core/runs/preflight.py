@@ -50,6 +50,8 @@ class Wish:
     policy: str = "greedy"
     training: Path | None = None
     """File with the trainer's settings."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Single settings of the trainer; they come before those of the file."""
     name: str | None = None
     steps: int | None = None
     group: int = 1

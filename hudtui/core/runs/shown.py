@@ -13,6 +13,7 @@ from hudtui.core.runs.hosts import LOCAL
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.wish import Preparation
 from hudtui.core.text import clean_line
+from hudtui.core.training.recipe import recipe_for, recipe_words
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
     """
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
+    if record.engine != "rollouts":
+        recipe = recipe_for(spec)
+        lines.append(PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_words(recipe)}"))
     for file in plan.files:
         source = f"  from {_short(file.source.path)}" if file.source else ""
         lines.append(PlanLine("file", f"RUN/{file.path}  {file.size:,} bytes{source}"))

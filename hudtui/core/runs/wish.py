@@ -293,6 +293,7 @@ def _spec(wish: Wish, workspace: Workspace, seen: Looked, limits: Limits) -> Run
     training: Mapping[str, Any] = {}
     if wish.training is not None:
         training = read_settings(read_text(wish.training), name=str(wish.training))
+    training = {**training, **wish.settings}
     spec = make_spec(
         workspace,
         engine=wish.engine,

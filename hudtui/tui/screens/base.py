@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from hudtui.tui.app import HudtuiApp
 
+T = TypeVar("T")
+
 
 class StationScreen(Acting, Screen[None]):
     """Base of home, settings and the stations.
@@ -42,6 +45,7 @@ class StationScreen(Acting, Screen[None]):
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
         self._framed = False
+        self._changing = asyncio.Lock()
 
     @property
     def shell(self) -> HudtuiApp:
@@ -68,6 +72,9 @@ class StationScreen(Acting, Screen[None]):
     def facts_changed(self, facts: Facts) -> None:
         """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
 
+    def theme_changed(self) -> None:
+        """The theme is another one: what is drawn in colours of its own is drawn anew."""
+
     @property
     def unsaved(self) -> str | None:
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
@@ -80,18 +87,23 @@ class StationScreen(Acting, Screen[None]):
         """Some seconds went by while this screen is shown: times and ages are told anew. Draw only what is other than before."""
 
     def leave(self) -> None:
-        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home."""
+        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
         for field in self.query(FilterField):
             if field.value:
                 field.action_leave()
                 return
-        self.shell.open_station("home")
+        self.shell.go_back(self.NAME)
+
+    def has_use(self, action_id: str) -> bool:
+        """Cancelling has, while the screen says that something is being waited for."""
+        return self.is_busy
 
     # -- what a screen says ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:
-        """Show a line in the message bar until the next one or until `clear_message`."""
+        """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
         self.query_one(MessageBar).say(message, severity)
+        self.shell.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
         """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
@@ -107,10 +119,22 @@ class StationScreen(Acting, Screen[None]):
         if not isinstance(error, HudtuiError):
             error = self.shell.defect(error)
         self.query_one(MessageBar).fail(error)
+        self.shell.remember("error", self.message)
 
     def clear_message(self) -> None:
         """Empty the message bar."""
         self.query_one(MessageBar).clear()
+
+    def forget_message(self, *, older: float = 0.0) -> None:
+        """Empty the message bar of what was said at least so many seconds ago. What is being waited for stays."""
+        bar = self.query_one(MessageBar)
+        if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
+            bar.clear()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the message bar says that something is being waited for."""
+        return self.is_mounted and self.query_one(MessageBar).severity == "busy"
 
     @property
     def message(self) -> str:
@@ -156,6 +180,19 @@ class StationScreen(Acting, Screen[None]):
             # A request that is stale before it began never runs its coroutine.
             worker._task.add_done_callback(lambda _: work.close())
         return worker
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
+
+        Textual waits for the widgets themselves: a cancelled wait would end their message loops half-way, and the app with them.
+        One such change comes after the other.
+        """
+
+        async def in_turn() -> T:
+            async with self._changing:
+                return await work
+
+        return await asyncio.shield(asyncio.create_task(in_turn()))
 
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""

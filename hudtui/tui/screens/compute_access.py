@@ -129,7 +129,7 @@ async def _choose_key(screen: StationScreen, wanted: Path | None) -> Path | None
         new = new.with_name(f"{new.stem}-new{new.suffix}")
     options = [f"make a new one: {home_short(new)}", *(f"take {home_short(path)}" for path in keys)]
     missing = f"; {home_short(wanted)} is not there" if wanted is not None else ""
-    chosen: int | None = await shell.push_screen_wait(Pick(f"Step 2: an SSH key for machines{missing}", options))
+    chosen: int | None = await shell.push_screen_wait(Pick(f"Step 2: an SSH key for machines{missing}", options, careful=True))
     if chosen is None:
         return None
     path = await asyncio.to_thread(make_key, new) if chosen == 0 else keys[chosen - 1]

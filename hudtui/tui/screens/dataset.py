@@ -53,7 +53,7 @@ class DatasetScreen(Viewing):
         Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o"),
         Action("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
         Action("dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"),
-        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t"),
+        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
         Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c"),
         Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P"),
         Action("dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False),
@@ -66,7 +66,15 @@ class DatasetScreen(Viewing):
         Action("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
         Action("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
         Action("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
-        Action("dataset.cancel", "Cancel", "Stop the reading, the writing or the test that is going on.", "ctrl+x", show=False),
+        Action(
+            "dataset.cancel",
+            "Cancel",
+            "Stop the reading, the writing or the test that is going on.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
         Action("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
@@ -326,6 +334,10 @@ class DatasetScreen(Viewing):
         """Files may have changed meanwhile."""
         super().on_screen_resume()
         self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
+
+    def has_use(self, action_id: str) -> bool:
+        """What is read says so beside its name."""
+        return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
         """Stop."""

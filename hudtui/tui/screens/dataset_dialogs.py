@@ -177,7 +177,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     """Convert or publish: what to do on the left of each row, and below what would come of it."""
 
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True),
+        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
         Action("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
         Action("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
     )
@@ -414,10 +414,10 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start, or not."""
         event.stop()
-        if event.button.id == "yes":
-            self.action_start()
-        else:
+        if event.button.id != "yes":
             self.dismiss(None)
+        elif self.decides("Enter"):
+            self.action_start()
 
     def action_start(self) -> None:
         """Start, if everything typed can be read."""

@@ -36,7 +36,11 @@ class HomeScreen(StationScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("home.next", "Next step", "Open the station that comes next.", "enter"),
         Action(
-            "home.demo", "Demo workspace", "Make a small working example, the game 2048: in a folder of its own, or here.", "d"
+            "home.demo",
+            "Demo workspace",
+            "Make a small working example, the game 2048: in a folder of its own, or here.",
+            "d",
+            decides=True,
         ),
     )
 

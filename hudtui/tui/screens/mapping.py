@@ -39,17 +39,19 @@ class MappingScreen(MappingPlay):
         "at last. Lines cannot be folded; ^o jumps to an action instead."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s"),
+        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
         Action("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
-        Action("mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8"),
+        Action(
+            "mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8", decides=True
+        ),
         Action("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
         Action("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
         Action("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
         Action("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
         Action("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
         Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p"),
-        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False),
-        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False),
+        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
+        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
         Action("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
         Action("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
         Action("mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"),
@@ -59,7 +61,14 @@ class MappingScreen(MappingPlay):
         Action("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
         Action("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
         Action("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
-        Action("mapping.keep", "Keep sample", "Keep this reply for this configuration, or forget a kept one.", "K", show=False),
+        Action(
+            "mapping.keep",
+            "Keep sample",
+            "Keep this reply for this configuration, or forget a kept one.",
+            "K",
+            show=False,
+            decides=True,
+        ),
         Action("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
         Action("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
         Action("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
@@ -67,7 +76,7 @@ class MappingScreen(MappingPlay):
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
         Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False),
+        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
     )
 
     def offers(self, action_id: str) -> bool:
@@ -206,7 +215,7 @@ class MappingScreen(MappingPlay):
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
         self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
-        self.say(f"Done: {finding.fix.title}. ^z takes it back.", "success")
+        self.say(f"{finding.fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
         """Carry all fixes out."""

@@ -365,6 +365,11 @@ class MappingCore(StationScreen):
         self.show_file()
         self.show_cursor_line()
 
+    def theme_changed(self) -> None:
+        """The marks have colours of the theme."""
+        self._cells = []
+        self.show_table()
+
     def show_table(self) -> None:
         """The table of actions: only cells that say something else are drawn anew."""
         from rich.text import Text
@@ -376,7 +381,8 @@ class MappingCore(StationScreen):
         while grid.row_count > len(cells):
             grid.remove_row(f"r{grid.row_count - 1}")
         known = getattr(self, "_cells", [])
-        styles = {"✓": "green", "✗": "bold red", "■": "cyan"}
+        colours = {} if self.app.native_ansi_color else self.app.theme_variables
+        styles = {sign: colours.get(name, "") for sign, name in (("✓", "success"), ("✗", "error"), ("■", "secondary"))}
         for number, row in enumerate(cells):
             marked = (Text(row[0], style=styles.get(row[0], "")), *row[1:])
             if number >= grid.row_count:

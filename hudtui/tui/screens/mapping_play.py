@@ -76,7 +76,7 @@ class MappingPlay(MappingFiles):
         call = meaning.call
         session = await self._connected()
         tool = session.tools.get(call.tool)
-        self.busy(f"Waiting for {call.tool} (Ctrl-X in the pane on the right cancels)")
+        self.busy(f"Waiting for {call.tool} (Ctrl-X cancels)")
         began = time.monotonic()
         try:
             result = await session.call_tool(call.tool, call.arguments)

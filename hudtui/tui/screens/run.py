@@ -54,8 +54,8 @@ class RunScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
-        Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v"),
+        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True),
+        Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v", decides=True),
         Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
         Action(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False

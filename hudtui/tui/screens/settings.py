@@ -66,8 +66,12 @@ class SettingsScreen(StationScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
         Action("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
-        Action("settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete"),
-        Action("settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t"),
+        Action(
+            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete", danger=True
+        ),
+        Action(
+            "settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t", decides=True
+        ),
         Action("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
         Action("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
         Action("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
@@ -116,6 +120,10 @@ class SettingsScreen(StationScreen):
         if settings.notices:
             more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
             self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
+
+    def theme_changed(self) -> None:
+        """The states have colours of the theme."""
+        self._fill()
 
     def on_resize(self) -> None:
         """Columns are cut to the width."""

@@ -182,7 +182,7 @@ class WatchScreen(StationScreen):
         self.query_one("#watch-panes").add_class("-detail")
         self.run_worker(self._read(self.watching), name="forever", group="read", exclusive=True, exit_on_error=False)
 
-    async def _read(self, watching: Watch) -> None:
+    async def _make_logs(self, watching: Watch) -> None:
         switcher = self.query_one("#watch-logs", ContentSwitcher)
         switcher.current = None  # the next log has the name of the one before: only a change shows it
         await switcher.remove_children()
@@ -190,6 +190,9 @@ class WatchScreen(StationScreen):
         for place, (name, log) in enumerate(self._logs.items()):
             log.save_name = f"{name.strip('%') or 'log'}.log"
             await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
+
+    async def _read(self, watching: Watch) -> None:
+        await self.unbroken(self._make_logs(watching))
         self.query_one("#watch-metrics", MetricsPane).show(())
         self._tell()
         self._focus_tab()
