@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial, partialmethod
@@ -671,11 +672,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
-        unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
+        unsaved = [screen for screen in self._stations.values() if screen.is_attached and screen.unsaved]
+        complaints = [words for screen in unsaved if (words := await screen.keep_unsaved())]
         parts: list[list[str]] = []
         if unsaved:
-            words = [*(f"! {name} is not saved" for name in unsaved)]
-            parts.append([*words, "A copy is kept, and offered when it is opened here again."])
+            words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
+            parts.append([*words, *(complaints or ["A copy is kept, and offered when it is opened here again."])])
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
             words = [f"● {one}" for one in getting.values()]
@@ -690,9 +692,12 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
             parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
         if parts:
-            lines = [line for part in parts for line in ("", *part)][1:]
+            title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
             real = any(not one.simulated for one in paid)
-            if not await self.confirm(_quit_title(running, paid), tuple(lines), yes="Quit", no="Stay", danger=real):
+            if unsaved:
+                if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
+                    return
+            elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
@@ -707,6 +712,32 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         except Exception as error:
             self._complain(error)
             return ()
+
+    async def settle_unsaved(
+        self, screens: Sequence[StationScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
+    ) -> bool:
+        """Ask what becomes of unsaved work, from a worker, and save it where that is wanted.
+
+        Args:
+            screens: Those that hold it.
+            title: The question.
+            lines: What is not saved.
+            leave: What leaving is called.
+            lost: No copy of it can be kept.
+
+        Returns:
+            Whether the work may be left. False too when it cannot be saved; that is said.
+        """
+        from hudtui.tui.widgets.unsaved import Unsaved
+
+        answer = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
+        if answer != "save":
+            return answer == "leave"
+        try:
+            return all([await screen.save_unsaved() for screen in screens])
+        except HudtuiError as error:
+            self.fail(error)
+            return False
 
     def action_refresh(self) -> None:
         """Read the project again."""

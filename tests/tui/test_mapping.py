@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from hudtui.core import files
 from hudtui.core.environment import connection
 from hudtui.core.environment.cache import store
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Block, Server, Tool, ToolResult
+from hudtui.core.errors import InputError
 from hudtui.core.gym.recovery import find_copy, keep_copy
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -24,6 +26,7 @@ from hudtui.tui.widgets.find_bar import FindBar
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.sheet import Sheet
+from hudtui.tui.widgets.unsaved import Unsaved
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SHIPPED = Path(__file__).parents[2] / "configs"
@@ -500,6 +503,93 @@ async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settl
         await pilot.press("y")
         await pilot.pause()
     assert app.return_code == 0
+
+
+async def test_a_careless_enter_at_the_end_saves(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        app = screen.shell
+        await pilot.press("x", "ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Unsaved))
+        await pilot.press("enter")
+        await until(pilot, lambda: app._exit)
+    assert app.return_code == 0 and file_of(desk).read_text() == "x" + TEXT
+    assert find_copy(desk, file_of(desk), TEXT) is None
+
+
+async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
+    open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise InputError("this file cannot be written; what stood there before is untouched", why="Read-only file system")
+
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        monkeypatch.setattr(files, "write_atomic", refuse)
+        await pilot.press("x", "ctrl+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        await pilot.press("s")
+        await settle(pilot)
+        assert pilot.app.screen is screen and screen.modified and "Read-only file system" in screen.message
+
+
+async def test_in_a_folder_that_cannot_be_written_to_unsaved_work_survives(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
+    state = desk / ".hudtui"
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        shutil.rmtree(state)
+        state.write_text("in the way")
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        assert "not copied" not in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        assert "A copy is kept" in screen_text(pilot.app)
+        await pilot.press("y")
+        await until(pilot, lambda: pilot.app._exit)
+    async with mapping(open_app, settle, desk) as (_, pilot):
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert pilot.app.screen.editor.text == "x" + TEXT
+
+
+async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        app = screen.shell
+        for folder in (desk / ".hudtui", app.places.state):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.write_text("in the way")
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        assert "not copied" in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Unsaved))
+        text = screen_text(app)
+        assert "No copy of it can be kept" in text and "Quit and lose the changes (L)" in text and "A copy is kept" not in text
+        assert app.focused is not None and app.focused.id == "save"
+        await pilot.press("y")
+        await settle(pilot)
+        assert isinstance(app.screen, Unsaved)  # the key of a harmless end does not lose work
+        await pilot.press("L")
+        await until(pilot, lambda: app._exit)
+    assert file_of(desk).read_text() == TEXT
+    app.places.state.unlink()  # the test's own world is looked through for crashes
+
+
+@pytest.mark.parametrize("answer", ["enter", "y", "n"])
+async def test_another_configuration_loses_nothing(open_app: Any, desk: Path, settle: Any, answer: str) -> None:
+    other = desk / "configs" / "other.yaml"
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        other.write_text("action_mappings:\n  a:\n    _tool: computer\n")
+        pilot.app.open_station("mapping", path=other)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        await pilot.press(answer)
+        await settle(pilot)
+        desk_file = desk / "configs" / "desk.yaml"
+        assert screen.path == (desk_file if answer == "n" else other)
+        assert desk_file.read_text() == ("x" + TEXT if answer == "enter" else TEXT)
+        copy = find_copy(desk, desk_file, TEXT)
+        assert (copy is not None and copy.text == "x" + TEXT) == (answer != "enter")
 
 
 @pytest.mark.parametrize(

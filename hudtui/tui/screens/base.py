@@ -80,6 +80,21 @@ class StationScreen(Acting, Screen[None]):
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
         return None
 
+    async def save_unsaved(self) -> bool:
+        """Save what `unsaved` names.
+
+        Returns:
+            Whether it is saved now; False when the user gave that up.
+
+        Raises:
+            HudtuiError: It cannot be written.
+        """
+        return True
+
+    async def keep_unsaved(self) -> str | None:
+        """Keep a copy of what `unsaved` names, to be offered when it is opened again; None when it is kept, or why it is not."""
+        return None
+
     def money_changed(self) -> None:
         """What is alive and what it costs was looked at again; see `app.purse`."""
 

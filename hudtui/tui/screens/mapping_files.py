@@ -39,6 +39,7 @@ class MappingFiles(MappingCore):
         """What the file holds since somebody else changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
+        self._copy_fails = False
         self._form = Form(b"", "utf-8", "\n")
         """Encoding and line ends of the file, which stay as they are."""
         self._kept_last: str | None = None
@@ -114,7 +115,7 @@ class MappingFiles(MappingCore):
         """
         from hudtui.core.files import read_text
         from hudtui.core.gym.live import Live
-        from hudtui.core.gym.recovery import drop_copy, stamp_of
+        from hudtui.core.gym.recovery import stamp_of
         from hudtui.core.gym.samples import Sample, load_samples
 
         path = path if path.is_absolute() else self.shell.folder / path
@@ -124,11 +125,11 @@ class MappingFiles(MappingCore):
             return
         if self.modified:
             assert self.path is not None
-            if not await self.shell.confirm(
-                f"Leave {self.path.name} unsaved?", ("What is not saved is lost.",), yes="Leave it", danger=True
-            ):
+            complaint = await self.keep_unsaved()
+            lines = (complaint or "A copy is kept, and offered when it is opened here again.",)
+            title = f"{self.path.name} is not saved"
+            if not await self.shell.settle_unsaved([self], title, lines, leave="Leave it", lost=complaint is not None):
                 return
-            await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         stamp = stamp_of(path)
         text = await asyncio.to_thread(read_text, path)
         form = await asyncio.to_thread(_form_of, path)
@@ -253,7 +254,24 @@ class MappingFiles(MappingCore):
             with contextlib.suppress(HudtuiError):
                 keep_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
+    async def keep_unsaved(self) -> str | None:
+        """Copy what is not saved."""
+        try:
+            await self._keep()
+        except HudtuiError as error:
+            return f"No copy of it can be kept: {' '.join(error.lines())}"
+        return None
+
     async def _copy(self) -> None:
+        try:
+            await self._keep()
+            self._copy_fails = False
+        except HudtuiError as error:
+            if not self._copy_fails:
+                self.say(f"Unsaved work is not copied: {error.what}", "warning")
+            self._copy_fails = True
+
+    async def _keep(self) -> None:
         from hudtui.core.gym.recovery import drop_copy, keep_copy
 
         if self.path is None:
@@ -265,18 +283,20 @@ class MappingFiles(MappingCore):
                 self._copied = None
                 await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         elif text != self._copied:
-            self._copied = text
             now = self.shell.services.now().isoformat(timespec="seconds")
-            try:
-                await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
-            except HudtuiError as error:
-                self.say(f"Unsaved work is not copied: {error.what}", "warning")
+            await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
+            self._copied = text
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
     def action_save(self) -> None:
         """Write the file."""
         self.start(self._save(), group="save")
+
+    async def save_unsaved(self) -> bool:
+        """Write the file."""
+        await self._save()
+        return not self.modified
 
     async def _save(self) -> None:
         from hudtui.core.files import write_atomic
