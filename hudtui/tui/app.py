@@ -673,7 +673,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
         unsaved = [screen for screen in self._stations.values() if screen.is_attached and screen.unsaved]
-        complaints = [words for screen in unsaved if (words := await screen.keep_unsaved())]
+        complaints = [complaint for screen in unsaved if (complaint := await screen.keep_unsaved())]
         parts: list[list[str]] = []
         if unsaved:
             words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
