@@ -26,11 +26,12 @@ from hudtui.core.remote.connect import close_hosts
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs import rented
 from hudtui.core.runs.broker import Broker, offer_to_json, order_of
+from hudtui.core.runs.claim import alone, tended
 from hudtui.core.runs.hosts import find_host, rented_host
 from hudtui.core.runs.launcher import reconcile
 from hudtui.core.runs.machine import Machine
 from hudtui.core.runs.monitor import Monitor
-from hudtui.core.runs.rented import alone, change_limits, end, tend
+from hudtui.core.runs.rented import change_limits, end, tend
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.view import RunView
 from hudtui.core.training.plan import Rent, Stage
@@ -236,6 +237,20 @@ async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: Wo
     assert seen[-1] == "terminate" and fresh.summary(record.id).state == "finished"
     assert (fresh.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
     assert world.created == 1 and not world.sim.alive
+
+
+async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> None:
+    record = world.record("sleep 1000")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "started":
+                assert tended(world.store, record.id)
+                assert await reconcile(RunStore(world.store.state_dir)) == (), "there is nothing that its user could do"
+                break
+    assert not tended(world.store, record.id)
+    (notice,) = await reconcile(RunStore(world.store.state_dir))
+    assert f"hudtui runs resume {record.id}" in notice.message
+    await end(record.id, world.store, world.broker)
 
 
 async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
