@@ -4,10 +4,10 @@
     bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
                  [--uv FILE] [--tools DIR] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB]
 
-A lock is a list of exact versions with hashes. Installed is what the locks list, and the wheel of hudtui that the user's computer
-sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine without uv gets
-the one that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and checks it against the
-hash that this version of uv has in it.
+A lock is a list of exact versions with hashes. Installed are the wheels that the locks list, and the wheel of hudtui that the
+user's computer sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine
+without uv gets the one that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and checks
+it against the hash that this version of uv has in it.
 
 A second start with the same files finds the work done and ends at once. What a machine lacks is said in words before anything is
 downloaded.
@@ -225,7 +225,8 @@ class Environment:
 
 
 def _locked(lock: str) -> List[str]:
-    return ["--no-deps", "--require-hashes", "-r", lock]
+    # Wheels alone: to build a package, an installer fetches tools that no lock names.
+    return ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", lock]
 
 
 def _quietly(argv: List[str]) -> bool:

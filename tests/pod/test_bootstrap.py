@@ -79,7 +79,12 @@ def test_an_environment_is_made_once_from_the_lock_alone(tmp_path: Path, lock: P
     assert first.returncode == 0, first.stdout + first.stderr
     made, installed = asked(tmp_path)
     assert made.startswith("venv ") and "--python 3.12" in made and "--seed" not in made
-    assert "--require-hashes" in installed and "--no-deps" in installed and installed.endswith(str(lock))
+    assert (
+        "--require-hashes" in installed
+        and "--no-deps" in installed
+        and "--only-binary :all:" in installed
+        and installed.endswith(str(lock))
+    )
     assert (tmp_path / "envs" / "e" / "site" / "hudtui").resolve() == package
     second = run(*words, path=tools)
     assert second.returncode == 0 and "as it was left" in second.stdout
