@@ -105,7 +105,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     if as_json:
         console.out_json(
             {
-                "pods": [_holding_to_json(one, simulated) for one in found.pods],
+                "pods": [{**_holding_to_json(one, simulated), "left_hours": found.left(one)} for one in found.pods],
                 "unseen": [owned.to_json() for owned in unseen],
                 "per_hour": spending.per_hour,
                 "currency": spending.currency,

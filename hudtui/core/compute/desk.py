@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hudtui.core.compute.budget import RUN_TAIL, grant_changed
-from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
+from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.market import Market, ask_all, recall, remember
@@ -46,6 +46,8 @@ class Holding:
     """Its provider said in this look that it is there."""
     seen: float | None = None
     """When its provider said so last, in seconds since the epoch: `Holdings.at` where `reachable`. None: it never did."""
+    until: float | None = None
+    """When the guard on it ends it, in seconds since the epoch; None: never, or not known. See `budget`."""
 
     @property
     def ours(self) -> bool:
@@ -97,6 +99,23 @@ class Holdings:
     silent: tuple[Silent, ...] = ()
     """Providers that did not answer; `Silent.text(now)` is the line to show."""
 
+    def left(self, one: Holding) -> float | None:
+        """Hours until a machine ends: by its limits, by the guard on it, or because the wallet is empty by then.
+
+        The wallet pays for all that is alive at its provider. None: nothing is known that ends it.
+        """
+        if one.spend is None:
+            return None
+        found = [] if one.until is None else [max(one.until - self.at, 0.0) / HOUR]
+        if one.limits is not None:
+            usage = Usage(one.spend.hours, one.spend.spent, self.spending.today)
+            found += [left for left in (hours_left(one.limits, usage, one.spend.per_hour),) if left is not None]
+        account = self.accounts.get(one.pod.provider)
+        if account is not None:
+            together = sum(pod.per_hour for pod in self.spending.open if pod.provider == one.pod.provider)
+            found += [lasts for lasts in (account.lasts(together, one.spend.currency),) if lasts is not None]
+        return min(found, default=None)
+
     @property
     def unreachable(self) -> tuple[Holding, ...]:
         """The rows whose state is the ledger's, and not the provider's of this moment."""
@@ -136,6 +155,7 @@ class Desk:
         self.holdings: Holdings | None = None
         """What was seen last; None before the first look."""
         self._cache, self._active = cache, active
+        self._until: Mapping[str, float | None] = {}
 
     @property
     def paid(self) -> tuple[Provider, ...]:
@@ -188,6 +208,7 @@ class Desk:
         now = self.now()
         spending = spend(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
         runs = {one.name: one.run for one in spending.pods}
+        self._until = {one.name: one.until for one in self.ledger.owned()}
         held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
         held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
         held += [self._unreachable(owned, spending) for owned in found.unclear]
@@ -222,7 +243,7 @@ class Desk:
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))
-        return Holding(pod, orphan, run, cost, limits, verdict, seen=seen)
+        return Holding(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
 
     def change_limits(self, name: str, limits: Limits) -> Owned | None:
         """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.

@@ -327,3 +327,21 @@ def test_how_long_the_wallet_lasts() -> None:
     assert Account("a", balance=0.05).lasts(2.0) == pytest.approx(0.025)
     assert Account("a", balance=-1.0).lasts(2.0) == 0.0
     assert Account("a").lasts(2.0) is Account("a", balance=1.0).lasts(0.0) is Account("a", balance=1.0).lasts(2.0, "EUR") is None
+
+
+async def test_what_ends_a_machine_first_is_what_is_left_to_it(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    await rent(one, sim, "hudtui-a", run="r1")
+    (row,) = (await looked(one)).pods
+    assert row.pod.hourly is not None and row.until is None
+    found = await looked(one)
+    wallet = found.accounts["prime"].balance
+    assert wallet is not None and found.left(row) == pytest.approx(wallet / row.pod.hourly), "without limits the wallet ends it"
+    one.ledger.grant("hudtui-a", lambda entries: START + 600 + 2 * 3600)
+    found = await looked(one)
+    assert found.left(found.pods[0]) == pytest.approx(2.0), "the guard on it"
+    one.limits.set("hudtui-a", Limits(run_budget=0.5))
+    found = await looked(one)
+    left = found.left(found.pods[0])
+    assert left is not None and left < 0.5, "its limits"
+    await one.close()
