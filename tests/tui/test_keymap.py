@@ -242,3 +242,38 @@ def test_every_key_of_a_footer_is_in_the_documentation(station: str, page: str) 
         if action.show and action.keys:
             names = {form for key in action.keys.split(",") for form in (key, shown(key), shown(key).lower())}
             assert any(f"`{name}`" in told for name in names), f"{action.id}: none of {sorted(names)} is in {page}"
+
+
+async def test_all_mistakes_in_a_keymap_are_seen(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    keymap('"app.hlep" = "f9"\n"app.home" = 3\n"no.such" = "x"\n')
+    async with open_app(project, services=SERVICES) as (app, _):
+        for name in ("app.hlep", "app.home", "no.such"):
+            assert name in app.screen.message
+
+
+async def test_what_ends_something_is_found_by_its_words_only(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    from hudtui.tui.palette import ActionProvider
+
+    async with open_app(project, services=SERVICES) as (app, _):
+        provider = ActionProvider(app.screen)
+
+        async def found(query: str) -> list[str]:
+            return [str(hit.text) for hit in [one async for one in provider.search(query)]]
+
+        assert not [text for text in await found("undo") if "orphans" in text]
+        assert [text for text in await found("orphans") if "End orphans" in text]
+        assert [text for text in await found("hlp") if "Help" in text], "all others are found by letters in order"
+
+
+async def test_help_in_a_text_lists_the_keys_of_the_text_and_none_that_is_typed(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
+) -> None:
+    async with open_app(project, size=(120, 60), services=SERVICES) as (app, pilot):
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("slash", "f1")
+        await settle(pilot)
+        lines = [line for line in screen_text(app).splitlines() if "Help " in line or "Quit " in line or "Paste" in line]
+        assert any("^v" in line and "Paste" in line for line in lines)
+        assert not any("?" in line for line in lines if "app.help" in line)
+        assert any("F1" in line for line in lines if "app.help" in line)

@@ -142,6 +142,10 @@ def test_keys_end_it_cleanly(start: Callable[..., Terminal], keys: bytes) -> Non
     terminal = start()
     terminal.ready()
     terminal.type(keys)
+    if keys == b"\x03":
+        terminal.read(30, b"again")
+        assert terminal.process.poll() is None, "the first press only tells how to leave"
+        terminal.type(keys)
     assert terminal.wait() == 0
     assert restored(terminal)
     assert b"Traceback" not in terminal.output
@@ -242,3 +246,15 @@ def test_without_a_terminal_it_says_so(own_world: Path) -> None:
     )
     assert done.returncode == 2
     assert "needs a terminal" in done.stderr and done.stdout == ""
+
+
+def test_an_end_that_was_not_asked_for_is_no_success(start: Callable[..., Terminal]) -> None:
+    code = (
+        "from hudtui.tui import app\n"
+        "async def end(self): self._close_messages_no_wait()\n"
+        "app.HudtuiApp._painted = end\n"
+        "raise SystemExit(app.run_app())\n"
+    )
+    terminal = start("-c", code)
+    assert terminal.wait(60) == 1
+    assert b"ended without having been asked" in terminal.output and restored(terminal)
