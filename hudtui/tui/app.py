@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial, partialmethod
@@ -328,10 +328,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._complain(error)
             return
         self._not_read = False
-        self.run_worker(self._check_files(), group="check", exit_on_error=False)
+        self._work(self._check_files, group="check")
         if not self._begun:
             self._begun = True
-            self.run_worker(self._begin(), group="begin", exit_on_error=False)
+            self._work(self._begin, group="begin")
+
+    def _work(self, work: Callable[[], Any], *, group: str) -> None:
+        """Begin some work; where the app ends before that, its coroutine is never made."""
+        self.run_worker(work, group=group, exit_on_error=False)
 
     async def _check_files(self) -> None:
         """The road tells what is wrong with the files of the project, not only that they are there."""

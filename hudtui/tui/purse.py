@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.tui.facts import Money
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from hudtui.core.compute.desk import Desk, Holding, Holdings
     from hudtui.core.compute.ledger import Owned
@@ -146,7 +146,8 @@ class Purse:
         """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
         self._news += 1
         if self._news == 1:
-            self._app.run_worker(self._look_at_news(), name="forever", group="purse news", exit_on_error=False)
+            work: Callable[[], Any] = self._look_at_news
+            self._app.run_worker(work, name="forever", group="purse news", exit_on_error=False)
 
     async def _look_at_news(self) -> None:
         """Look until nothing new has come meanwhile."""
