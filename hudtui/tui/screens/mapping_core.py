@@ -380,7 +380,7 @@ class MappingCore(StationScreen):
 
     def theme_changed(self) -> None:
         """The marks have colours of the theme."""
-        self._cells: list[tuple[str, str, str, str]] = []
+        self._cells = []
         self.show_table()
 
     def show_table(self) -> None:
