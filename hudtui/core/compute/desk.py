@@ -110,11 +110,16 @@ class Holdings:
         if one.limits is not None:
             usage = Usage(one.spend.hours, one.spend.spent, self.spending.today)
             found += [left for left in (hours_left(one.limits, usage, one.spend.per_hour),) if left is not None]
-        account = self.accounts.get(one.pod.provider)
-        if account is not None:
-            together = sum(pod.per_hour for pod in self.spending.open if pod.provider == one.pod.provider)
-            found += [lasts for lasts in (account.lasts(together, one.spend.currency),) if lasts is not None]
+        found += [lasts for lasts in (self.wallet_lasts(one),) if lasts is not None]
         return min(found, default=None)
+
+    def wallet_lasts(self, one: Holding) -> float | None:
+        """Hours for which the wallet pays for all that is alive at a machine's provider; None where that is not known."""
+        account = self.accounts.get(one.pod.provider)
+        if account is None or one.spend is None:
+            return None
+        together = sum(pod.per_hour for pod in self.spending.open if pod.provider == one.pod.provider)
+        return account.lasts(together, one.spend.currency)
 
     @property
     def unreachable(self) -> tuple[Holding, ...]:

@@ -180,7 +180,7 @@ class OfferRows:
             ("★", "table--ok") if chosen else "",
             (offer.gpu_type or "no GPU", style),
             (str(offer.gpu_count or "–"), style),
-            (f"{amount(offer.vram)}G" if offer.vram else "–", style),
+            (f"{amount(offer.gpu_memory)}G" if offer.gpu_memory else "–", style),
             (price_of(offer), style),
             (money(offer.gpu_hour, offer.price.currency) if offer.price.stated and offer.gpu_count else "–", style),
             ("spot", "table--warning") if offer.spot else "",
@@ -218,8 +218,9 @@ def offer_lines(
     else:
         fact("price", "nobody has said one: it is your own")
     fact("spot", "it can be taken away at any moment" if offer.spot else "", "$warning")
-    if offer.vram:
-        fact("VRAM", f"{amount(offer.vram)} GB" + (f", {amount(offer.gpu_memory or 0)} each" if offer.gpu_count > 1 else ""))
+    if offer.gpu_memory:
+        together = f" each, {amount(offer.vram)} together" if offer.gpu_count > 1 else ""
+        fact("VRAM", f"{amount(offer.gpu_memory)} GB{together}")
     sizes = [f"{offer.vcpus} vCPUs" if offer.vcpus else "", f"{amount(offer.memory_gb)} GB memory" if offer.memory_gb else ""]
     sizes.append(f"{amount(offer.disk_gb)} GB disk" if offer.disk_gb else "")
     fact("machine", ", ".join(filter(None, (*sizes, offer.socket))))

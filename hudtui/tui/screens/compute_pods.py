@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from hudtui.core.compute.guard import Limits, Usage, amount, hours_left, money
+from hudtui.core.compute.guard import Limits, Usage, amount, money
 from hudtui.core.compute.ledger import Owned
 from hudtui.core.text import clean_line, duration
 from hudtui.tui.widgets.task_table import Cell, Column
@@ -91,7 +91,7 @@ class PodRows:
         return self._gone(one) if isinstance(one, Owned) else self._alive(one)
 
     def _alive(self, one: Holding) -> Sequence[Cell]:
-        pod, age, left = one.pod, one.age(self.holdings.at), hours_of(one, self.holdings)
+        pod, age, left = one.pod, one.age(self.holdings.at), self.holdings.left(one)
         style = "" if one.ours and one.reachable else "table--muted"
         near = one.verdict is not None and one.verdict.level != "fine"
         return (
@@ -123,26 +123,6 @@ def row_key(row: Holding | Owned) -> str:
 
 def _gpus(pod: Pod) -> str:
     return f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
-
-
-def hours_of(holding: Holding, holdings: Holdings) -> float | None:
-    """Hours until it ends: by its limits, or because the wallet is empty then. None where neither is known."""
-    wallet = wallet_hours(holding, holdings)
-    if holding.limits is None or holding.spend is None:
-        return wallet
-    usage = Usage(holding.spend.hours, holding.spend.spent, holdings.spending.today)
-    left = hours_left(holding.limits, usage, holding.spend.per_hour)
-    return min((hours for hours in (left, wallet) if hours is not None), default=None)
-
-
-def wallet_hours(holding: Holding, holdings: Holdings) -> float | None:
-    """Hours for which the wallet pays for everything that is alive at the provider of a machine; None where it is not known."""
-    account = holdings.accounts.get(holding.pod.provider)
-    if account is None or account.balance is None or not holding.ours:
-        return None
-    open_ = holdings.spending.open
-    hourly = sum(one.per_hour for one in open_ if one.provider == holding.pod.provider and one.currency == account.currency)
-    return max(account.balance, 0.0) / hourly if hourly > 0 else None
 
 
 def gone_lines(one: Owned) -> Content:
@@ -212,7 +192,7 @@ def pod_lines(
     if cost is not None:
         source = "" if cost.billed else ": price times time, the provider has no bill yet"
         fact("cost", f"{cost.text} so far{source}", "bold")
-        pays = wallet_hours(holding, holdings)
+        pays = holdings.wallet_lasts(holding)
         if pays is not None:
             fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
         lines += [Content(""), *limit_lines(holding.limits, Usage(cost.hours, cost.spent, holdings.spending.today))]
