@@ -219,7 +219,7 @@ def offer_lines(
         fact("price", "nobody has said one: it is your own")
     fact("spot", "it can be taken away at any moment" if offer.spot else "", "$warning")
     if offer.gpu_memory:
-        together = f" each, {amount(offer.vram)} together" if offer.gpu_count > 1 else ""
+        together = f" each, {amount(offer.vram or 0.0)} together" if offer.gpu_count > 1 else ""
         fact("VRAM", f"{amount(offer.gpu_memory)} GB{together}")
     sizes = [f"{offer.vcpus} vCPUs" if offer.vcpus else "", f"{amount(offer.memory_gb)} GB memory" if offer.memory_gb else ""]
     sizes.append(f"{amount(offer.disk_gb)} GB disk" if offer.disk_gb else "")
