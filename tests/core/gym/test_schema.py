@@ -238,6 +238,8 @@ def test_the_checker_decides_as_jsonschema_does(schema: Any, arguments: dict[str
         {"properties": {"x": {"$id": "other", "type": "string"}}},
         {"type": "any"},
         {"minimum": "1"},
+        {"items": {"anyOf": [{"type": "string"}] * 500}},
+        {"anyOf": [{"additionalProperties": {"type": "string"}}] * 150},
     ],
 )
 def test_what_the_quick_way_leaves_alone(schema: Any) -> None:
