@@ -38,6 +38,7 @@ os.environ.update(
     TZ="UTC",
     LC_ALL="C.UTF-8",
     HF_HUB_OFFLINE="1",
+    HUDTUI_TRUST=tempfile.gettempdir(),  # what tests write is theirs; tests of trust take this away
 )
 
 

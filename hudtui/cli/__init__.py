@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
+
+_COMPLETION = "_HUDTUI_COMPLETE"
+"""Set by a shell that asks for completions: it calls without arguments, and wants no app."""
 
 
 def main() -> None:
@@ -12,13 +16,19 @@ def main() -> None:
     Without arguments the full-screen app opens at once: nothing that only the commands need is imported before its first paint.
     """
     _guard_terminal()
-    if len(sys.argv) == 1:
+    if len(sys.argv) == 1 and _COMPLETION not in os.environ:
         from hudtui.tui.app import run_app
 
         sys.exit(run_app())
     from hudtui.cli.app import build
+    from hudtui.cli.console import Again
 
-    build()()
+    folder = os.getcwd()
+    while True:
+        try:
+            build()()
+        except Again:
+            os.chdir(folder)  # `-C` counts from where the command was given
 
 
 def _guard_terminal() -> None:

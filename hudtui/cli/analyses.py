@@ -26,6 +26,7 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
     """
     from hudtui.core.environment import cache
     from hudtui.core.environment.analyze import analyze
+    from hudtui.core.environment.engine import engine_note
     from hudtui.core.errors import InputError
 
     if not live and (known := cache.cached(source)) is not None:
@@ -33,6 +34,8 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         return known
     if not live and source.kind == "lock":
         console.say("as written in the lock file; --live starts the environment and looks")
+    elif any(server.contained for server in source.servers) and (note := engine_note()) is not None:
+        console.say(f"note: {note}")
     found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=console.tell)
     if found.analyzed_at is not None:
         try:

@@ -31,9 +31,10 @@ MODULES: tuple[str, ...] = (
     "keys",
     "wallet",
     "settings",
+    "trust",
     "doctor",
 )
-"""Modules of `hudtui.cli` that add commands, in the order of `--help`.
+"""Modules of `hudtui.cli` that add commands. `--help` lists single commands in this order, and after them groups of commands.
 
 Each has a `register(app)`; heavy imports stay inside its commands.
 """
@@ -68,6 +69,9 @@ def _root(
         Path | None, typer.Option("--workspace", "-C", help="Work in this folder instead of the current one.")
     ] = None,
     platform: Annotated[str | None, typer.Option(help="hud, buckeye, or the name of a platform file of yours.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust this folder as it is now: for scripts. See `hudtui trust`.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log in detail, and show tracebacks.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -81,6 +85,13 @@ def _root(
             raise typer.BadParameter(f"{workspace}: {error.strerror}", param_hint="--workspace") from None
     if platform is not None:
         os.environ["HUDTUI_PLATFORM"] = platform
+    console.trusting = trust
+    if trust:
+        from hudtui.core.flows.trust import survey
+        from hudtui.core.trust import agree
+
+        with console.failures():
+            agree(Path.cwd(), survey(Path.cwd()))
     if context.invoked_subcommand is None:
         from hudtui.tui.app import run_app
 

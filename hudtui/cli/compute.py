@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hudtui.cli import console
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -66,13 +66,19 @@ _WHEEL = "|/-\\"
 
 
 def settings(*, as_json: bool = False) -> Settings:
-    """The settings of the project folder, or the command's end where its platform cannot be understood; see `failures`."""
+    """The settings of the project folder, all of which count; see `failures` for what ends the command.
+
+    Raises:
+        Untrusted: The user has not agreed to what the project's files ask for.
+    """
     from hudtui.core.platform import choose_platform
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()
     with console.failures(as_json=as_json):
-        return load_settings(folder, choose_platform(folder))
+        found = load_settings(folder, choose_platform(folder))
+        found.require_trust()
+        return found
     raise AssertionError("unreachable")  # pragma: no cover
 
 
@@ -93,15 +99,15 @@ async def asked(
     """
     from functools import partial
 
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import find_providers, open_provider
     from hudtui.core.remote.connect import close_hosts, open_host
 
     connect = partial(
         open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     )
-    found = find_providers(
-        lookup.get, lookup.folder, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect
-    )
+    await asyncio.to_thread(ensure_simulator, lookup.get)
+    found = find_providers(lookup.get, machines=machines, whole_config="ssh" in names, sky="sky" in names, connect=connect)
     try:
         chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
         if paid:
@@ -238,17 +244,6 @@ def notes_text(offer: Offer) -> str:
     notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
     notes += [f"disk {price.disk:.3f} of it"] if price.disk else []
     return ", ".join(notes)
-
-
-def duration(seconds: float | None) -> str:
-    """`3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash where unknown."""
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(max(int(seconds), 0), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} d {hours % 24} h"
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
 
 
 def confirm(question: str) -> None:

@@ -15,11 +15,18 @@ import typer
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, dump_json
+from hudtui.core.trust import Untrusted, agree
 
 T = TypeVar("T")
 
 debug = False
 """Set by `--debug`: tracebacks are shown."""
+trusting = False
+"""Set by `--trust`: the user agrees to what the folder asks for, unasked."""
+
+
+class Again(Exception):
+    """The user has just agreed to what the folder asks for: the command is to be carried out from its beginning."""
 
 
 def say(message: str = "") -> None:
@@ -37,16 +44,34 @@ def out_json(value: Any, *, compact: bool = False) -> None:
     typer.echo(dump_json(value, indent=None if compact else 2))
 
 
+def hand_down_json(context: typer.Context, as_json: bool) -> None:
+    """Give a group's `--json` to the command that follows it: `hudtui runs --json show` is `hudtui runs show --json`.
+
+    Raises:
+        BadParameter: That command prints no JSON.
+    """
+    name = context.invoked_subcommand
+    if not as_json or name is None:
+        return
+    commands: Any = context.command
+    if not any(parameter.name == "as_json" for parameter in commands.get_command(context, name).params):
+        raise typer.BadParameter(f"{name} prints no JSON", param_hint="--json")
+    context.default_map = {**(context.default_map or {}), name: {"as_json": True}}
+
+
 @contextlib.contextmanager
-def failures(*, as_json: bool = False) -> Iterator[None]:
+def failures(*, as_json: bool = False, compact: bool = False) -> Iterator[None]:
     """Turn what goes wrong inside into a message and an exit code.
 
     Args:
         as_json: Also print `{"error": ...}` on standard output, for the program that asked for JSON.
+        compact: On one line, where each line is an object.
     """
     try:
         yield
     except HudtuiError as error:
+        if isinstance(error, Untrusted) and _agreed(error):
+            raise Again from None
         if debug:
             raise
         first, *rest = error.lines()
@@ -54,7 +79,7 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         for line in rest:
             say(f"  {line}")
         if as_json:
-            out_json(error.to_json())
+            out_json(error.to_json(), compact=compact)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         say("stopped")
@@ -63,6 +88,30 @@ def failures(*, as_json: bool = False) -> Iterator[None]:
         # The reader went away (`| head`): nothing more can be said on standard output, not even by the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from None
+
+
+def _agreed(error: Untrusted) -> bool:
+    """Ask whether a folder is trusted, where a person looks on. What the answer is about is said first."""
+    if not (trusting or interactive()):
+        return False
+    from hudtui.core.flows.trust import changes, listing, question
+
+    powers = question(error.folder, error.powers)
+    if not trusting:
+        say(f"{error.folder} is not trusted. Its files would have hudtui")
+        for line in listing(powers, error.folder):
+            say(f"  {line}")
+        if before := changes(powers, error.folder):
+            say("  instead of what you agreed to before:")
+            for line in before:
+                say(f"  {line}")
+        try:
+            if not typer.confirm("Trust these files?", err=True):
+                return False
+        except (typer.Abort, KeyboardInterrupt):
+            return False
+    agree(error.folder, powers)
+    return True
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -77,7 +126,7 @@ class _Ended(Exception):
         self.number = number
 
 
-def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, when_ended: str = "") -> T:
+def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, compact: bool = False, when_ended: str = "") -> T:
     """Carry out async work of the core inside `failures`.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the work and let it clean up.
@@ -85,9 +134,10 @@ def run(work: Coroutine[Any, Any, T], *, as_json: bool = False, when_ended: str 
     Args:
         work: What to do.
         as_json: See `failures`.
+        compact: See `failures`.
         when_ended: What a person should know when a signal ended the work.
     """
-    with failures(as_json=as_json):
+    with failures(as_json=as_json, compact=compact):
         try:
             return asyncio.run(_until_ended(work))
         except _Ended as end:

@@ -27,15 +27,32 @@ def register(app: typer.Typer) -> None:
 
 def evaluate(
     tasks: Annotated[
-        str, typer.Argument(help="A file or folder of tasks, or a dataset on the Hub (org/name).", show_default=False)
+        str,
+        typer.Argument(
+            help="A file or folder of tasks, a dataset on the Hub (org/name), or hud-vf-gym with --env-args.", show_default=False
+        ),
     ],
-    config: Annotated[Path, typer.Option("--config", "-c", help="Gym configuration (YAML).", show_default=False)],
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="Gym configuration (YAML).", show_default=False)] = None,
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL for a model behind an endpoint.")
     ] = "greedy",
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The same as --policy openai:MODEL.", show_default=False)
+    ] = None,
+    env_args: Annotated[
+        str | None,
+        typer.Option("--env-args", "-a", metavar="JSON", help="Of hud-vf-gym: taskset and config_path, as for vf-eval."),
+    ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Split of a dataset that has several; else train.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Play only the first so many tasks.")] = None,
-    group: Annotated[int, typer.Option("--group", "-r", min=1, help="Episodes for each task.")] = 1,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", "--num-examples", "-n", min=-1, help="Play only the first so many tasks; -1: all.", show_default=False
+        ),
+    ] = None,
+    group: Annotated[
+        int | None, typer.Option("--group", "--rollouts-per-example", "-r", min=1, help="Episodes for each task; else 1.")
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
     out: Annotated[
         Path | None,
@@ -77,13 +94,23 @@ def evaluate(
     from hudtui.core.rollouts.endpoint import EndpointOptions
     from hudtui.core.rollouts.request import EvalRequest
 
+    if limit == 0:
+        raise typer.BadParameter("0 tasks are none; -1 plays all", param_hint="--limit")
+    if model is not None:
+        if policy != "greedy":
+            raise typer.BadParameter("give one of them", param_hint="--model, --policy")
+        policy = f"openai:{model}"
+    with console.failures(as_json=as_json):
+        tasks, config, split, limit, group = _of_gym(tasks, env_args, config, split, limit, group)
+    if config is None:
+        raise typer.BadParameter("name the gym configuration: --config FILE", param_hint="--config")
     request = EvalRequest(
         tasks=tasks,
         config=config,
         policy=policy,
         split=split,
-        limit=limit,
-        group=group,
+        limit=None if limit == -1 else limit,
+        group=group or 1,
         concurrency=concurrency,
         out_dir=out,
         resume=resume,
@@ -105,6 +132,24 @@ def evaluate(
         raise typer.Exit(1)
 
 
+def _of_gym(
+    tasks: str, env_args: str | None, config: Path | None, split: str | None, limit: int | None, group: int | None
+) -> tuple[str, Path | None, str | None, int | None, int | None]:
+    """Tasks, configuration, split, limit and group, as a gym was told them; as they are where none is named."""
+    from hudtui.core.errors import InputError
+    from hudtui.core.platform import choose_platform
+    from hudtui.core.rollouts.gym_args import EXAMPLES, ROLLOUTS, is_gym, read_gym_args
+
+    if not is_gym(tasks, choose_platform(Path.cwd())) or Path(tasks).exists():
+        if env_args is not None:
+            raise InputError("--env-args is for a gym", fix="Name it first: hudtui eval hud-vf-gym --env-args ...")
+        return tasks, config, split, limit, group
+    given = read_gym_args(env_args)
+    if config is not None:
+        raise InputError("the configuration is named twice", fix="Leave --config out, or config_path in --env-args.")
+    return given.taskset, given.config, given.split or split, limit or given.tasks or EXAMPLES, group or ROLLOUTS
+
+
 async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
     """Carry the evaluation out, and print it."""
     from hudtui.core.events import Notice
@@ -115,6 +160,7 @@ async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
 
     folder = Path.cwd()
     settings = load_settings(folder, choose_platform(folder))
+    settings.require_trust()
     for notice in settings.notices:
         console.say(f"warning: {notice}")
     prepared: Prepared | None = None

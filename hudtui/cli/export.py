@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hudtui.cli import console
+from hudtui.core import trust
 
 
 def register(app: typer.Typer) -> None:
@@ -104,7 +105,7 @@ async def _export(
     console.out(str(target))
     if address:
         console.say(f"pushed: {address}")
-    console.say(f"serve it: {shlex.join(served)}" if served else "the tiny model of a rehearsal is not worth serving")
+    console.say(f"serve it: {shlex.join(served)}" if served else trained.not_served)
 
 
 def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:
@@ -117,6 +118,7 @@ def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:
         return folder, folder.absolute().name
     store, _ = runlog.open_store()
     record = store.record(store.find(run))
+    store.require_own(record.id)
     place = results_folder(record, store)
     if not (place / "out").is_dir():
         raise InputError(
@@ -137,6 +139,9 @@ def _python(place: Path) -> str:
         python = next(stage["argv"][0] for stage in plan["stages"] if stage["name"] == "train")
     except (OSError, ValueError, KeyError, StopIteration):
         python = ""
+    trust.require(
+        Path.cwd(), [trust.power("command", f"{python} -m hudtui.trainers.merge", place.absolute() / "plan.json", python)]
+    )
     if not python or not Path(python).is_absolute() or not Path(python).exists():
         raise InputError(
             "merging needs the environment that the run was trained in, and that is not on this machine",

@@ -39,7 +39,10 @@ def hf(
         typer.Argument(help="JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."),
     ],
     name: Annotated[str | None, typer.Option("--name", "-n", help="ORG/NAME on the Hub, or the name of a local file.")] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make the dataset private when it is new.")] = False,
+    private: Annotated[
+        bool | None,
+        typer.Option("--private/--public", help="Who may see it. By default a new one is private, and another stays as it is."),
+    ] = None,
     no_push: Annotated[bool, typer.Option("--no-push", help="Stay on this machine.")] = False,
     output: Annotated[
         Path | None,
@@ -78,6 +81,10 @@ def hf(
         float | None, typer.Option("--test", min=0, help="Put a share (below 1) or a number of tasks into a test split.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of all that is random here.")] = 0,
+    lock: Annotated[
+        bool | None,
+        typer.Option("--lock/--no-lock", help="Name it in the lock file. By default that is done for tasks of this project."),
+    ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Also write changed servers and copies back into the task file.")
     ] = False,
@@ -102,6 +109,8 @@ def hf(
         from hudtui.core.tasks.select import Selection
 
         settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
+        if not no_push:
+            settings.require_trust()
         use_hub_of(settings)
         request = DatasetRequest(
             tasks=tasks,
@@ -117,10 +126,11 @@ def hf(
             remote=bool(remote),
             replace_secrets=replace_secrets,
             keep_secrets=keep_secrets,
+            name_in_lock=lock,
             in_place=in_place,
             min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
             selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
-            analysis=known_analysis(env, settings) if env is not None else None,
+            analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
             token=token,
         )
         if yes:
@@ -158,25 +168,20 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def known_analysis(text: str, settings: Settings) -> Analysis:
+def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
     """What is known of an environment: as remembered, as its lock file says, or by looking now.
 
     Raises:
         InputError: No environment is meant by the text.
         ConnectError: It cannot be reached.
     """
-    import asyncio
-
-    from hudtui.core.environment import cache
-    from hudtui.core.environment.analyze import analyze
+    from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.environment.source import parse_source
 
     source = parse_source(text, folder=settings.folder, lookup=settings.lookup)
-    known = cache.cached(source)
-    if known is not None:
-        return known
-    console.say(f"looking at {text} ...")
-    return asyncio.run(analyze(source, live=source.kind != "lock"))
+    found = console.run(look(source, live=False, timeout=60.0), as_json=as_json)
+    say_warnings(found)
+    return found
 
 
 def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
@@ -215,14 +220,14 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Made:
 
 
 def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import lock_image, names_for
+    from hudtui.core.tasks.dataset import is_here_alone, lock_image, names_for
 
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         request = replace(request, name=names_for(request, settings)[0])
     return replace(
         request,
-        remote=request.remote or (remote is None and image is not None),
+        remote=request.remote or (remote is None and image is not None and not is_here_alone(image, lock)),
         replace_secrets=not request.keep_secrets,
     )
 
@@ -231,17 +236,17 @@ def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_t
     """Ask about everything that the flags leave open and that matters for these tasks."""
     from hudtui.core.tasks import rewrite
     from hudtui.core.tasks.convert import Converted
-    from hudtui.core.tasks.dataset import FEWEST_TASKS, lock_image, names_for, survey
+    from hudtui.core.tasks.dataset import FEWEST_TASKS, is_here_alone, lock_image, names_for, survey
 
     found = follow(survey(request, settings))
     assert isinstance(found, Converted)
-    _, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         suggested = names_for(request, settings)
         console.say("Names like: " + ", ".join(suggested))
         request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
     local = found.rewritten.get(rewrite.LOCAL, 0)
-    if remote is None and local and image is not None:
+    if remote is None and local and image is not None and not is_here_alone(image, lock):
         question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
         request = replace(request, remote=typer.confirm(question, default=False, err=True))
     exposed = found.rewritten.get(rewrite.SECRETS, 0)
@@ -311,9 +316,12 @@ def _show(made: Made) -> None:
     console.say("written: " + ", ".join(f"{count:,} in {split}" for split, count in converted.written.items()))
     if made.lock is not None:
         console.say(f"{made.lock.name} names it as the primary dataset")
+    if made.note is not None:
+        console.say(f"{shown_path(made.note)} names it as this project's dataset: hudtui rl takes it")
     if made.output is not None:
         console.out(shown_path(made.output))
     if made.pushed is not None:
+        console.say("only you and your organisation see it" if made.pushed.private else "it is public: everyone can read it")
         if made.pushed.commit is None:
             console.say("the Hub had all of it already; nothing was changed there")
         console.out(made.pushed.url)

@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _default(context: typer.Context, as_json: Json = False) -> None:
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_keys(as_json=as_json)
 
@@ -91,12 +92,11 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make an SSH key for rented machines (ed25519, without a pass-phrase). Nothing that exists is overwritten."""
-    from hudtui.core.compute.ssh_key import VARIABLE, key_path, make_key, read_key, usual_path
-    from hudtui.core.settings import save_user
+    from hudtui.core.compute.ssh_key import VARIABLE, keep_path, key_path, make_key, read_key, usual_path
 
     with console.failures(as_json=as_json):
         key = read_key(make_key((path or usual_path()).expanduser().absolute()))
-        file = None if key_path(compute.settings().get) == key.path else save_user(VARIABLE, str(key.path))
+        file = keep_path(key.path, compute.settings())
         counts = key_path(compute.settings().get)
     if counts != key.path:
         console.say(f"warning: {VARIABLE} is set to {counts}, and that one counts")
@@ -112,7 +112,9 @@ def register_key(
     path: Annotated[
         Path | None, typer.Argument(metavar="[PATH]", help="Private key; by default the one that is set.", show_default=False)
     ] = None,
-    name: Annotated[str, typer.Option(help="What the provider calls it.")] = "hudtui",
+    name: Annotated[
+        str | None, typer.Option(help="What the provider calls it; by default hudtui and the file's name.", show_default=False)
+    ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
@@ -138,7 +140,10 @@ def register_key(
 
     async def work() -> list[dict[str, Any]]:
         async with compute.asked(settings, paid=True) as providers, compute.busy("registering the key"):
-            return [{**vars(await one.register_key(name, key.public_key)), "provider": one.title} for one in providers.values()]
+            return [
+                {**vars(await one.register_key(name or key.label, key.public_key)), "provider": one.title}
+                for one in providers.values()
+            ]
 
     done = console.run(work(), as_json=as_json)
     for entry in done:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudtui.cli import compute, console, pods_create
 from hudtui.cli.compute import Json, Providers, Yes
+from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holding, Holdings
     from hudtui.core.compute.ledger import Ledger, Owned
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.reconcile import Orphan, Reconciled
     from hudtui.core.compute.spending import Spending
-    from hudtui.core.compute.values import Account, Pod, PodStage
+    from hudtui.core.compute.values import Pod
     from hudtui.core.settings import Settings
 
 Name = Annotated[str, typer.Argument(metavar="POD", help="Name or id of the pod, or the beginning of one.")]
@@ -43,6 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _default(context: typer.Context, as_json: Json = False) -> None:
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_pods(as_json=as_json)
 
@@ -54,6 +57,13 @@ class _Found:
     provider: Provider
     pod: Pod
     owned: Owned | None
+    reachable: bool = True
+    """Its provider said so just now; False: the pod is as the ledger knows it."""
+
+    @property
+    def seen(self) -> str:
+        """How old the state of a pod is whose provider does not answer; empty for the others."""
+        return "" if self.reachable or self.owned is None else _seen(self.owned.seen)
 
     def to_json(self, spending: Spending | None = None) -> dict[str, Any]:
         cost = (spending.of(self.pod.id) or spending.of(self.pod.name)) if spending else None
@@ -65,59 +75,92 @@ class _Found:
             "spent": cost.spent if cost else None,
             "spent_is_billed": cost.billed if cost else None,
             "hours": cost.hours if cost else None,
+            "reachable": self.reachable,
+            "seen": time.time() if self.reachable else self.owned.seen if self.owned else None,
+            "why": self.owned.why if self.owned else None,
         }
 
 
+def _seen(at: float | None) -> str:
+    return "never seen" if at is None else f"as of {duration(max(time.time() - at, 0.0))} ago"
+
+
 def list_pods(provider: Providers = None, as_json: Json = False) -> None:
-    """List the machines that are rented now, with what they have cost so far."""
+    """List the machines that are rented now, with what they have cost so far.
+
+    Machines of a provider that does not answer are shown as they were known last.
+    """
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[list[_Found], Spending, tuple[Owned, ...], list[str], bool]:
+    async def work() -> tuple[Holdings, tuple[Owned, ...], frozenset[str]]:
         async with compute.asked(settings, provider or (), paid=True) as providers:
-            return await _look(providers, _ledger())
+            ledger = _ledger()
+            found = await _look(providers, ledger)
+            silent = {one.provider for one in found.silent}
+            unseen = [owned for name in found.unclear if (owned := ledger.get(name)) and owned.provider not in silent]
+            return found, tuple(unseen), frozenset(one.name for one in providers.values() if one.simulated)
 
-    found, spending, unseen, warnings, simulated = console.run(work(), as_json=as_json)
+    found, unseen, simulated = console.run(work(), as_json=as_json)
+    spending = found.spending
     if as_json:
         console.out_json(
             {
-                "pods": [one.to_json(spending) for one in found],
+                "pods": [_holding_to_json(one, simulated) for one in found.pods],
                 "unseen": [owned.to_json() for owned in unseen],
                 "per_hour": spending.per_hour,
                 "currency": spending.currency,
-                "warnings": warnings,
+                "taken": [owned.to_json() for owned in found.taken],
+                "silent": [one.to_json() for one in found.silent],
+                "warnings": list(found.warnings),
             }
         )
         return
-    if found:
+    if found.pods:
         compute.table(
             ("POD", "STATE", "GPUS", "PRICE/H", "AGE", "COST SO FAR", "RUN", "LOGIN", "AT"),
-            [_row(one, spending) for one in found],
+            [_row(one, found.at, simulated) for one in found.pods],
             right=(3, 4, 5),
         )
-    elif not warnings:
+    elif not found.warnings:
         console.say("No machine is rented now. hudtui gpus lists what can be had; hudtui pods create rents one.")
     for owned in unseen:
-        ago = compute.duration(time.time() - owned.created)
+        ago = duration(time.time() - owned.created)
         console.say(f"{owned.name} was asked for {ago} ago and is not listed: hudtui pods reconcile")
-    _say_all(warnings, simulated)
+    for owned in found.taken:
+        console.say(f"{owned.name} has ended {duration(time.time() - owned.updated)} ago: {owned.why}")
+    _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), bool(simulated))
 
 
-def _row(one: _Found, spending: Spending) -> tuple[str, ...]:
+def _holding_to_json(one: Holding, simulated: frozenset[str]) -> dict[str, Any]:
+    return {
+        **one.pod.to_json(),
+        "simulated": one.pod.provider in simulated,
+        "ours": one.ours,
+        "run": one.run,
+        "by_hand": one.by_hand,
+        "spent": one.spend.spent if one.spend else None,
+        "spent_is_billed": one.spend.billed if one.spend else None,
+        "hours": one.spend.hours if one.spend else None,
+        "reachable": one.reachable,
+        "seen": one.seen,
+    }
+
+
+def _row(one: Holding, now: float, simulated: frozenset[str]) -> tuple[str, ...]:
     from hudtui.core.compute.guard import money
-    from hudtui.core.compute.release import asked_at
 
-    pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
-    began = asked_at(pod, one.owned)
+    pod = one.pod
+    owner = one.run or ("by hand" if one.by_hand else "no run") if one.ours else "not hudtui's"
     return (
         pod.name or pod.id,
-        _state(pod),
+        _state(pod) + ("" if one.reachable else f", {_seen(one.seen)}"),
         f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
         "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-        compute.duration(None if began is None else time.time() - began),
-        cost.text if cost else "–",
-        (one.owned.run or "–") if one.owned else "not hudtui's",
+        duration(one.age(now)),
+        one.spend.text if one.spend else "–",
+        owner,
         str(pod.addresses[0]) if pod.addresses else "–",
-        (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
+        (pod.cloud or pod.provider) + (" (simulated)" if pod.provider in simulated else ""),
     )
 
 
@@ -133,22 +176,24 @@ def status(
     """Show everything about pods."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[list[_Found], Spending, list[str], bool]:
+    async def work() -> tuple[list[_Found], Holdings, bool]:
         ledger = _ledger()
         async with compute.asked(settings, paid=True) as providers:
-            all_found, spending, _, warnings, simulated = await _look(providers, ledger)
-            found = [await _find(name, providers, ledger) for name in names] if names else all_found
-            return found, spending, warnings, simulated
+            seen = await _look(providers, ledger)
+            wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
+            found = [await _find(name, providers, ledger) for name in wanted]
+            return found, seen, any(one.simulated for one in providers.values())
 
-    found, spending, warnings, simulated = console.run(work(), as_json=as_json)
+    found, seen, simulated = console.run(work(), as_json=as_json)
+    spending = seen.spending
     if as_json:
         console.out_json([one.to_json(spending) for one in found])
         return
     for one in found:
         _print(one, spending)
-    if not found:
+    if not (found or seen.warnings):
         console.say("No machine is rented now.")
-    _say_all(warnings, simulated)
+    _say_all((*(one.text(time.time()) for one in seen.silent), *seen.warnings), simulated)
 
 
 def _print(one: _Found, spending: Spending) -> None:
@@ -157,12 +202,12 @@ def _print(one: _Found, spending: Spending) -> None:
     pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
     facts = [
         ("pod", f"{pod.name}  ({pod.id}, {one.provider.title})"),
-        ("state", f"{_state(pod)}  ({pod.status})"),
+        ("state", f"{_state(pod)}  ({pod.status})" + (f", {one.seen}" if one.seen else "")),
         ("GPUs", f"{pod.gpu_count}x {pod.gpu_type}" + (", spot" if pod.spot else "") if pod.gpu_type else "–"),
         ("at", " ".join(word for word in (pod.cloud, pod.region) if word) or "–"),
         ("price", "–" if pod.hourly is None else f"{money(pod.hourly, pod.currency)} an hour"),
-        ("cost", f"{cost.text} in {compute.duration(cost.hours * 3600)}" if cost else "–"),
-        ("run", (one.owned.run or "none: it is yours until you end it") if one.owned else "not rented by hudtui"),
+        ("cost", f"{cost.text} in {duration(cost.hours * 3600)}" if cost else "–"),
+        ("run", (one.owned.run or "none: rented by hand, yours until you end it") if one.owned else "not rented by hudtui"),
         ("login", ", ".join(map(str, pod.addresses)) or "not yet"),
     ]
     for label, text in facts:
@@ -188,6 +233,8 @@ def ssh(
 
         async with compute.asked(settings, paid=True) as providers:
             found = await _find(name, providers, _ledger())
+            if found.seen:
+                console.say(f"{found.provider.title} does not answer: its address is that {found.seen}")
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
                 return await terminal_of(found.pod, settings.get, command or (), tty=tty)
@@ -252,15 +299,26 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the pods that have ended lately, with what they cost, the newest first."""
+    """List the pods that have ended lately, with what they cost and why they ended, the newest first."""
     settings = compute.settings(as_json=as_json)
 
     async def work() -> list[_Found]:
-        ledger = _ledger()
-        from hudtui.core.compute.release import entry_of
+        from hudtui.core.compute.provider import ProviderError
 
+        ledger = _ledger()
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the history"):
-            return [_Found(one, pod, entry_of(pod, one, ledger)) for one in providers.values() for pod in await one.history()]
+            found: list[_Found] = []
+            for one in providers.values():
+                try:
+                    found += await _ended(one, ledger)
+                except ProviderError as error:
+                    known = _ended_by_ledger(one, ledger)
+                    if not known:
+                        raise
+                    console.say(f"warning: {'; '.join(error.lines())}")
+                    console.say("  What follows is what hudtui itself has written down.")
+                    found += known
+            return found
 
     found = console.run(work(), as_json=as_json)[:limit]
     if as_json:
@@ -276,20 +334,42 @@ def history(
             pod.name or pod.id,
             f"{pod.gpu_count}x {pod.gpu_type}" if pod.gpu_type else "–",
             "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
-            compute.duration(lasted),
+            duration(lasted),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
             charged(pod) or "–",
             (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
+            clean_line(one.owned.why or "", 60) if one.owned else "",
         )
 
     if found:
-        compute.table(("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT"), [row(one) for one in found], right=(3, 4, 5))
+        head = ("POD", "GPUS", "ENDED", "LASTED", "PRICE/H", "COST", "AT", "WHY")
+        compute.table(head, [row(one) for one in found], right=(3, 4, 5))
     else:
         console.say("No pod has ended yet.")
 
 
+async def _ended(provider: Provider, ledger: Ledger) -> list[_Found]:
+    """What has ended at a provider, with what the ledger knows of it; also what its own history lacks by now."""
+    from hudtui.core.compute.release import entry_of
+
+    rows = [_Found(provider, pod, entry_of(pod, provider, ledger)) for pod in await provider.history()]
+    told = {one.owned.name for one in rows if one.owned is not None}
+    rows += [one for one in _ended_by_ledger(provider, ledger) if one.owned is not None and one.owned.name not in told]
+    return sorted(rows, key=lambda one: -(one.pod.terminated or 0.0))
+
+
+def _ended_by_ledger(provider: Provider, ledger: Ledger) -> list[_Found]:
+    from hudtui.core.compute.release import is_at
+
+    return [
+        _Found(provider, replace(owned.last_pod(), terminated=owned.ended, billed=owned.billed), owned)
+        for owned in reversed(ledger.owned(alive=False))
+        if owned.state == "ended" and is_at(owned, provider)
+    ]
+
+
 def reconcile(
-    end: Annotated[bool, typer.Option("--end", help="End those that nobody owns.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End those that no run owns. What was rented by hand stays.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
@@ -325,66 +405,60 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
             pod.name or pod.id,
             _state(pod),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            compute.duration(orphan.age_seconds),
+            duration(orphan.age_seconds),
             orphan.cost_text or "–",
             orphan.why,
         )
 
     if found.orphans:
         compute.table(("POD", "STATE", "PRICE/H", "AGE", "COST", "WHY"), [row(one) for one in found.orphans], right=(2, 3, 4))
-        console.say("Nobody owns these, and they cost money. hudtui pods reconcile --end ends them.")
+        console.say("No run owns these, and they cost money. hudtui pods reconcile --end ends them.")
+    for owned in found.by_hand:
+        console.say(f"{owned.name} was rented by hand, without a run, and costs money: hudtui pods terminate {owned.name}")
     for owned in found.lost:
-        console.say(f"{owned.name} has ended: {owned.why or 'nobody says why'}")
+        console.say(f"{owned.name} has ended: {owned.why or 'why is not known'}")
     for owned in found.unclear:
-        console.say(f"{owned.name} may exist: nobody can say. It is looked for again at the next start.")
+        console.say(f"{owned.name} may exist ({_seen(owned.seen)}). It is looked for again at the next start.")
     if not (found.orphans or found.unclear or found.warnings):
         alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
         console.say(f"Every machine is accounted for; {alive}.")
     _say_all(found.warnings, any(provider.simulated for provider in providers.values()))
 
 
-async def _look(
-    providers: Mapping[str, Provider], ledger: Ledger
-) -> tuple[list[_Found], Spending, tuple[Owned, ...], list[str], bool]:
-    """All that is alive, what it costs, what is written down and not seen, and what could not be asked."""
-    import asyncio
+async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> Holdings:
+    """All that is alive, and what it costs; of providers that do not answer what is known.
 
+    Raises:
+        ProviderError: None of them answers, and no machine there is known.
+    """
+    from hudtui.core.compute.desk import Desk
+    from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import entry_of, is_at
-    from hudtui.core.compute.spending import spend
-
-    found: list[_Found] = []
-    accounts: dict[str, Account] = {}
-    warnings: list[str] = []
-    silent: set[str] = set()
-
-    async def ask(one: Provider) -> None:
-        try:
-            pods = await one.pods()
-            found.extend(_Found(one, pod, entry_of(pod, one, ledger)) for pod in pods if pod.alive)
-        except ProviderError as error:
-            if len(providers) == 1:
-                raise
-            silent.add(one.name)
-            warnings.append("; ".join(error.lines()))
-
-    async def ask_account(one: Provider) -> None:
-        try:
-            accounts[one.name] = await one.account()
-        except ProviderError as error:
-            warnings.append(f"{one.title} did not tell what they cost: {error.what}")
+    from hudtui.core.places import places
 
     async with compute.busy("asking what is rented"):
-        await asyncio.gather(*map(ask, providers.values()), *map(ask_account, providers.values()))
-    seen = {one.owned.name for one in found if one.owned}
-    unseen = tuple(
-        owned
-        for owned in ledger.owned()
-        if owned.name not in seen and any(is_at(owned, one) for one in providers.values() if one.name not in silent)
-    )
-    strange = [one.pod for one in found if one.owned is None or not one.owned.open]
-    spending = spend(ledger, accounts, time.time(), here=tuple(providers.values()), others=strange)
-    return found, spending, unseen, warnings, any(one.simulated for one in providers.values())
+        found = await Desk(providers, ledger, limits=LimitBook(), cache=places().cache / "offers.json").look()
+    if found.silent and not found.pods and len(found.silent) == len(providers):
+        raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, which does not mean that there is none.")
+    return found
+
+
+async def _living(provider: Provider, ledger: Ledger) -> list[_Found]:
+    """What is alive at a provider; as the ledger knows it where that does not answer.
+
+    Raises:
+        ProviderError: It does not answer, and the ledger knows of nothing there.
+    """
+    from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.release import entry_of, is_at
+
+    try:
+        return [_Found(provider, pod, entry_of(pod, provider, ledger)) for pod in await provider.pods()]
+    except ProviderError:
+        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.owned() if is_at(owned, provider)]
+        if not known:
+            raise
+        return known
 
 
 async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *, ended: bool = False) -> _Found:
@@ -397,25 +471,23 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
         ended: One that has ended will do.
 
     Raises:
-        ProviderError: There is none, or several.
+        ProviderError: There is none, or several; or nobody can say.
     """
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.release import entry_of, is_at
-    from hudtui.core.compute.values import Pod
-    from hudtui.core.text import clean_line
 
     owned = ledger.get(name)
     provider = next((one for one in providers.values() if owned is not None and is_at(owned, one)), None)
     if owned is not None and provider is not None:
-        pod = await provider.get(owned.pod) if owned.pod else None
+        try:
+            pod = await provider.get(owned.pod) if owned.pod else None
+        except ProviderError:
+            return _Found(provider, owned.last_pod(), owned, False)
         if pod is None and (owned.pod is None or ended):
-            stage: PodStage = "unknown" if owned.open else "gone"
-            pod = Pod(
-                owned.provider, owned.pod or "", owned.name, stage, owned.state, hourly=owned.hourly, currency=owned.currency
-            )
+            pod = replace(owned.last_pod(), stage="unknown" if owned.open else "gone", status=owned.state)
         if pod is not None:
             return _Found(provider, pod, owned)
-    living = [_Found(one, pod, entry_of(pod, one, ledger)) for one in providers.values() for pod in await one.pods()]
+    living = [found for one in providers.values() for found in await _living(one, ledger)]
     exact = [one for one in living if name in (one.pod.id, one.pod.name)]
     hits = exact or [one for one in living if name and (one.pod.id.startswith(name) or one.pod.name.startswith(name))]
     if len(hits) == 1:

@@ -10,6 +10,7 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Providers, Region, Sort, Spot, Yes
+from hudtui.core.text import duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import Choice
@@ -35,8 +36,6 @@ class _Prepared:
     """The provider's id of the key; None when it does not know the key, or does not say."""
     key_unknown: bool
     limits: Limits
-    hours: float | None
-    """After so many the first of the limits ends it; None where none does."""
     afterwards: str
     """What holds the limits when hudtui is gone."""
 
@@ -121,9 +120,8 @@ def create(
                 image=image,
                 disk_gb=disk,
                 ssh_key=key_id,
-                max_hours=ready.hours,
             )
-            return await _acquire(order, chosen, settings, ready.limits)
+            return await _acquire(order, chosen, settings, ready.limits, ready.account.name if ready.account else None)
 
     made = console.run(rent(), as_json=as_json)
     if as_json:
@@ -158,14 +156,17 @@ def _of_type(gpu_type: str) -> Any:
 
 
 async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
-    from hudtui.core.compute.guard import hours_left, limits_from_settings
-    from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, before_renting, ends_itself
+    from hudtui.core.compute.budget import grant_new
+    from hudtui.core.compute.guard import limits_from_settings
+    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.machine_guard import UNLIMITED, before_renting, ends_itself
     from hudtui.core.compute.provider import ProviderError
+    from hudtui.core.compute.release import realm_of
     from hudtui.core.compute.ssh_key import find_registered
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
-    most = hours_left(limits, NOTHING, choice.offer.price.hourly)
-    afterwards = UNLIMITED if most is None and not ends_itself(provider) else before_renting(provider, settings.get)
+    until = grant_new("", choice.offer.price, realm_of(provider), limits)(Ledger().owned(alive=False))
+    afterwards = UNLIMITED if until is None and not ends_itself(provider) else before_renting(provider, settings.get)
     account, known, unknown = None, None, False
     try:
         account = await provider.account()
@@ -187,7 +188,6 @@ async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, set
         known.id if known else None,
         unknown,
         limits,
-        most,
         afterwards,
     )
 
@@ -212,13 +212,13 @@ def _say_price(ready: _Prepared, hours: float | None) -> None:
         console.say(f"  {reason}")
     console.say(f"  Price: {_hourly(ready)}, all of it; {estimate(offer, hours or 24).text}.")
     if account is not None and account.balance is not None:
-        lasts = account.balance / offer.price.hourly if offer.price.hourly and offer.price.currency == account.currency else None
-        enough = f", enough for {lasts:.1f} h" if lasts is not None else ""
+        lasts = account.lasts(offer.price.hourly, offer.price.currency)
+        enough = f", enough for {duration(lasts * 3600)}" if lasts is not None else ""
         console.say(f"  The wallet has {money(account.balance, account.currency)}{enough}.")
     console.say(f"  {ready.afterwards}")
 
 
-async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits) -> dict[str, Any]:
+async def _acquire(order: Order, provider: Provider, settings: Settings, limits: Limits, account: str | None) -> dict[str, Any]:
     """Get it, and leave a guard there."""
     from contextlib import aclosing
 
@@ -232,7 +232,17 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
     pod, said = None, ""
     LimitBook().set(order.name, limits)
     async with compute.busy(f"renting {order.name}") as line:
-        steps = acquire(order, provider, Ledger(), login=login_with(settings.get), workspace=Path.cwd(), say=console.say)
+        ledger = Ledger()
+        steps = acquire(
+            order,
+            provider,
+            ledger,
+            login=login_with(settings.get),
+            limits=limits,
+            account=account,
+            workspace=Path.cwd(),
+            say=console.say,
+        )
         async with aclosing(steps) as events:
             async for step in events:
                 pod = step.pod or pod
@@ -242,7 +252,9 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
                 if step.host is None or pod is None:
                     continue
                 try:  # while the steps are not left: they say what becomes of the machine when this is cancelled
-                    kept = await guard(step.host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get)
+                    owned = ledger.get(order.name)
+                    until = owned.until if owned is not None else None
+                    kept = await guard(step.host, until, provider, pod.id, lookup=settings.get)
                     told = f"{kept.text} {kept.caveat}".strip() if kept else UNLIMITED
                 except HudtuiError as error:
                     told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,6 +51,8 @@ async def carry_out(
     dry_run: bool,
     no_tmux: bool,
     as_json: bool,
+    *,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Carry a rehearsal out, to the end; see `rehearse`."""
     from dataclasses import replace
@@ -65,6 +68,7 @@ async def carry_out(
     spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
     if training is not None:
         spec = replace(spec, training=read_settings(read_text(training), name=str(training)))
+    spec = replace(spec, training={**spec.training, **(settings or {})})
     store, monitor = runlog.open_store()
     record = draft(as_rehearsal(spec, steps=steps), LocalHost(), store)
     if dry_run:

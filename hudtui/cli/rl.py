@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     rl = typer.Typer(
         cls=_RunsByItself,
-        help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`, see `hudtui rl run --help`; or prepare for it.",
+        help="Train on an environment: `hudtui rl [TASKS] [OPTIONS]`. `hudtui rl init` writes the configuration that this takes.",
         rich_markup_mode=None,
     )
     rl.callback()(_group)
@@ -34,10 +34,37 @@ class _RunsByItself(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `run` in front of what names no command."""
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+        if args and args[0] not in self.commands:
+            self._refuse_slip(args[0])
+        if not (args or ctx.resilient_parsing) or (args and args[0] not in self.commands and args[0] not in ("--help", "-h")):
             args = ["run", *args]
         rest: list[str] = super().parse_args(ctx, args)
         return rest
+
+    def _refuse_slip(self, word: str) -> None:
+        """Raises an error for a word that is nearly a command, and no tasks: `int`."""
+        import difflib
+
+        close = difflib.get_close_matches(word, list(self.commands), 1, 0.6)
+        if close and word.isalpha() and not Path(word).exists():
+            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {close[0]}?")
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The commands, and the options of `run`."""
+        command = self.commands["run"]
+        own = command.shell_complete(type(ctx)(command, info_name="run", parent=ctx), incomplete)
+        return [*super().shell_complete(ctx, incomplete), *own]
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Both ways to call it."""
+        formatter.write_usage(ctx.command_path, "[TASKS] [OPTIONS]")
+        formatter.write_usage(ctx.command_path, "COMMAND ...")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The options of `run`, which are the group's own, before the commands."""
+        command = self.commands["run"]
+        command.format_options(type(ctx)(command, info_name="run", parent=ctx), formatter)
+        self.format_commands(ctx, formatter)
 
 
 def _group() -> None:
@@ -97,12 +124,12 @@ def init(
     analysis = console.run(look(place, live=live or place.kind != "lock", timeout=timeout), as_json=as_json)
     say_warnings(analysis)
     from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.generate import render, usable_draft
     from hudtui.core.gym.lint import lint
     from hudtui.core.platform import choose_platform
 
     with console.failures(as_json=as_json):
-        plan = draft(analysis, name=name, per_value=per_value)
+        plan = usable_draft(analysis, name=name, per_value=per_value)
         text = render(plan, platform=choose_platform(Path.cwd()))
         findings = lint(text, name=str(target or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
         if target is not None:
@@ -164,8 +191,6 @@ def _tell(plan: Draft, target: Path | None, *, per_value: bool) -> None:
             console.say(f"note: {action.name}: {note}")
     for item in plan.left_out:
         console.say(f"left out: {clean_line(item.tool, 80)} ({item.reason})")
-    if not plan.actions:
-        console.say("warning: the environment offers the agent no tool: map actions by hand")
     if not per_value:
         for tool, names in list(plan.per_value.items())[:3]:
             calls = " ".join(f"{each}()" for each in names)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli.compute import Cloud, Region
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.wish import Check, Preparation, Wish
     from hudtui.core.settings import Settings
@@ -42,6 +45,9 @@ def run(
         str, typer.Option("--policy", "-p", help="Of rollouts: random, greedy, replay:TRACE, or openai:MODEL.")
     ] = "greedy",
     training: Annotated[Path | None, typer.Option("--training", help="The trainer's settings (YAML or JSON).")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
+    ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.")] = None,
     gpus: Annotated[
         str | None, typer.Option("--gpus", "-g", help="Such as 4xH100; a training gets 2xA100 otherwise.", show_default=False)
@@ -49,6 +55,11 @@ def run(
     provider: Annotated[
         str | None, typer.Option("--provider", help="Who to rent from: prime; local for this machine.", show_default=False)
     ] = None,
+    offer: Annotated[
+        str | None, typer.Option("--offer", help="This very offer: its six characters in hudtui gpus.", show_default=False)
+    ] = None,
+    cloud: Cloud = None,
+    region: Region = None,
     host: Annotated[
         str | None,
         typer.Option("--host", help="A machine of yours: user@host, a name of ~/.ssh/config, local.", show_default=False),
@@ -105,10 +116,22 @@ def run(
         raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
     if host is not None and provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
+    chosen = [name for name, value in (("--offer", offer), ("--cloud", cloud), ("--region", region)) if value]
+    if chosen and (host is not None or provider == "local"):
+        raise typer.BadParameter("this is about machines to rent", param_hint=chosen[0])
+    if offer is not None and (cloud or region or gpus):
+        raise typer.BadParameter("an offer says GPUs, cloud and region itself", param_hint="--offer")
     if rehearse and engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
-    if rehearse and provider in (None, "local") and host in (None, "local") and not emit_script:
-        _rehearse(tasks or dataset, config, training, steps, yes, dry_run, no_tmux, as_json)
+    from hudtui.core.errors import InputError
+    from hudtui.core.training.recipe import parse_settings
+
+    try:
+        overrides = parse_settings(settings or ())
+    except InputError as error:
+        raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
+    if rehearse and not chosen and provider in (None, "local") and host in (None, "local") and not emit_script:
+        _rehearse(tasks or dataset, config, training, overrides, steps, yes, dry_run, no_tmux, as_json)
         return
     from hudtui.core.runs.wish import Wish
 
@@ -119,6 +142,7 @@ def run(
         model=model,
         policy=policy,
         training=training,
+        settings=overrides,
         name=name,
         steps=steps,
         group=group,
@@ -127,9 +151,12 @@ def run(
         seed=seed,
         max_turns=max_turns,
         base_url=base_url,
-        host="local" if rehearse and host is None and provider is None else host,
-        provider=provider,
+        host="local" if rehearse and host is None and provider is None and not chosen else host,
+        provider=provider or ("prime" if chosen else None),
         gpus=gpus,
+        offer_name=offer,
+        clouds=tuple(cloud or ()),
+        regions=tuple(region or ()),
         python=python,
         output_dir=output_dir,
         keep_on_failure=keep_on_failure,
@@ -165,6 +192,7 @@ def _rehearse(
     tasks: str | None,
     config: Path | None,
     training: Path | None,
+    settings: Mapping[str, Any],
     steps: int | None,
     yes: bool,
     dry_run: bool,
@@ -174,10 +202,13 @@ def _rehearse(
     from hudtui.cli.rehearse import carry_out
 
     file = None if tasks is None else Path(tasks)
-    console.run(carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json), as_json=as_json)
+    work = carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json, settings=settings)
+    console.run(work, as_json=as_json)
 
 
 async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
+    from hudtui.core.flows.trust import require_run
+
     async with runlog.machines():
         store, _ = runlog.open_store()
         place = runlog.workspace()
@@ -197,15 +228,15 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
                 raise typer.Exit(2)
             return
         record = _complete(prepared)
+        await asyncio.to_thread(require_run, record.spec, runlog.settings())
         if how.detach:
             _may_detach(record)
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
-            from hudtui.core.compute.guard import money
+            from hudtui.core.runs.shown import start_question
 
-            price = f" It costs {money(rent.hourly, rent.currency)} an hour." if rent and not rent.simulated else ""
-            await console.confirm(f"Start it?{price}")
+            await console.confirm(start_question(record))
         if rent is not None:
             await _run_rented(record, store, how)
         else:
@@ -289,12 +320,16 @@ async def _push(name: str, place: Workspace) -> None:
 
 
 async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
-    from hudtui.core.settings import save_env
+    from hudtui.core.settings import save_env, save_user
 
-    value = await console.ask_secret(f"{name} (kept in .env; empty: not now): ")
+    own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
+    value = await console.ask_secret(f"{name} (kept in {'your own settings' if own else '.env'}; empty: not now): ")
     if value is None or not value.strip():
         return None
-    save_env(place.folder, name, value)
+    if own:
+        save_user(name, value)
+    else:
+        save_env(place.folder, name, value)
     return wish
 
 
@@ -302,7 +337,7 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import draft, render
+    from hudtui.core.gym.generate import generate
     from hudtui.core.gym.names import config_file_name
 
     found = read_source(source.strip(), (), headers=(), env=(), sse=False)
@@ -310,32 +345,35 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     target = place.folder / "configs" / config_file_name(found.image or found.text)
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        write_atomic(target, render(draft(analysis, name=None, per_value=False), platform=place.platform))
+        write_atomic(target, generate(analysis, platform=place.platform))
         console.say(f"wrote {place.relative(target)}")
     return replace(wish, config=target)
 
 
 async def _make_key(wish: Wish) -> Wish | None:
-    from hudtui.core.compute.ssh_key import make_key, usual_path
+    from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
 
     path = usual_path()
     if not await console.ask(lambda: typer.confirm(f"Make an SSH key for machines, {path}?", err=True)):
         return None
     await asyncio.to_thread(make_key, path)
+    keep_path(path, runlog.settings())
     return wish
 
 
 async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | None:
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import open_provider
     from hudtui.core.compute.ssh_key import read_key
 
     name = wish.offer.provider if wish.offer else wish.provider or "prime"
+    await asyncio.to_thread(ensure_simulator, settings.get)
     provider = open_provider(name, settings.get)
     if not await console.ask(lambda: typer.confirm(f"Make {path}.pub known to {provider.title}?", err=True)):
         return None
     key = await asyncio.to_thread(read_key, Path(path))
     try:
-        await provider.register_key("hudtui", key.public_key)
+        await provider.register_key(key.label, key.public_key)
     finally:
         await provider.close()
     return wish

@@ -17,8 +17,16 @@ if TYPE_CHECKING:
     from hudtui.core.runs.monitor import Monitor, RunView
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
+    from hudtui.core.runs.view import StepRow
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
+
+
+_STEPS = 20
+"""Steps of a training that `runs show` prints."""
+
+
+_FORMATS = (".3f", ".3f", ".4g", ".0f", ".1f")
 
 
 def workspace() -> Workspace:
@@ -129,11 +137,17 @@ async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) ->
 
 
 async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) -> None:
-    """Start a run, and tell of each step. One that is broken off before it runs is not wanted."""
+    """Start a run, and tell of each step. One that is broken off before it runs is not wanted.
+
+    Raises:
+        Untrusted: The run needs something that the user has not agreed to.
+    """
     from contextlib import aclosing
 
+    from hudtui.core.flows.trust import require_run
     from hudtui.core.runs import launcher
 
+    await asyncio.to_thread(require_run, record.spec, settings())
     try:
         async with aclosing(launcher.launch(record, host, store, lookup=settings().lookup, tmux=tmux)) as events:
             async for event in events:
@@ -232,12 +246,14 @@ def print_view(view: RunView) -> None:
     from hudtui.core.runs.view import gpu_text, server_text
 
     run = view.summary
+    dead = " (it may be dead)" if view.worrying else ""
     facts: list[tuple[str, Any]] = [
         ("run", f"{run.id}  ({run.name})"),
         ("state", state_text(run) + (f": {run.why}" if run.why else "")),
         ("engine", run.engine),
         ("started", clock(run.started) if run.started else "-"),
         ("time", seconds_text(view.elapsed)),
+        ("last sign", None if view.silent is None else f"{seconds_text(view.silent)} ago{dead}"),
         ("step", view.step),
         ("left", f"about {seconds_text(view.left)}" if run.active and view.left is not None else None),
         ("machine", None if run.host == "local" else run.host),
@@ -245,8 +261,6 @@ def print_view(view: RunView) -> None:
         ("folder", run.folder if run.results is None else run.results),
         ("attach", " ".join(view.attach) if view.attach else None),
     ]
-    if view.silent is not None:
-        facts.insert(5, ("last sign", f"{seconds_text(view.silent)} ago" + (" (it may be dead)" if view.worrying else "")))
     for name, value in facts:
         if value is not None:
             console.out(f"{name:<10} {value}")
@@ -255,8 +269,9 @@ def print_view(view: RunView) -> None:
             console.out(f"{'gpu':<10} {gpu_text(gpu)}")
         for server in view.servers:
             console.out(f"{'server':<10} {server_text(server)}")
-    for note in run.notes:
-        console.out(f"{'note':<10} {note}")
+    for note in (*run.notes, view.problem):
+        if note is not None:
+            console.out(f"{'note':<10} {note}")
     for alarm in view.alarms:
         console.out(f"{'alarm':<10} {alarm.text}" + (f"\n{'':<10} {alarm.fix}" if alarm.fix else ""))
     console.out()
@@ -271,6 +286,18 @@ def print_view(view: RunView) -> None:
         ]
         table(("TASK", "REWARD", "EPISODES", "TURNS", "ERRORS"), rows)
         console.out(f"mean reward {view.result.reward:.3f} over {view.result.episodes} episodes")
+    elif view.result.steps:
+        console.out()
+        steps = [_step_cells(row) for row in view.result.steps[-_STEPS:]]
+        table(("STEP", "REWARD", "STD", "LOSS", "LENGTH", "SECONDS"), steps)
+        if len(view.result.steps) > _STEPS:
+            console.say(f"the newest {_STEPS} steps; all: hudtui runs show {run.id} --json")
+
+
+def _step_cells(row: StepRow) -> tuple[str, ...]:
+    values = (row.reward, row.reward_std, row.loss, row.completion_length, row.step_time)
+    told = ("-" if value is None else format(value, how) for value, how in zip(values, _FORMATS, strict=True))
+    return (f"{row.step:g}", *told)
 
 
 def print_plan(plan: dict[str, Any], folder: str) -> None:

@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _default(context: typer.Context, as_json: Json = False) -> None:
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_runs(as_json=as_json)
 
@@ -59,6 +60,8 @@ def list_runs(
     """List the runs of this workspace, the newest first."""
 
     async def work() -> None:
+        from hudtui.core.runs.claim import tended
+
         store, monitor = runlog.open_store()
         await runlog.reconcile(store)
         runs = [run for run in await monitor.refresh() if run.active or not active]
@@ -72,7 +75,7 @@ def list_runs(
             return
         runlog.table(
             ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
-            [_list_row(run, view) for run, view in views],
+            [_list_row(run, view, tended(store, run.id)) for run, view in views],
         )
         if len(runs) > len(shown):
             console.say(f"{len(runs) - len(shown)} older ones are not shown; --limit N shows more.")
@@ -281,14 +284,18 @@ def pull(
 
         store, monitor = runlog.open_store()
         record = store.record(store.find(run))
+        store.require_own(record.id)
         await monitor.refresh()
         target = output.absolute() if output is not None else results_folder(record, store)
         found = await collect(Machine(find_host(record.host), record), target, progress=_progress())
         if as_json:
-            console.out_json({"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched})
+            told = {"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched}
+            console.out_json({**told, "left": list(found.left)})
             return
         console.out(str(target))
         console.say(f"{found.files} files, {found.size:,} bytes; {found.fetched:,} bytes were not here before")
+        if found.told:
+            console.say(found.told)
 
     _run(work(), as_json=as_json)
 
@@ -400,9 +407,13 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
 @contextlib.asynccontextmanager
 async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
     """Whoever the machine of a run is rented from, for as long as that is needed."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.runs.broker import broker_for
 
-    broker = broker_for(store.record(run), runlog.settings(), say=console.say)
+    settings = runlog.settings()
+    settings.require_trust()
+    await asyncio.to_thread(ensure_simulator, settings.get)
+    broker = broker_for(store.record(run), settings, say=console.say)
     try:
         yield broker
     finally:
@@ -459,11 +470,13 @@ def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
     return {**run.to_json(), "reward": reward, "step": _step(view), "cost": cost, "silent_seconds": silent, "alarms": alarms}
 
 
-def _list_row(run: RunSummary, view: RunView | None) -> tuple[str, ...]:
+def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str, ...]:
     reward, step = (view.reward if view else None), _step(view)
     note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else "")
     if not run.active and run.unsettled:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
+        if tended:
+            note = "its results are being fetched, and its machine is being ended"
     return (
         runlog.state_text(run),
         run.id,

@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def settings(context: typer.Context, as_json: AsJson = False) -> None:
     """Keys and addresses: show, change and test them."""
+    console.hand_down_json(context, as_json)
     if context.invoked_subcommand is None:
         list_settings(as_json)
 
@@ -178,6 +179,7 @@ def test_keys(
     """
     with console.failures(as_json=as_json):
         found = _load()
+        found.require_trust()
         wanted = list(dict.fromkeys(names or ())) or [name for name, key in found.keys.items() if key.secret and found.get(name)]
         for name in wanted:
             _must_be_testable(name, found)

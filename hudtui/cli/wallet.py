@@ -9,6 +9,7 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import Json, Providers
+from hudtui.core.text import duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.spending import Spending
@@ -58,6 +59,6 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
         console.out(f"  now       {money(sum(one.per_hour for one in ours if one.open), account.currency)} an hour")
         console.out(f"  today     {money(sum(one.today for one in ours), account.currency)}")
         for one in sorted(ours, key=lambda one: -one.spent)[:10]:
-            console.out(f"  {one.name}  {one.text}, {compute.duration(one.hours * 3600)}{'' if one.open else ', ended'}")
+            console.out(f"  {one.name}  {one.text}, {duration(one.hours * 3600)}{'' if one.open else ', ended'}")
     if any(simulated for _, simulated, _ in found.values()):
         console.say("Prime is simulated: no real money.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.foreign import Foreign, Seen
+    from hudtui.core.runs.alarms import Alarm
+    from hudtui.core.runs.foreign import Foreign, Seen, Watch
     from hudtui.core.training.metrics import MetricsReader
 
 _CURVE = 40
@@ -73,7 +75,7 @@ def watch(
     What is recognised is printed: the numbers of TRL, verifiers, prime-rl, ART and vLLM, key=value and JSON lines, and lines that
     tell of a trouble. It only looks: nothing is sent to the session, and nothing is written on the machine.
     """
-    console.run(_watch(target, session, file, lines, log, once, sessions, as_json), as_json=as_json)
+    console.run(_watch(target, session, file, lines, log, once, sessions, as_json), as_json=as_json, compact=not sessions)
 
 
 async def _watch(
@@ -98,7 +100,7 @@ async def _watch(
         foreign = await find_foreign(host, session=session, file=file)
         console.say(_about(foreign, host.name))
         watching = Watch(host, foreign, lines=lines)
-        sink = _Sink(foreign, log=log, as_json=as_json)
+        sink = _Sink(watching, log=log, as_json=as_json)
         try:
             async with aclosing(watching.follow(once=once)) as events:
                 async for seen in events:
@@ -133,9 +135,18 @@ def _about(foreign: Foreign, host: str) -> str:
 class _Sink:
     """Where that what is seen goes."""
 
-    def __init__(self, foreign: Foreign, *, log: bool, as_json: bool) -> None:
-        self._several = len(foreign.sources) > 1
+    def __init__(self, watching: Watch, *, log: bool, as_json: bool) -> None:
+        self._watching = watching
+        self._several = len(watching.foreign.sources) > 1
         self._log, self._json = log, as_json
+        self._told: set[str] = set()
+
+    def _alarms(self) -> list[Alarm]:
+        """Those that are new, beside the lines that tell of a trouble themselves."""
+        there = {alarm.kind: alarm for alarm in self._watching.alarms if alarm.kind in ("nan", "flat")}
+        fresh = [alarm for kind, alarm in there.items() if kind not in self._told]
+        self._told = set(there)
+        return fresh
 
     def put(self, seen: Seen) -> None:
         if self._json:
@@ -150,6 +161,8 @@ class _Sink:
                 console.out(prefix + _sentence(row))
         for sign in seen.signs:
             console.say(f"{prefix}! {sign.line}" + (f"\n  {sign.fix}" if sign.fix else ""))
+        for alarm in self._alarms():
+            console.say(f"! {alarm.text}" + (f"\n  {alarm.fix}" if alarm.fix else ""))
         if seen.note:
             console.say(f"{prefix}{seen.note}")
 
@@ -162,14 +175,14 @@ class _Sink:
             console.out_json({**base, "metrics": _finite(row)}, compact=True)
         for sign in seen.signs:
             console.out_json({**base, "alarm": {"kind": sign.kind, "text": sign.line, "fix": sign.fix}}, compact=True)
+        for alarm in self._alarms():
+            console.out_json({**base, "alarm": {"kind": alarm.kind, "text": alarm.text, "fix": alarm.fix}}, compact=True)
         if seen.note:
             console.out_json({**base, "note": seen.note}, compact=True)
 
 
 def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
     """JSON knows no NaN."""
-    import math
-
     return {name: value if math.isfinite(value) else None for name, value in row.items()}
 
 
@@ -188,8 +201,8 @@ def _sentence(row: Mapping[str, float]) -> str:
 
 def _table(reader: MetricsReader, others: bool) -> None:
     """One line a quantity: newest, smallest, largest, curve."""
+    from hudtui.core.training.curve import curve
     from hudtui.core.training.quantities import QUANTITIES
-    from hudtui.tui.widgets.curve import curve
 
     titles = {quantity.name: quantity.title for quantity in QUANTITIES}
     shown = [(titles[quantity], name) for quantity, name in reader.told.items()]
@@ -199,12 +212,13 @@ def _table(reader: MetricsReader, others: bool) -> None:
     if not shown:
         console.say("No numbers yet.")
         return
+    wrong = {one.name for one in reader.wrong}
     width = min(max(len(title) for title, _ in shown), 40)
     console.out(f"{'':<{width}}  {'NEWEST':>10}  {'LEAST':>10}  {'MOST':>10}")
     for title, name in shown:
         values = [point.y for point in reader.series(name)]
         last = reader.last(name)
-        newest = values[-1] if last is None else last.y
+        newest = math.nan if name in wrong else values[-1] if last is None else last.y
         cells = "  ".join(f"{value:>10.4g}" for value in (newest, min(values), max(values)))
         console.out(f"{title[:width]:<{width}}  {cells}  {curve(values, _CURVE)}")
 

@@ -85,10 +85,12 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
 
     Raises:
         InputError: `name` is not a key that this program knows.
+        Untrusted: Settings of the project that the user has not agreed to might decide where the key goes.
     """
+    settings.require_trust()
     request = _request(name, settings)
     if request is None:
-        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys: {', '.join(_key_names(settings))}.")
+        raise InputError(f"{name} is not a key that can be tested", fix=f"Keys that can be: {', '.join(_key_names(settings))}.")
     key = settings.get(name)
     if key is None:
         return KeyCheck(name, "missing", f"{name} is not set.")
@@ -230,4 +232,4 @@ def _request(name: str, settings: Settings) -> _Request | None:
 
 
 def _key_names(settings: Settings) -> list[str]:
-    return [key.name for key in settings.keys.values() if key.secret]
+    return [key.name for key in settings.keys.values() if key.secret and _request(key.name, settings) is not None]

@@ -22,6 +22,7 @@ from hudtui.core.yamltext import Document, load_yaml
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
 HIDDEN = "••••"
+_OWN_KEYS = frozenset(("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities"))
 
 ImageKind = Literal["local", "full", "pushed"]
 
@@ -86,6 +87,8 @@ class Lock:
     image_local: str | None = None
     image_full: str | None = None
     image_pushed: str | None = None
+    image_here: str | None = None
+    """What this computer's container engine calls the image, where no registry has it."""
     tools: tuple[LockedTool, ...] = ()
     hubs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that dispatch to functions -> the functions' names."""
@@ -106,6 +109,17 @@ class Lock:
     """The whole document. May hold secrets; `shown` gives it without."""
     notices: tuple[str, ...] = ()
     """What is odd in the file, each with its line."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the file has anything that a lock file has; other YAML files have none of it."""
+        return not _OWN_KEYS.isdisjoint(self.raw)
+
+    @property
+    def images(self) -> frozenset[str]:
+        """Every name that the file has for the image."""
+        names = (self.image, self.image_local, self.image_full, self.image_pushed, self.image_here)
+        return frozenset(name for name in names if name is not None)
 
     @property
     def digest(self) -> str | None:
@@ -222,7 +236,7 @@ class _Reader:
             self.mapping(path)
         local, full, pushed = (self.text(("images", kind)) for kind in ("local", "full", "pushed"))
         plain = self.text(("image",)) if not isinstance(data.get("image"), Mapping) else None
-        image = pushed or full or plain or local
+        image, here = self.image(local, full, pushed, plain)
         if image is None:
             self.notices.append(f"{self.path}: no image is named here")
         version = self.version("images" in data and bool(images))
@@ -236,6 +250,7 @@ class _Reader:
             image_local=local,
             image_full=full,
             image_pushed=pushed,
+            image_here=here,
             tools=tools,
             hubs=hubs,
             primary_dataset=self.dataset(),
@@ -256,6 +271,17 @@ class _Reader:
             raw=data,
             notices=tuple(self.notices),
         )
+
+    def image(self, local: str | None, full: str | None, pushed: str | None, plain: str | None) -> tuple[str | None, str | None]:
+        """The image to run elsewhere, and what this computer's engine calls it where no registry has it."""
+        if pushed is not None:
+            return pushed, None
+        # A build writes `pushed: null`: what stands under `full` is then a name and the id of the build, and in no registry.
+        candidates = (plain,) if "pushed" in self.mapping(("images",)) else (full, plain, local)
+        found = next((name for name in candidates if name is not None and not is_local_image(name)), None)
+        if found is not None:
+            return found, None
+        return full or plain or local, local or (plain or full or "").partition("@")[0] or None
 
     def version(self, has_images: bool) -> str:
         value = self.document.data.get("version")
@@ -342,6 +368,22 @@ class _Reader:
     def names(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
         found = self.value(path, (dict, list), "a mapping") or ()
         return tuple(str(item) for item in found)
+
+
+def is_local_image(name: str) -> bool:
+    """Whether the name of an image is one that only the computer which built it knows.
+
+    A registry needs an organisation (`org/name`) or a host (`ghcr.io/org/name`): `my-env:latest`, `local/my-env`, and what podman
+    calls `localhost/my-env` have neither, and a registry on this computer is reached from no other one.
+    """
+    first, slash, _ = name.partition("/")
+    if not slash:
+        return True
+    host = first.lower()
+    if host.startswith("["):
+        return host.startswith("[::1]")
+    host = host.partition(":")[0]
+    return host in ("local", "localhost", "host.docker.internal", "0.0.0.0") or host.startswith("127.")
 
 
 def lenient_time(text: str) -> datetime | None:

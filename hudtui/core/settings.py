@@ -3,6 +3,10 @@
 Layers, the first that has a value wins: the environment, `.env` of the project, the user's own file, then what other tools keep
 (`~/.hud/.env`, Prime's config, the Hugging Face login), then defaults. An empty value counts as none. Importing this module is
 cheap: pydantic and python-dotenv are imported when they are first needed.
+
+The project's `.env` counts only in so far as the user trusts the folder (`core.trust`): `Settings.withheld` holds what does not
+count. Even then it can lower a limit on money or time and never raise one, and it can neither name the program that is called as
+SkyPilot nor the address of a simulator.
 """
 
 from __future__ import annotations
@@ -16,10 +20,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hudtui.core.envfile import NAME, read_env, set_value, unset_value
+from hudtui.core import trust
+from hudtui.core.envfile import NAME, Entry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
 from hudtui.core.places import Places, places
-from hudtui.core.platform import BUILT_IN, SERVICES, Platform
+from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import nearest
 from hudtui.core.variables import lookup_in
 
@@ -69,6 +74,7 @@ _COMMON = (
     Key("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
     Key("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
     Key("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
+    Key("HUDTUI_SIM_KEY", "the key of that simulator, which it prints when it starts", "secret"),
     Key("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
     Key(
         "OPENAI_API_KEY",
@@ -85,8 +91,8 @@ _COMMON = (
     ),
     Key("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
     Key("HUDTUI_GUARD_KEY", "a Prime key that may only end machines: left on those that are rented, for their guard", "secret"),
-    Key("HUDTUI_BUDGET_RUN", "money that one run or rented machine may cost, or none", "limit", "25"),
-    Key("HUDTUI_BUDGET_DAY", "money that all rented machines may cost in a day, or none", "limit", "100"),
+    Key("HUDTUI_BUDGET_RUN", "US dollars that one run or rented machine may cost, or none", "limit", "25"),
+    Key("HUDTUI_BUDGET_DAY", "US dollars that all rented machines may cost in a day, or none", "limit", "100"),
     Key("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
     Key("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
     Key("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
@@ -139,13 +145,23 @@ class Settings:
         folder: The project folder.
         platform: The platform whose keys and addresses these are.
         notices: What was passed over while reading, in plain words, without values.
+        withheld: What the user has not agreed to of the project's `.env`, none of which counts then, and of a platform that the
+            project declares.
         other_case: Names that `lookup` was asked for and found only in another spelling: asked -> taken.
     """
 
-    def __init__(self, folder: Path, platform: Platform, layers: tuple[_Layer, ...], notices: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        platform: Platform,
+        layers: tuple[_Layer, ...],
+        notices: tuple[str, ...],
+        withheld: tuple[trust.Power, ...] = (),
+    ) -> None:
         self.folder = folder
         self.platform = platform
         self.notices = notices
+        self.withheld = withheld
         self.other_case: dict[str, str] = {}
         self.keys = {key.name: key for key in known_keys(platform)}
         self._layers = layers
@@ -195,6 +211,15 @@ class Settings:
             why=f"It is needed for {key.about}." if key is not None else None,
             fix=f"Set it in the environment, or keep it in {self.folder / '.env'} with: hudtui settings set {name}.{where}",
         )
+
+    def require_trust(self) -> None:
+        """Make sure that nothing is withheld, before something is done that may depend on it.
+
+        Raises:
+            Untrusted: The user has not agreed to something in it.
+        """
+        if self.withheld:
+            raise trust.Untrusted(self.folder, self.withheld)
 
     def url(self, service: str) -> str | None:
         """An address of the platform, by the name of its service (see `platform.SERVICES`)."""
@@ -277,13 +302,107 @@ def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str
     """
     environment = dict(os.environ if environ is None else environ)
     notices: list[str] = []
+    file = _read(".env", folder / ".env", notices)
     layers = [_Layer("environment", _aliased(environment))]
-    for origin, path in ((".env", folder / ".env"), ("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
-        layers += _env_layer(origin, path, notices)
+    for origin, path in (("user file", user_file()), ("~/.hud/.env", Path.home() / ".hud" / ".env")):
+        layers += _env_layer(origin, _read(origin, path, notices))
     layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
     layers += _hugging_face_layer(environment)
     layers.append(_Layer("default", {key.name: key.default for key in known_keys(platform) if key.default}))
-    return Settings(folder, platform, tuple(layers), tuple(notices))
+    withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
+    if not any(one.file == file.path for one in withheld):
+        layers[1:1] = _env_layer(".env", _allowed(file, layers, notices))
+    return Settings(folder, platform, tuple(layers), tuple(notices), withheld)
+
+
+def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
+    """What the project's `.env` and the platform that it declares would do; see `core.trust`."""
+    return (*env_powers(_read(".env", folder / ".env", []), platform), *_platform_powers(folder, platform))
+
+
+def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
+    """The addresses of a platform that the project folder itself declares."""
+    if platform.file is None or not platform.file.is_relative_to(folder):
+        return ()
+    return tuple(
+        trust.power(
+            "address", f"{url} ({platform.key_variable} is sent there)", platform.file, service, url, platform.key_variable
+        )
+        for service, url in platform.urls.items()
+    )
+
+
+def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
+    """What the values of a project's `.env` would do, one power a value. Keys are named and never shown."""
+    keys = {key.name: key for key in known_keys(platform)}
+    found = []
+    for name, entry in file.entries.items():
+        key = keys.get(name)
+        if not entry.value or name in _NEVER_IN_A_FOLDER:
+            continue
+        if key.secret if key is not None else sounds_secret(name):
+            found.append(trust.power("key", name, file.path, name))
+        elif key is not None and key.kind == "url":
+            goes = _key_for(name, platform)
+            told = f"{_without_login(entry.value)} ({name}; {goes} is sent there)" if goes else f"{entry.value} ({name})"
+            found.append(trust.power("address", told, file.path, name, entry.value))
+        elif key is not None and key.kind == "limit":
+            found.append(trust.power("limit", f"{name}={entry.value}", file.path, name, entry.value))
+        else:
+            found.append(trust.power("setting", f"{name}={_without_login(entry.value)}", file.path, name, entry.value))
+    return tuple(found)
+
+
+_NEVER_IN_A_FOLDER = frozenset({"HUDTUI_SKY", "HUDTUI_SIM_KEY"})
+"""They name a program to start, and what a simulator takes for a key: only the environment and the user's own file may."""
+_SIMULATORS = frozenset({"demo", "off"})
+"""Values of HUDTUI_SIM that a folder may choose; an address is the user's to choose."""
+
+
+def _key_for(name: str, platform: Platform) -> str | None:
+    """The key that is sent to the address in a setting."""
+    if name in platform.url_variables:
+        return platform.key_variable
+    keys = {"PRIME": "PRIME_API_KEY", "OPENAI": "OPENAI_API_KEY", "HF": "HF_TOKEN", "WANDB": "WANDB_API_KEY"}
+    keys |= {one.prefix: one.key_variable for one in BUILT_IN}
+    return keys.get(name.partition("_")[0])
+
+
+def _without_login(value: str) -> str:
+    return re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
+
+
+def _allowed(file: EnvFile, others: list[_Layer], notices: list[str]) -> EnvFile:
+    """A trusted folder's `.env`, without what no folder may decide."""
+    kept = {}
+    for name, entry in file.entries.items():
+        place = f"{file.path}:{entry.line}"
+        if entry.value and name in _NEVER_IN_A_FOLDER:
+            notices.append(f"{place}: {name} is not taken from a project folder; set it in the environment or with --user")
+        elif entry.value and name == "HUDTUI_SIM" and entry.value not in _SIMULATORS:
+            notices.append(f"{place}: HUDTUI_SIM can only be demo or off in a project folder; set an address with --user")
+        elif entry.value and name in LIMIT_SETTINGS.values() and not _lowers(entry.value, _first(others, name)):
+            notices.append(
+                f"{place}: {name}={entry.value} does not count: a project folder can lower the limit of {_first(others, name)}, "
+                f"not lift it"
+            )
+        else:
+            kept[name] = entry
+    return EnvFile(file.path, kept)
+
+
+def _first(layers: list[_Layer], name: str) -> str | None:
+    return next((layer.values[name] for layer in layers if layer.values.get(name)), None)
+
+
+def _lowers(value: str, limit: str | None) -> bool:
+    """Whether a limit is a stricter one than the user's, or the same. One that cannot be read is neither."""
+    from hudtui.core.settings_model import limit_value
+
+    try:
+        return limit is None or limit_value(value) <= limit_value(limit)
+    except ValueError:
+        return False
 
 
 def save_env(folder: Path, name: str, value: str) -> Path:
@@ -293,8 +412,23 @@ def save_env(folder: Path, name: str, value: str) -> Path:
         InputError: See `envfile.set_value`.
     """
     path = folder / ".env"
+    _refuse_outside(folder, path)
     set_value(path, name, value.strip())
+    # The user has just written it here: it is the user's word, and needs no question.
+    file = EnvFile(path, {name: Entry(value.strip(), 0)})
+    trust.agree(folder, env_powers(file, choose_platform(folder)))
     return path
+
+
+def _refuse_outside(folder: Path, path: Path) -> None:
+    target = Path(os.path.realpath(path))
+    if path.is_symlink() and not target.is_relative_to(os.path.realpath(folder)):
+        raise InputError(
+            f"{path.name} is a link to a file outside of this folder, and is not written",
+            why=f"It leads to {target}.",
+            fix="Change that file itself, or put a file of its own in the place of the link.",
+            where=Location(str(path)),
+        )
 
 
 def save_user(name: str, value: str) -> Path:
@@ -314,6 +448,8 @@ def unset(folder: Path, name: str, *, user: bool = False) -> bool:
     Raises:
         InputError: The file cannot be read or written.
     """
+    if not user:
+        _refuse_outside(folder, folder / ".env")
     return unset_value(user_file() if user else folder / ".env", name)
 
 
@@ -335,17 +471,21 @@ def check_name(name: str, platform: Platform) -> Key | None:
     return None
 
 
-def _env_layer(origin: Origin, path: Path, notices: list[str]) -> list[_Layer]:
+def _read(origin: Origin, path: Path, notices: list[str]) -> EnvFile:
     try:
         file = read_env(path)
     except InputError as error:
         notices.append(f"{origin} is left out: {error.lines()[0]}")
-        return []
+        return EnvFile(path)
     notices.extend(file.notices)
+    return file
+
+
+def _env_layer(origin: Origin, file: EnvFile) -> list[_Layer]:
     if not file.entries:
         return []
     values = {name: entry.value for name, entry in file.entries.items()}
-    return [_Layer(origin, _aliased(values), path, {name: entry.line for name, entry in file.entries.items()})]
+    return [_Layer(origin, _aliased(values), file.path, {name: entry.line for name, entry in file.entries.items()})]
 
 
 def _aliased(values: dict[str, str]) -> dict[str, str]:

@@ -40,7 +40,12 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _limit(value: str) -> float:
+def limit_value(value: str) -> float:
+    """A limit as a number; infinite where the value says that there is none.
+
+    Raises:
+        ValueError: It is no limit; the text says why.
+    """
     if value.strip().lower() in ("none", "off", "unlimited"):
         return math.inf
     try:
@@ -61,7 +66,7 @@ _TYPES: Mapping[str, Any] = {
     "url": Annotated[str, AfterValidator(_url)],
     "flag": bool,
     "seconds": Annotated[PositiveFloat, Field(allow_inf_nan=False)],
-    "limit": Annotated[float, BeforeValidator(_limit)],
+    "limit": Annotated[float, BeforeValidator(limit_value)],
     "path": Annotated[Path, AfterValidator(_path)],
     "text": str,
 }

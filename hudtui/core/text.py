@@ -83,3 +83,14 @@ def _fold_returns(line: str) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with what it counts, such as `1 task` or `2,000 tasks`; for nouns that only take an `s`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time for people: `3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash where unknown."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(max(int(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min" if minutes else f"{rest} s"

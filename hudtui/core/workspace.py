@@ -7,11 +7,13 @@ looked at once is remembered until the file changes, so that asking again costs 
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +23,10 @@ from hudtui.core.platform import Platform, explain_choice, find_platform
 
 STATE = ".hudtui"
 """The folder inside a workspace that belongs to this program."""
+
+_DATASET = "dataset.json"
+"""In that folder: the dataset that was made last, where there is no lock file to say it."""
+_DATASET_FILES = (".parquet", ".jsonl", ".json")
 
 MAX_DEPTH = 3
 """How many folders below the workspace are looked into."""
@@ -141,9 +147,17 @@ def make_state_dir(folder: Path) -> Path:
     """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control, and give its path.
 
     Raises:
-        InputError: The folder is read-only, the disk is full, or something else of that name is in the way.
+        InputError: The folder is read-only, the disk is full, something else of that name is in the way, or it is a link out of
+            the folder.
     """
     state = folder / STATE
+    if state.is_symlink() and not state.resolve().is_relative_to(folder.resolve()):
+        raise InputError(
+            f"{STATE} is a link to a place outside of this folder, and is not written",
+            why=f"It leads to {state.resolve()}.",
+            fix="Put a folder of its own in the place of the link.",
+            where=Location(str(folder)),
+        )
     try:
         state.mkdir(mode=0o700, exist_ok=True)
         _keep_others_out(state)
@@ -169,6 +183,31 @@ def _keep_others_out(folder: Path) -> None:
     found = folder.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
         folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+
+
+def note_dataset(folder: Path, name: str, tasks: int, now: datetime) -> Path:
+    """Write down which dataset was made from this project's tasks, where no lock file can say it. The note's path.
+
+    Raises:
+        InputError: See `make_state_dir`.
+    """
+    path = make_state_dir(folder) / _DATASET
+    note = {"name": name, "task_count": tasks, "updated_at": now.isoformat(timespec="seconds")}
+    write_atomic(path, json.dumps(note, indent=1) + "\n")
+    return path
+
+
+def noted_dataset(folder: Path) -> str | None:
+    """The dataset of the last `note_dataset`; None where there is none, or where it was a file that is gone."""
+    try:
+        note = json.loads((folder / STATE / _DATASET).read_bytes()[:_SNIFFED])
+    except (OSError, ValueError, RecursionError):
+        return None
+    name = note.get("name") if isinstance(note, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    is_file = name.endswith(_DATASET_FILES) or name.startswith(("/", "."))
+    return name if not is_file or (folder / name).exists() else None
 
 
 def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:

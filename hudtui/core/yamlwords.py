@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError, Location
 
@@ -84,6 +84,11 @@ def explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     line = lines[at.line] if at.line < len(lines) else ""
     character = line[at.column : at.column + 1]
     if "did not find expected key" in problem and line[: at.column].strip():
+        opening = _quote_before(text, at.line, at.column)
+        if opening is not None:
+            what = f"the quote that opens here is closed only on line {at.line + 1}, and more text stands behind it"
+            fix = "Close the quote where the value ends; a quote inside single quotes is written twice."
+            return InputError(what, fix=fix, where=Location(name, opening[0] + 1, opening[1] + 1))
         what = "something stands behind the end of a value"
         fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
     if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
@@ -93,3 +98,20 @@ def explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
     elif "\t" in line[: len(line) - len(line.lstrip())] and "quote" not in what:
         what, fix = _BAD_START["\t"]
     return InputError(what, why=f"The parser says: {why}.", fix=fix, where=Location(name, at.line + 1, at.column + 1))
+
+
+def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
+    """Line and column, from 0, of a quote that opens on an earlier line and closes right before a place; None for any other."""
+    import yaml
+
+    last: Any = None
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if type(event) is yaml.ScalarEvent and event.style in ("'", '"'):
+                last = event
+    except yaml.YAMLError:
+        pass
+    if last is None or last.end_mark.line != row or last.start_mark.line == row:
+        return None
+    between = text.split("\n")[row][last.end_mark.column : column]
+    return None if between.strip() else (last.start_mark.line, last.start_mark.column)

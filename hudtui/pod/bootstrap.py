@@ -2,10 +2,15 @@
 """Makes a Python environment on a machine: standard library only, Python 3.8 and newer, one file.
 
     bootstrap.py --venv DIR --lock FILE [--python 3.12] [--first FILE] [--cuda FILE] [--wheel DIR | --package DIR]
-                 [--tools DIR] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB] [--extra NAME --extra-index URL] [--flash-attn]
+                 [--uv FILE] [--tools DIR] [--disk GIB] [--driver MAJOR] [--vram GIB,GIB]
 
-The lock is a list of exact versions with hashes; nothing else is installed. A second start with the same files finds the work
-done and ends at once. What a machine lacks is said in words before anything is downloaded.
+A lock is a list of exact versions with hashes. Installed is what the locks list, and the wheel of hudtui that the user's computer
+sent. The tools for that are the machine's own: its uv, or its Python with the pip that comes with it. A machine without uv gets
+the one that `--uv` locks, beside the environment. Where no Python of the machine fits, uv fetches one, and checks it against the
+hash that this version of uv has in it.
+
+A second start with the same files finds the work done and ends at once. What a machine lacks is said in words before anything is
+downloaded.
 """
 
 from __future__ import annotations
@@ -20,10 +25,8 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from typing import Iterator, List, NoReturn, Optional
 
-INSTALLER = "https://astral.sh/uv/install.sh"
 MARK = ".hudtui"
 USABLE = ("3.12", "3.11", "3.13")  # versions of Python that the locks are made for
 
@@ -102,27 +105,25 @@ def check_gpus(wanted: int, least: List[float]) -> None:
 # --- installers ---------------------------------------------------------------------------------------------------------------
 
 
-def find_uv(tools: str) -> Optional[str]:
-    """uv, from the PATH, from an earlier start, from its installer, or from pip; None when there is no way to it."""
-    own = os.path.join(tools, "bin", "uv")
+def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
+    """uv, from the machine, from an earlier start, or as its lock says; None when there is no way to it."""
+    folder = os.path.join(tools, "uv-venv")
+    own = os.path.join(folder, "bin", "uv")
     for place in (shutil.which("uv"), own, os.path.expanduser("~/.local/bin/uv"), os.path.expanduser("~/.cargo/bin/uv")):
         if place and os.access(place, os.X_OK):
             return place
+    if lock is None:
+        return None
+    say("this machine has no uv: installing the one of %s" % lock)
     os.makedirs(tools, exist_ok=True)
-    script = os.path.join(tools, "install-uv.sh")
-    try:
-        say("fetching uv from " + INSTALLER)
-        with urllib.request.urlopen(INSTALLER, timeout=60) as answer, open(script, "wb") as stream:
-            shutil.copyfileobj(answer, stream)
-        env = dict(os.environ, UV_INSTALL_DIR=os.path.dirname(own), UV_NO_MODIFY_PATH="1", INSTALLER_NO_MODIFY_PATH="1")
-        if run(["sh", script], env) and os.access(own, os.X_OK):
-            return own
-    except (OSError, ValueError) as error:
-        say("the installer of uv cannot be had: %s" % error)
-    place = os.path.join(tools, "uv-venv")
-    pip = [os.path.join(place, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if run([sys.executable, "-m", "venv", place]) and run([*pip, "uv"]):
-        return os.path.join(place, "bin", "uv")
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_locked(lock)]
+    if _quietly([sys.executable, "-m", "pip", "--version"]):
+        made = run([sys.executable, *pip, "--upgrade", "--target", folder])
+    else:
+        made = run([sys.executable, "-m", "venv", folder]) and run([os.path.join(folder, "bin", "python"), *pip])
+    if made and os.access(own, os.X_OK):
+        return own
+    say("uv cannot be installed; the Python of this machine and its pip are used")
     return None
 
 
@@ -167,18 +168,38 @@ class Environment:
         for one in (version, *[other for other in USABLE if other != version]):
             shutil.rmtree(self.folder, ignore_errors=True)
             known = ["--no-python-downloads"] if one != version else []
-            if run([str(self.uv), "venv", "--quiet", "--seed", "--python", one, *known, self.folder]):
+            if run([str(self.uv), "venv", "--quiet", "--python", one, *known, self.folder]):
                 return True
         return False
 
-    def install(self, lock: str, pip: bool = False) -> bool:
+    def install(self, lock: str) -> bool:
         """Install what a lock lists, and nothing else; whether that went well."""
-        options = ["--no-deps", "--require-hashes", "-r", lock]
-        if self.uv and not pip:
-            if run([self.uv, "pip", "install", "--quiet", "--python", self.python, *options]):
+        if self.uv:
+            if run([self.uv, "pip", "install", "--quiet", "--python", self.python, *_locked(lock)]):
                 return True
-            say("uv cannot install them; pip is tried, which goes by settings of its own")
-        return run([self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options])
+            say("uv could not install them; trying pip, which has settings of its own")
+        return self._has_pip() and run([*self._pip, *_locked(lock)])
+
+    def try_first(self, lock: str) -> None:
+        """Install what a lock lists where pip knows a place that has it; otherwise say that the next lock brings its own."""
+        say("trying %s first" % os.path.basename(lock))
+        done = None
+        if self._has_pip():
+            done = subprocess.run(
+                [*self._pip, *_locked(lock)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+        if done is None or done.returncode != 0:
+            said = done.stdout.decode("utf-8", "replace").strip().splitlines() if done else ["there is no pip"]
+            say("  not available here (%s)" % (said[-1].replace("ERROR: ", "") if said else "pip does not say why"))
+            say("  falling back to the default build, which the next lock lists")
+
+    @property
+    def _pip(self) -> List[str]:
+        return [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+
+    def _has_pip(self) -> bool:
+        """Whether there is a pip; if need be the one that came with this Python is unpacked."""
+        return any(_quietly([self.python, "-m", *words]) for words in (("pip", "--version"), ("ensurepip", "--default-pip")))
 
     def ask(self, code: str) -> str:
         """What a line of Python prints there."""
@@ -202,11 +223,14 @@ class Environment:
         if not run([*command, "--quiet", "--no-deps", "--force-reinstall", found[0]]):
             give_up("the wheel of hudtui could not be installed")
 
-    def extra(self, name: str, index: Optional[str]) -> None:
-        """Install a package that the environment of the tasks needs; its versions are not locked."""
-        command = [self.uv, "pip", "install", "--python", self.python] if self.uv else [self.python, "-m", "pip", "install"]
-        if not run([*command, *(["--extra-index-url", index] if index else []), name]):
-            give_up("the package %s could not be installed" % name, "Look at its name; packages of a hub need its index.")
+
+def _locked(lock: str) -> List[str]:
+    return ["--no-deps", "--require-hashes", "-r", lock]
+
+
+def _quietly(argv: List[str]) -> bool:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return done.returncode == 0
 
 
 def _version(python: str) -> str:
@@ -251,48 +275,42 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--cuda", help="a lock that PyTorch needs as well where it is built for CUDA")
     parser.add_argument("--wheel")
     parser.add_argument("--package")
+    parser.add_argument("--uv", help="a lock of uv, for a machine that has none")
     parser.add_argument("--tools", help="where uv is put when there is none; by default beside the environment")
     parser.add_argument("--disk", type=float, default=0.0)
     parser.add_argument("--driver", type=int, default=0)
     parser.add_argument("--vram", type=lambda text: [float(gib) for gib in text.split(",")], default=[], help="GiB of each GPU")
-    parser.add_argument("--extra")
-    parser.add_argument("--extra-index")
-    parser.add_argument("--flash-attn", action="store_true")
     given = parser.parse_args(words)
     began = time.time()
     folder = os.path.abspath(given.venv)
     tools = os.path.abspath(given.tools or os.path.join(os.path.dirname(folder), "tools"))
     locks = [path for path in (given.lock, given.first, given.cuda) if path]
-    for path in locks:
+    for path in [*locks, *([given.uv] if given.uv else [])]:
         if not os.path.isfile(path):
             give_up("there is no file %s" % path)
     if given.driver:
         check_gpus(given.driver, given.vram)
-    wanted = digest(locks, [given.python, given.extra or "", str(given.flash_attn)])
+    wanted = digest(locks, [given.python])
     mark = os.path.join(folder, MARK)
     with alone(folder):
         environment = Environment(folder, None)
         if _read(mark) == wanted and os.access(environment.python, os.X_OK):
-            environment.uv = find_uv(tools) if given.wheel else None
+            environment.uv = find_uv(tools, given.uv) if given.wheel else None
             finish(environment, given)
             say("the environment %s is ready, as it was left" % folder)
             return 0
         if given.disk:
             check_disk(folder, given.disk)
-        environment.uv = find_uv(tools)
+        environment.uv = find_uv(tools, given.uv)
         say("making %s with Python %s" % (folder, given.python))
         environment.make(given.python)
-        if given.first and not environment.install(given.first, pip=True):
-            say("that is no loss: the ordinary build is taken")
+        if given.first:
+            environment.try_first(given.first)
         if not environment.install(given.lock):
             give_up("the packages could not be installed; the lines above say why")
         build = environment.ask("import importlib.metadata as m; print(m.version('torch'))") if given.cuda else ""
         if given.cuda and not build.endswith("+cpu") and sys.platform == "linux" and not environment.install(given.cuda):
             give_up("the CUDA libraries of PyTorch could not be installed; the lines above say why")
-        if given.flash_attn and not run([environment.python, "-m", "pip", "install", "flash-attn", "--no-build-isolation"]):
-            give_up("flash-attn could not be built", "Leave it out: PyTorch's own attention does the same, slower.")
-        if given.extra:
-            environment.extra(given.extra, given.extra_index)
         finish(environment, given)
         with open(mark, "w") as stream:
             stream.write(wanted)

@@ -4,7 +4,9 @@
     guard.py arm DIR      start the guard of the run in DIR, or find that one is at work; returns at once
     guard.py disarm DIR   end it: the machine stays on
 
-It needs nobody: the program that armed it may be gone for good. What it goes by is `guard.json` in DIR, read anew at every look:
+It needs nobody: the program that armed it may be gone for good, and so may DIR. What it goes by is `guard.json` in DIR, read
+anew at every look; where that cannot be read, what was read last holds. Only `disarm` ends it, or the end of its machine (the
+home that it was armed in is gone: so a simulated machine ends).
 
     max_seconds     so long after it was armed, the run is asked to stop
     grace_seconds   so long after that, the machine is switched off
@@ -17,9 +19,9 @@ It needs nobody: the program that armed it may be gone for good. What it goes by
                     with the key for it, one that may do nothing else
     power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
 
-Each may be missing, or null for no limit. What it does is written to `guard.jsonl`. A machine that it could neither end nor
-switch off is tried again, for as long as it is on and its time is over. Without `end` it cannot end a contract: a machine that is
-switched off may still be charged for, until its provider is told to end it.
+Each may be missing, or null for no limit; a file that is no JSON object is none. What it does is written to `guard.jsonl`. A
+machine that it could neither end nor switch off is tried again, for as long as it is on and its time is over. Without `end` it
+cannot end a contract: a machine that is switched off may still be charged for, until its provider is told to end it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import sys
 import time
 import urllib.request
 from http.client import HTTPException
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import Any, Dict, List, NoReturn, Optional, Set
 
 LOOK = 5.0  # seconds between looks
 BUSY = 3.0  # percent of a GPU's time from which on it works
@@ -49,14 +51,14 @@ def clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def read_json(path: str) -> Dict[str, Any]:
-    """The object in a file; an empty one when there is none that can be read."""
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in a file; None when there is none that can be read."""
     try:
         with open(path, "rb") as stream:
             found = json.loads(stream.read().decode("utf-8"))
     except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def write_json(path: str, value: Dict[str, Any]) -> None:
@@ -71,14 +73,17 @@ class Guard:
     """The loop that looks at the run and at the time."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.armed, self.began = clock(), time.time()
+        self.folder, self.home = folder, os.path.expanduser("~")
+        self.rules = {}  # type: Dict[str, Any]
+        self.status = {}  # type: Dict[str, Any]
+        self.key = None  # type: Optional[str]
+        self.armed, self.active = clock(), time.time()
         self.ended = None  # type: Optional[float]
         self.asked = None  # type: Optional[float]
         self.asked_why = ""
         self.count_from = None  # type: Any
         self.again = self.armed
-        self.problem = ""
+        self.problems: Set[str] = set()
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""
@@ -92,31 +97,43 @@ class Guard:
                 stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
 
     def trouble(self, problem: str) -> None:
-        """Something that nobody foresaw; told once while it lasts."""
-        if problem != self.problem:
-            self.problem = problem
+        """Something that nobody foresaw; each is told once."""
+        if problem not in self.problems:
+            self.problems.add(problem)
             self.say("trouble", problem=problem)
 
-    def limit(self, rules: Dict[str, Any], name: str) -> float:
+    def read(self) -> None:
+        """The rules, the key and the state of the run as they are now; what cannot be read stays as it was."""
+        rules = read_json(self.path("guard.json"))
+        self.status = read_json(self.path("status.json")) or self.status
+        if rules is None:
+            self.trouble("guard.json cannot be read: what was read last holds")
+            return
+        self.rules = rules
+        wish = rules.get("end")
+        if isinstance(wish, dict):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(self.path(wish["key_file"])) as stream:
+                self.key = stream.read().strip()
+
+    def limit(self, name: str) -> float:
         """A limit in seconds; endless where there is none."""
-        value = rules.get(name)
+        value = self.rules.get(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("inf")
 
     def look(self) -> Optional[str]:
         """Do what is due; why the machine is to be switched off, once it is."""
-        rules, now = read_json(self.path("guard.json")), clock()
-        status = read_json(self.path("status.json"))
-        if rules.get("count_from") != self.count_from:
-            self.count_from, self.armed = rules.get("count_from"), now
-        if status.get("state") in ENDED:
+        now = clock()
+        if self.rules.get("count_from") != self.count_from:
+            self.count_from, self.armed = self.rules.get("count_from"), now
+        if self.status.get("state") in ENDED:
             self.ended = self.ended or now
-            if now - self.ended > self.limit(rules, "after_seconds"):
+            if now - self.ended > self.limit("after_seconds"):
                 return "the run has ended, and nobody came for its results"
             return None
         self.ended = None
-        if not status and now - self.armed > self.limit(rules, "start_seconds"):
+        if not self.status and now - self.armed > self.limit("start_seconds"):
             return "no run was begun here"
-        due = self.due(rules, now)
+        due = self.due(now)
         if due is None:
             self.asked = None  # the limits were raised
         elif self.asked is None:
@@ -124,21 +141,21 @@ class Guard:
             self.say("stop", why=due)
             with contextlib.suppress(OSError):
                 write_json(self.path("stop.json"), {"at": time.time(), "grace": None, "why": due})
-        elif now - self.asked > self.limit(rules, "grace_seconds"):
+        elif now - self.asked > self.limit("grace_seconds"):
             return self.asked_why
         return None
 
-    def due(self, rules: Dict[str, Any], now: float) -> Optional[str]:
+    def due(self, now: float) -> Optional[str]:
         """Why the run is to stop; None when it may go on."""
-        if now - self.armed > self.limit(rules, "max_seconds"):
-            return "the guard's time of %.4g h is over" % (self.limit(rules, "max_seconds") / 3600)
-        if self.idle() > self.limit(rules, "idle_seconds"):
-            return "nothing was logged and no GPU worked for %.4g min" % (self.limit(rules, "idle_seconds") / 60)
+        if now - self.armed > self.limit("max_seconds"):
+            return "the guard's time of %.4g h is over" % (self.limit("max_seconds") / 3600)
+        if self.idle() > self.limit("idle_seconds"):
+            return "nothing was logged and no GPU worked for %.4g min" % (self.limit("idle_seconds") / 60)
         return None
 
     def idle(self) -> float:
         """Seconds since the run showed a sign of work."""
-        last = self.began
+        last = self.active
         for name in [*glob.glob(self.path("logs", "*.log")), self.path("events.jsonl")]:
             with contextlib.suppress(OSError):
                 last = max(last, os.stat(name).st_mtime)
@@ -149,16 +166,19 @@ class Guard:
                     sample = json.loads(line.decode("utf-8"))
                     if any((gpu.get("utilization") or 0) > BUSY for gpu in sample["gpus"]):
                         last = max(last, float(sample["at"]))
-        return time.time() - last
+        now = time.time()
+        self.active = min(last, now)
+        return now - last
 
     def run(self) -> None:
-        """Until the machine is off, or the guard is not needed any more."""
+        """Until the machine is off, or the guard is disarmed."""
         self.say("armed", pid=os.getpid())
-        while os.path.isdir(self.folder):
+        while os.path.isdir(self.home):
             if os.path.exists(self.path("guard.disarmed")):
                 self.say("disarmed")
                 return
-            pause = self.limit(read_json(self.path("guard.json")), "look_seconds")
+            self.read()
+            pause = self.limit("look_seconds")
             try:
                 why = self.look()
                 if why is not None and clock() >= self.again and self.switch_off(why, min(AGAIN, pause)):
@@ -178,15 +198,15 @@ class Guard:
 
     def end(self, why: str) -> Optional[bool]:
         """Tell the provider to end this machine; whether it took that, None where no key was left for it."""
-        rules = read_json(self.path("guard.json"))
-        wish = rules.get("end")
+        wish = self.rules.get("end")
         if not isinstance(wish, dict):
             return None
         for pause in PAUSES:
-            time.sleep(min(pause, self.limit(rules, "look_seconds")))
+            time.sleep(min(pause, self.limit("look_seconds")))
             try:
-                with open(self.path(wish["key_file"])) as stream:
-                    headers = {"Authorization": "Bearer " + stream.read().strip(), "User-Agent": "hudtui-guard"}
+                if self.key is None:
+                    raise FileNotFoundError("there is no key that can be read")
+                headers = {"Authorization": "Bearer " + self.key, "User-Agent": "hudtui-guard"}
                 request = urllib.request.Request(wish["url"], method="DELETE", headers=headers)
                 with urllib.request.urlopen(request, timeout=30) as answer:
                     self.say("ended", why=why, status=answer.status)
@@ -199,7 +219,7 @@ class Guard:
 
     def power_off(self, why: str) -> Optional[bool]:
         """Switch the machine off, by the first command that works; whether one did, None where there is none."""
-        commands = read_json(self.path("guard.json")).get("power_off") or []  # type: List[List[str]]
+        commands = self.rules.get("power_off") or []  # type: List[List[str]]
         self.say("power_off", why=why, commands=len(commands))
         with contextlib.suppress(AttributeError, OSError):
             os.sync()

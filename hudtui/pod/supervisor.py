@@ -47,6 +47,7 @@ BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the GPUs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
+TEXT_LIMIT = 2000  # characters of a text in an event: whoever reads it takes no more than twice as much
 START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
 SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
 ENDED = ("finished", "failed", "stopped")
@@ -423,6 +424,7 @@ class Supervisor:
 
     def event(self, kind: str, **data: Any) -> None:
         """Write down what happened. On a full disk it is kept until there is room."""
+        data = {name: value[:TEXT_LIMIT] if isinstance(value, str) else value for name, value in data.items()}
         record = {"seq": self.sequence, "at": time.time(), "type": kind, "data": data}
         self.sequence += 1
         self.unwritten.append(json.dumps(record).encode("utf-8") + b"\n")
@@ -709,8 +711,25 @@ class Supervisor:
             if status == -signal.SIGKILL:
                 what += ": perhaps the machine ran out of memory"
         else:
+            said = self.last_error(stage)
+            if said:
+                self.begin_stop("failed", "%s failed (exit %s): %s" % (stage.name, status, said))
+                return
             what = "it ended with status %s" % status
         self.begin_stop("failed", "%s: %s" % (stage.name, what))
+
+    def last_error(self, stage: Stage) -> str:
+        """The last line of the stage's log that begins with `error: `, as programs of hudtui end; empty when it has none."""
+        try:
+            with open(self.path("logs", stage.name + ".log"), "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - 16384))
+                lines = stream.read(16384).decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        said = next((line[len("error: ") :] for line in reversed(lines) if line.startswith("error: ")), "")
+        for value in self.secrets.values():
+            said = said.replace(value, "***") if value else said
+        return "".join(letter if letter.isprintable() else " " for letter in said).strip()[:300]
 
     def kill_stage(self, stage: Stage) -> None:
         """End whatever is left of a stage, at once."""

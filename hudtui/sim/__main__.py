@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hudtui.sim import SCENARIOS, Simulator
 from hudtui.sim.clock import EPOCH
+from hudtui.sim.state import write_private
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,9 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         ) as sim:
             told = json.dumps({"url": sim.url, "key": sim.api_key, "pid": os.getpid()})
             if args.state is not None:
-                note = args.state / "server.json"
-                note.write_text(told)
-                note.chmod(0o600)
+                write_private(args.state / "server.json", told)
             sys.stdout.write(told + "\n")
             sys.stdout.flush()
             _wait(sim, ended, args.idle)

@@ -1,4 +1,4 @@
-"""The control paths under `/sim`, for tests in other processes. They need no key: the port is on loopback."""
+"""The control paths under `/sim`, for tests in other processes. They need a key that may do everything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def control_routes(sim: Simulator) -> list[Route]:
                 told = act(request, body)
                 if isinstance(told, Awaitable):
                     await told
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 return JSONResponse({"detail": f"{type(error).__name__}: {error}"}, 400)
             await sim.sync()
             return JSONResponse(sim.state())

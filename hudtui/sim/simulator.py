@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -33,14 +34,14 @@ class Simulator:
     Use it as a context manager, with or without `async`. Entering returns once requests are answered.
 
     Args:
-        port: 0 takes a free one, or the one before when `state` has it.
+        port: 0 takes the one before when `state` has it and it is free, or else any free one.
         seed: Of all that is random.
         state: Folder in which everything outlives this object; None forgets it all.
         rate: Simulated seconds per real second. 0: time moves by `clock.advance` (and by `step`) alone.
         step: Simulated seconds that each request takes.
         start: Seconds from `clock.EPOCH` to the beginning, unless `state` has an earlier one to go on from.
         balance: USD in the wallet.
-        api_key: The key that may do everything.
+        api_key: The key that may do everything. None: the one before when `state` has it, or a random one.
         scenario: Names of `SCENARIOS` to begin with.
         offers: The market instead of the default one.
         clusters: Offers of several machines instead of the default ones.
@@ -62,24 +63,25 @@ class Simulator:
         step: float = 0.0,
         start: float = 0.0,
         balance: float = 100.0,
-        api_key: str = "sim-key",
+        api_key: str | None = None,
         scenario: str | Sequence[str] = (),
         offers: Sequence[Offer] | None = None,
         clusters: Sequence[Offer] | None = None,
         disk_offers: Sequence[Offer] | None = None,
         records: Mapping[str, Any] | None = None,
     ) -> None:
-        self.api_key = api_key
         self._folder = StateFolder(state)
         saved = self._folder.saved
+        self.api_key: str = api_key or (saved or {}).get("key") or f"sim_{secrets.token_urlsafe(24)}"
+        """The key that may do everything."""
         if saved:
             start = saved["clock"] + max(0.0, time.time() - saved["saved_at"]) * rate
         self.clock = Clock(rate, step, start)
         self.world = World(
             self.clock,
+            self.api_key,
             seed=seed,
             balance=balance,
-            token=api_key,
             offers=offers,
             clusters=clusters,
             disk_offers=disk_offers,
@@ -87,8 +89,8 @@ class Simulator:
         )
         if saved:
             self.world.load(saved["world"])
-            port = port or saved["port"]
         self._port = port
+        self._port_before = saved["port"] if saved else 0
         self._lock = threading.RLock()
         self._desk = Desk(self.world, self._lock)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -205,7 +207,7 @@ class Simulator:
             self._desk.requests.clear()
 
     def add_token(self, token: str, scopes: Mapping[str, Any] | None) -> None:
-        """Make an API key; `scopes` is `{area: {"read": bool, "write": bool}}`, None may do everything."""
+        """Make an API key that ends with this object; `scopes` is `{area: {"read": bool, "write": bool}}`, None may do all."""
         with self._lock:
             self.world.tokens[token] = dict(scopes) if scopes is not None else None
 
@@ -242,7 +244,14 @@ class Simulator:
     def _save(self) -> None:
         if self._folder.lasting:
             with self._lock:
-                self._folder.save({"clock": self.clock.now(), "port": self.listener.port, "world": self.world.to_json()})
+                self._folder.save(
+                    {
+                        "clock": self.clock.now(),
+                        "port": self.listener.port,
+                        "key": self.api_key,
+                        "world": self.world.to_json(),
+                    }
+                )
 
     # --- its life ---
 
@@ -273,9 +282,16 @@ class Simulator:
     async def _open(self) -> None:
         self._fleet = Fleet(self.world, self._folder.machines)
         self._desk.sync = self.sync
-        self.listener = Listener(make_app(self._desk, control_routes(self)), self._port)
+        app = make_app(self._desk, control_routes(self))
+        self.listener = Listener(app, self._port or self._port_before)
+        try:
+            await self.listener.open()
+        except OSError:
+            if self._port:
+                raise
+            self.listener = Listener(app, 0)  # another program has the port of before by now
+            await self.listener.open()
         self._desk.refuse = self.listener.refuse
-        await self.listener.open()
         self._desk.origin = f"http://127.0.0.1:{self.listener.port}"
         await self.sync()
         if self.clock.rate:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Mapping
@@ -42,16 +43,17 @@ class StateFolder:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = folder.joinpath("lock").open("w")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _taken(self._lock):
                 self._lock.close()
-                raise InUse(f"another simulator is using {folder}") from None
+                raise InUse(f"another simulator is using {folder}")
             if folder.joinpath("state.json").exists():
                 self.saved = json.loads(folder.joinpath("state.json").read_text())
         known = Path(self.saved["machines"]) if self.saved else None
         if known is not None:
-            known.mkdir(exist_ok=True, mode=0o700)
+            with contextlib.suppress(FileExistsError):
+                known.mkdir(mode=0o700)
+            if not _own(known):
+                known = None  # another user was quicker: `_PARENT` is everybody's
         self.machines = known or Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT))
         if folder is None:
             sweep()
@@ -68,10 +70,7 @@ class StateFolder:
             return
         text = json.dumps({**data, "machines": str(self.machines)})
         if text != self._written:
-            fresh = self._folder / "state.json.new"
-            fresh.write_text(json.dumps({**json.loads(text), "saved_at": time.time()}))
-            fresh.chmod(0o600)
-            os.replace(fresh, self._folder / "state.json")
+            write_private(self._folder / "state.json", json.dumps({**json.loads(text), "saved_at": time.time()}))
             self._written = text
 
     def close(self) -> None:
@@ -83,6 +82,31 @@ class StateFolder:
             shutil.rmtree(self.machines, ignore_errors=True)
         if self._lock is not None:
             self._lock.close()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file, whole or not at all, that no other user can read at any moment."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(fresh, path)
+
+
+def _taken(lock: TextIO) -> bool:
+    """Whether the lock could be had. Who only looks whether a simulator lives holds it for a moment."""
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.025)
+    return False
+
+
+def _own(folder: Path) -> bool:
+    """Whether it is a folder of this user's that no other user can look into."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def _claim(machines: Path) -> TextIO:
@@ -98,7 +122,7 @@ def sweep() -> int:
     found = 0
     for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):
         try:
-            if mark.stat().st_uid != os.getuid():
+            if not _own(mark.parent):
                 continue
             with mark.open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

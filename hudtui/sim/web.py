@@ -1,4 +1,4 @@
-"""The HTTP side: keys and scopes, faults, the record of requests, and the control paths under `/sim`."""
+"""The HTTP side: who is answered, keys and scopes, faults, and the record of requests."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -25,6 +26,8 @@ from hudtui.sim.world import World
 
 TRANSPORT = "hudtui.sim.transport"
 """Where a request's scope holds the transport of its connection."""
+_HERE = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_LONGEST_BODY = 2**20
 _HTML = "<html><head><title>503 Service Temporarily Unavailable</title></head><body><h1>503</h1></body></html>"
 
 
@@ -50,19 +53,38 @@ def _allowed(scopes: Mapping[str, Any] | None, entry: Entry) -> bool:
     return bool(scope and scope.get("read" if entry.method == "GET" else "write"))
 
 
+def _token(headers: Headers) -> str:
+    header = headers.get("authorization", "")
+    return header.removeprefix("Bearer ") if header.startswith("Bearer ") else ""
+
+
+def _unauthorized() -> Response:
+    return JSONResponse({"detail": "Could not validate credentials"}, 401)
+
+
+def _foreign(headers: Headers) -> Response | None:
+    """What a request is refused with that a web page sends, or that is for another host: any name can be made to lead here."""
+    host = headers.get("host", "")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if name.lower() not in _HERE:
+        return JSONResponse({"detail": "The simulator answers for 127.0.0.1, localhost and [::1] only"}, 421)
+    if "origin" in headers:
+        return JSONResponse({"detail": "The simulator does not answer web pages"}, 403)
+    return None
+
+
 def _endpoint(entry: Entry, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        header = request.headers.get("authorization", "")
-        token = header.removeprefix("Bearer ") if header.startswith("Bearer ") else ""
+        token = _token(request.headers)
         if entry.area is not None:
             if token not in desk.world.tokens:
-                return JSONResponse({"detail": "Could not validate credentials"}, 401)
+                return _unauthorized()
             if not _allowed(desk.world.tokens[token], entry):
                 return JSONResponse({"detail": "Insufficient permissions"}, 403)
         raw = await request.body()
         try:
             body = json.loads(raw) if raw else None
-        except ValueError:
+        except (ValueError, RecursionError):
             return JSONResponse({"detail": [{"loc": ["body", 0], "msg": "JSON decode error", "type": "json_invalid"}]}, 422)
         query = parse_qs(request.url.query, keep_blank_values=True)
         assert desk.sync
@@ -98,18 +120,29 @@ def make_app(desk: Desk, control: Sequence[Route]) -> ASGIApp:
 
 
 class _Gate:
-    """Every request passes here: it is recorded, time passes, and faults happen."""
+    """Every request passes here. With one to the API time passes, and faults happen; all others need a key that may do all."""
 
     def __init__(self, app: ASGIApp, desk: Desk) -> None:
         self._app = app
         self._desk = desk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+        if scope["type"] != "http":
+            return
+        desk, method, path, headers = self._desk, scope["method"], scope["path"], Headers(scope=scope)
+        refusal = _foreign(headers)
+        if refusal is None and not path.startswith(PREFIX) and desk.world.tokens.get(_token(headers), {}) is not None:
+            refusal = _unauthorized()
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        if not path.startswith(PREFIX):
             await self._app(scope, receive, send)
             return
-        desk, method, path = self._desk, scope["method"], scope["path"]
         raw = await _body(receive)
+        if raw is None:
+            await JSONResponse({"detail": "Request body is too large"}, 413)(scope, receive, send)
+            return
         with desk.lock:
             desk.world.clock.tick()
             fault = desk.faults.take(method, path)
@@ -180,15 +213,14 @@ def _cut(held: list[Message]) -> list[Message]:
     return [start, {"type": "http.response.body", "body": cut}]
 
 
-async def _body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
+async def _body(receive: Receive) -> bytes | None:
+    """The body of a request; None when it is longer than any that the API takes."""
+    body, more = b"", True
+    while more and len(body) <= _LONGEST_BODY:
         message = await receive()
-        if message["type"] != "http.request":
-            return b"".join(parts)
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return b"".join(parts)
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body if len(body) <= _LONGEST_BODY else None
 
 
 def _parsed(raw: bytes) -> Any:
@@ -196,7 +228,7 @@ def _parsed(raw: bytes) -> Any:
         return None
     try:
         return json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw.decode(errors="replace")
 
 

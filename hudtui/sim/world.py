@@ -15,7 +15,6 @@ from hudtui.sim.scenarios import Behaviour
 
 _SAVED = (
     "balance",
-    "tokens",
     "ssh_keys",
     "disks",
     "records",
@@ -99,9 +98,9 @@ class World:
 
     Args:
         clock: Its time.
+        token: The first API key; it may do everything.
         seed: Where the little that is random comes from (ids of keys).
         balance: USD in the wallet.
-        token: The first API key; it may do everything.
         offers: The market; the default one when None.
         clusters: Offers of several machines.
         disk_offers: Offers of storage.
@@ -111,10 +110,10 @@ class World:
     def __init__(
         self,
         clock: Clock,
+        token: str,
         *,
         seed: int = 0,
         balance: float = 100.0,
-        token: str = "sim-key",
         offers: Sequence[Offer] | None = None,
         clusters: Sequence[Offer] | None = None,
         disk_offers: Sequence[Offer] | None = None,

@@ -7,40 +7,63 @@ import contextlib
 import os
 import signal
 import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
-from textual.worker import Worker
+from textual.widgets import Input, TextArea
+from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
 from hudtui.core.places import Places, places
 from hudtui.tui import preferences
-from hudtui.tui.facts import Facts, Services
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.facts import Facts, Marks, Services
+from hudtui.tui.keymap import REGISTRY, Acting, Action, keys_of, shown
 from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.tending import Tending
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
+from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.fit import home_short
-from hudtui.tui.widgets.message import Severity
+from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.driver import Driver
 
     from hudtui.core.platform import Platform
+    from hudtui.core.runs.unattended import Unattended
+    from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
+    from hudtui.tui.facts import RunFact
+
+EVERY = 2.0
+"""Seconds between two looks whether anything was written down by another hudtui, or by a command."""
 
 FACTS_WHILE_RUNNING = 3.0
-"""Seconds between two looks at the project while a run is going; otherwise it is read only on occasion."""
+"""Seconds between two questions to the machines of the runs that are going."""
+
+MESSAGE_STAYS = 8.0
+"""Seconds after which the next key takes a message away; an error stays until the next action."""
+
+MESSAGES_KEPT = 100
+
+_ABOUT = {"app.message", "app.help", "app.palette", "app.theme", "app.mouse", "app.suspend"}
+"""Actions that say nothing about what a message is about, and leave it."""
 
 SETTLED = 3.0
 """Seconds after which a station that was opened for the first time has made what it keeps."""
@@ -76,17 +99,24 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
         Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
         Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q"),
+        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
         Action(
             "app.stop",
             "Quit",
-            "Copy what is selected; with nothing selected, leave.",
+            "Copy what is selected; close a dialog; empty a field; pressed twice elsewhere, leave.",
             "ctrl+c",
             show=False,
             palette=False,
             priority=True,
         ),
         Action("app.refresh", "Read again", "Read the project folder again.", "f5,ctrl+r", show=False),
+        Action(
+            "app.trust",
+            "Trust folder",
+            "See what the files of this folder ask for, and agree to it or not.",
+            "exclamation_mark",
+            show=False,
+        ),
         Action("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
         Action(
             "app.mouse",
@@ -94,8 +124,8 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False),
-        Action("app.message", "Show message", "Show the last message in full, to read and to copy.", "ctrl+e", show=False),
+        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
+        Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
     def __init__(self, folder: Path | None = None, *, services: Services | None = None, debug: bool = False) -> None:
@@ -112,12 +142,30 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.preferences = preferences.load(self.places.state / preferences.FILE)
         self.lost = False
         """The terminal went away."""
+        self._back: dict[str, str | None] = {}
+        self._messages: deque[tuple[datetime, Severity, str]] = deque(maxlen=MESSAGES_KEPT)
+        self._told_how_to_leave = False
+        self.asked_to_end = False
+        """Someone left, or the system told hudtui to end."""
         self.crash_words: tuple[str, ...] = ()
         """What to tell the user after the end, when the app broke."""
+        self.open_next: Path | None = None
+        """The folder to open after the end, in place of the shell."""
+        self.parting: tuple[str, ...] = ()
+        """What to tell the user after the end: a line for each machine that goes on costing money."""
+        self.typed = TypedAhead(self)
+        """Keys that came while the one before was still being handled."""
         self.purse = Purse(self)
         """What is rented, and what it costs."""
         self.tending = Tending(self)
         """Runs on rented machines."""
+        self._begun = False
+        """The project was read, and machines may be asked."""
+        self._not_read = False
+        """The last attempt to read the project has failed."""
+        self._marks = Marks()
+        """How what is written down looked when it was read last."""
+        self._told: set[str] = set()
         self._stations: dict[str, StationScreen] = {}
         for theme in OWN:
             self.register_theme(theme)
@@ -131,6 +179,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self._filters = [one for one in self._filters if not isinstance(one, NoColor)]
         if name == MONOCHROME:
             self._filters.append(NoColor())
+        for screen in self._stations.values():
+            if screen.is_attached:
+                screen.call_after_refresh(screen.theme_changed)
 
     # -- start and end -----------------------------------------------------------------------------------------------
 
@@ -167,19 +218,39 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         if keymap:
             self.set_keymap(keymap)
         self.reload()
-        for complaint in complaints:
-            self.say(complaint, severity="warning")
+        for work in (self._keep_up(), self._keep_asking()):
+            self.run_worker(work, name="forever", group="forever", exit_on_error=False)
+        if complaints:
+            self.say("; ".join(complaints), severity="warning")
 
     async def on_unmount(self) -> None:
-        """Let go of what lives outside."""
+        """Let go of what lives outside, and keep what to say of it when the terminal is back."""
         await self.tending.gone()
+        try:
+            self.parting = tuple(" ".join(one.words) for one in await self.purse.unattended())
+        except Exception as error:
+            self.parting = (f"Rented machines may go on costing money. Which, could not be read: {error}. See: hudtui pods",)
         self.tending.close()
         await self.purse.close()
+
+    def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
+        """End, because someone asked for it."""
+        self.asked_to_end = True
+        super().exit(result, return_code, message)
 
     def terminal_lost(self) -> None:
         """The terminal went away: end quietly. Runs live in tmux and go on."""
         self.lost = True
         self.exit()
+
+    def ended_unasked(self) -> None:
+        """The app's loop is over, and neither the user nor an error that was seen ended it: say so, and count it as a crash."""
+        from hudtui.tui import applog
+
+        self._return_code = 1
+        applog.log.error("the app ended without having been asked to")
+        log = f"What led to it may stand in {self.log_file}" if self.log_file else "There is no log of it"
+        self.crash_words = ("hudtui ended without having been asked to. Runs go on; your files are as they were.", log)
 
     def _handle_exception(self, error: Exception) -> None:
         """Keep what broke in a file, and say so in plain words when the terminal is back."""
@@ -201,6 +272,43 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         )
         self._close_messages_no_wait()
 
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes wait for their turn; everything else is Textual's."""
+        if isinstance(event, Passed):
+            event.arrived.set()
+        elif isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self.typed.take(event)
+        else:
+            if isinstance(event, events.MouseDown):
+                self.typed.deliberate = True
+            await super().on_event(event)
+
+    async def hand_on(self, event: events.Key | events.Paste) -> None:
+        """Give a key or a paste whose turn it is to what has the focus. What was said a while ago goes."""
+        if isinstance(self.screen, StationScreen) and self.screen.is_mounted:
+            self.screen.forget_message(older=MESSAGE_STAYS)
+        if not (isinstance(event, events.Key) and event.key == "ctrl+c"):
+            self._told_how_to_leave = False
+        await super().on_event(event)
+
+    def begins(self, action: Action) -> None:
+        """An action begins: what the one before it left in the message bar is over."""
+        if action.palette and action.id not in _ABOUT and isinstance(self.screen, StationScreen):
+            self.screen.forget_message()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the current screen says that something takes time."""
+        return isinstance(self.screen, StationScreen) and self.screen.is_busy
+
+    async def push_screen_wait(self, screen: Any, *, mode: str | None = None) -> Any:
+        """Show a dialog, from a worker, and wait for its answer. What is typed meanwhile waits for what the worker asks next."""
+        if not isinstance(screen, str):
+            self.typed.asks(screen, get_current_worker())
+        return await super().push_screen_wait(screen, mode=mode)
+
     # -- the project -------------------------------------------------------------------------------------------------
 
     def reload(self, *, everything: bool = False) -> Worker[Any]:
@@ -211,28 +319,77 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """
         return self.run_worker(partial(self._reload, everything), group="facts", exclusive=True, exit_on_error=False)
 
-    async def _reload(self, everything: bool) -> None:
-        first = self.facts is None
+    async def _reload(self, everything: bool = False) -> None:
+        """Read the project. What cannot be read now is tried again, and told once."""
         try:
-            facts = await self._read(everything)
-            if first:
-                await self.tending.introduce()
-            # What lies in the folder is shown before any machine is asked.
-            if first or facts.running:
-                notices = await self.services.sync_runs(self.folder, first)
-                facts = await self._read()
-                for notice in notices:
-                    self.say(notice, severity="warning")
+            await self._read(everything)
         except Exception as error:
-            self.fail(error)
+            self._not_read = True
+            self._complain(error)
             return
-        if first:
-            self.purse.begin()
-            self.tending.begin()
-            if not self.is_headless:
-                self.run_worker(self._get_ready(facts), name="forever", group="ahead", exit_on_error=False)
-        if facts.running:
-            self.set_timer(FACTS_WHILE_RUNNING, self.reload, name="facts while running")
+        self._not_read = False
+        self.run_worker(self._check_files(), group="check", exit_on_error=False)
+        if not self._begun:
+            self._begun = True
+            self.run_worker(self._begin(), group="begin", exit_on_error=False)
+
+    async def _check_files(self) -> None:
+        """The road tells what is wrong with the files of the project, not only that they are there."""
+        if self.facts is not None and await asyncio.to_thread(self.services.check_files, self.facts):
+            await self._read()
+
+    def _complain(self, error: Exception) -> None:
+        """Tell of an error that comes again and again: once."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self.fail(error)
+
+    async def _begin(self) -> None:
+        """What lies in the folder is shown; now machines may be asked."""
+        await self.tending.introduce()
+        self.purse.begin()
+        self.tending.begin()
+        if not self.is_headless and self.facts is not None:
+            self.run_worker(self._get_ready(self.facts), name="forever", group="ahead", exit_on_error=False)
+        await self._ask_machines(first=True)
+
+    async def _keep_up(self) -> None:
+        """Notice what others write down: runs that another hudtui or a command starts, and machines that it rents."""
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                await self._look_around()
+            except Exception as error:
+                self._complain(error)
+
+    async def _look_around(self) -> None:
+        before, now = self._marks, await asyncio.to_thread(self.services.marks, self.folder)
+        if now.runs != before.runs or self._not_read:
+            await self._reload()
+        if self._begun:
+            if now.machines != before.machines:
+                self._marks = replace(self._marks, machines=now.machines)
+                self.purse.look_soon()
+            await self.tending.take_up()
+        if isinstance(self.screen, StationScreen):
+            self.screen.time_passed()
+
+    async def _keep_asking(self) -> None:
+        """Ask the machines of the runs that are going how they are."""
+        while True:
+            await asyncio.sleep(FACTS_WHILE_RUNNING)
+            if self._begun and self.facts is not None and self.facts.running:
+                await self._ask_machines()
+
+    async def _ask_machines(self, *, first: bool = False) -> None:
+        try:
+            notices = await self.services.sync_runs(self.folder, first)
+        except Exception as error:
+            self._complain(error)
+            return
+        await self._reload()
+        for notice in notices:
+            self.say(notice, severity="warning")
 
     async def _get_ready(self, facts: Facts) -> None:
         from hudtui.tui import ahead
@@ -247,7 +404,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         ahead.spare_collector()
 
     async def _read(self, everything: bool = False) -> Facts:
-        facts = await asyncio.to_thread(self.services.load_facts, self.folder)
+        def read() -> tuple[Marks, Facts]:
+            # The marks come first: what is written meanwhile is read again.
+            return self.services.marks(self.folder), self.services.load_facts(self.folder)
+
+        marks, facts = await asyncio.to_thread(read)
+        # Rented machines are not read here: what became of them is seen at the next look around.
+        self._marks = marks if self.facts is None else replace(self._marks, runs=marks.runs)
         if everything or facts != self.facts:
             self.facts = facts
             for screen in self._stations.values():
@@ -280,19 +443,23 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         """The platform of the project."""
         return self.workspace.platform
 
-    async def make_demo(self) -> None:
-        """Write the demo workspace into the project folder and show it."""
+    async def make_demo(self, folder: Path) -> None:
+        """Write the demo workspace into a folder and show it: in another folder than this one the app opens anew."""
         from contextlib import aclosing
 
         from hudtui.core.events import Notice, Progress
 
-        async with aclosing(self.services.make_demo(self.folder)) as events:  # type: ignore[type-var]
+        async with aclosing(self.services.make_demo(folder)) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Progress):
                     self.say(event.message or event.stage, severity="busy")
                 elif isinstance(event, Notice):
                     self.say(event.message, severity="warning")
-        await self._read()
+        if folder != self.folder:
+            self.open_next = folder
+            self.exit()
+            return
+        await self._reload()
         self.say("The demo workspace is ready.", severity="success")
 
     def on_app_focus(self) -> None:
@@ -302,11 +469,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     # -- moving about ------------------------------------------------------------------------------------------------
 
-    def open_station(self, name: str, **given: Any) -> None:
-        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`."""
+    def open_station(self, name: str, *, back: str | None = None, **given: Any) -> None:
+        """Show a screen of `stations.SCREENS` and hand `given` to its `opened`.
+
+        Args:
+            name: The screen.
+            back: Where Esc leads from there, once; home when None.
+            given: What the screen is told.
+        """
         if name not in SCREENS:
             self.say(f"{name}: this version has no such screen", severity="warning")
             return
+        self._back[name] = back
         screen = self._stations.get(name)
         if screen is None:
             screen = self._stations[name] = screen_class(name)()
@@ -324,6 +498,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         elif self.screen is not screen:
             self.switch_screen(screen)
         screen.call_after_refresh(screen.opened, **given)
+
+    def leads_back(self, name: str) -> str | None:
+        """Where Esc leads from a screen, if that is not home."""
+        return self._back.get(name)
+
+    def go_back(self, name: str) -> None:
+        """Leave a screen for the one that it was opened from, or for home."""
+        self.open_station(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
         """The classes of screens that say how large the terminal is."""
@@ -352,6 +534,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await screen.action_act(action_id)
 
     # -- words -------------------------------------------------------------------------------------------------------
+
+    def remember(self, severity: Severity, words: str) -> None:
+        """Keep what a screen said, so that it can be read later; what is being waited for is not kept."""
+        if severity != "busy":
+            self._messages.append((self.services.now(), severity, words))
 
     def say(self, message: str, *, severity: Severity = "information") -> None:
         """Show a line on the current screen, or as a toast over a dialog."""
@@ -388,11 +575,32 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         answer: bool = await self.push_screen_wait(Confirm(title, lines, yes=yes, no=no, danger=danger))
         return answer
 
+    async def permit(self, powers: Sequence[Power]) -> bool:
+        """Whether the user agrees to what files of the project ask for; asks, from a worker, where that is not known yet.
+
+        The question is about everything that the folder asks for, so that it comes once.
+        """
+        from hudtui.core import trust
+        from hudtui.core.flows.trust import changes, listing, question
+
+        lacking = await asyncio.to_thread(question, self.folder, powers, self.platform)
+        if not lacking:
+            return True
+        lines = ["Its files would have hudtui", *listing(lacking, self.folder)]
+        if before := changes(lacking, self.folder):
+            lines += ["", "instead of what you agreed to before:", *before]
+        if not await self.confirm("Trust this folder?", tuple(lines), yes="Trust", no="Only look", danger=True):
+            return False
+        await asyncio.to_thread(trust.agree, self.folder, lacking)
+        self.reload()
+        return True
+
     async def ask(self, title: str, **options: Any) -> str | None:
         """Ask for one line of text, from a worker; None when the user gives up. Options are those of `Ask`."""
         from hudtui.tui.widgets.dialog import Ask
 
-        return await self.push_screen_wait(Ask(title, **options))
+        answer: str | None = await self.push_screen_wait(Ask(title, **options))
+        return answer
 
     def read(self, title: str, text: str) -> None:
         """Show a text in full, to read and to copy."""
@@ -400,13 +608,18 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         self.push_screen(TextDialog(title, text))
 
-    def copy(self, text: str) -> Worker[Any]:
-        """Copy, and say which way the text went."""
+    def copy(self, text: str) -> Worker[Any] | None:
+        """Copy, and say which way the text went; None where there is nothing to copy, and what was copied before stays.
+
+        What is pasted with Ctrl-V here is what was copied here last, whichever way.
+        """
+        if not text:
+            return None
+        self._clipboard = text
         return self.run_worker(self._copy(text), group="copy", exit_on_error=False)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own copying (selections, text fields) takes the same way."""
-        self._clipboard = text
         self.copy(text)
 
     async def _copy(self, text: str) -> None:
@@ -425,8 +638,11 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return name in SCREENS if name != action_id else action_id != "app.settings" or "settings" in SCREENS
 
     def action_home(self) -> None:
-        """Go home."""
-        self.open_station("home")
+        """Go home; with Esc, to where the screen was opened from."""
+        if self.typed.key == "escape" and isinstance(self.screen, StationScreen):
+            self.go_back(self.screen.NAME)
+        else:
+            self.open_station("home")
 
     action_open_environment = partialmethod(open_station, "environment")
     action_open_mapping = partialmethod(open_station, "mapping")
@@ -435,8 +651,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     action_open_run = partialmethod(open_station, "run")
 
     def action_settings(self) -> None:
-        """Open the settings."""
-        self.open_station("settings")
+        """Open the settings; Esc comes back from there."""
+        name = self.screen.NAME if isinstance(self.screen, StationScreen) else None
+        self.open_station("settings", back=self.leads_back("settings") if name == "settings" else name)
 
     def action_palette(self) -> None:
         """Open the command palette."""
@@ -448,22 +665,36 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def action_help(self) -> None:
         """Explain the current screen."""
         from hudtui.tui.screens.help import HelpScreen
-        from hudtui.tui.widgets.keybar import active_keys
+        from hudtui.tui.widgets.keybar import active_keys, text_keys
 
         if not isinstance(self.screen, ModalScreen):
             keymap_file = home_short(self.places.config / preferences.KEYMAP_FILE)
-            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file))
+            self.push_screen(HelpScreen(self.screen, active_keys(self.screen), keymap_file, text_keys(self.screen)))
 
     async def action_stop(self) -> None:
-        """Ctrl-C: copy what is selected, else leave; pressed again in the question, leave at once."""
-        selected = self.screen.get_selected_text() or getattr(self.focused, "selected_text", "")
-        if selected:
-            self.copy(selected)
-            self.screen.clear_selection()
-        elif isinstance(self.screen, ModalScreen):
-            self.exit()
+        """Ctrl-C: copy what is selected, close a dialog, empty a field; elsewhere leave, when it is pressed twice."""
+        from hudtui.tui.widgets.dialog import Dialog
+
+        focused, screen = self.focused, self.screen
+        if selected := screen.get_selected_text() or getattr(focused, "selected_text", ""):
+            if isinstance(focused, Input) and focused.password and selected == focused.selected_text:
+                self.notify("A secret is not copied.", severity="warning")
+            else:
+                self.copy(selected)
+                screen.clear_selection()
+        elif isinstance(screen, Dialog):
+            await screen.action_act("dialog.cancel")
+        elif isinstance(screen, ModalScreen):
+            screen.dismiss()
+        elif isinstance(focused, Input) and focused.value:
+            focused.value = ""
+        elif self._told_how_to_leave:
+            await self.action_act("app.leave")
         else:
-            self.action_leave()
+            self._told_how_to_leave = True
+            keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
+            key = keys[-1] if isinstance(focused, Input | TextArea) else keys[0]
+            self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
     def action_leave(self) -> None:
         """Leave; with runs going on or work that is not saved, say so first."""
@@ -471,24 +702,32 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     async def _leave(self) -> None:
         running = self.facts.running if self.facts else ()
-        unsaved = [name for screen in self._stations.values() if screen.is_attached and (name := screen.unsaved)]
-        lines: list[str] = []
+        unsaved = [screen for screen in self._stations.values() if screen.is_attached and screen.unsaved]
+        complaints = [told for screen in unsaved if (told := await screen.keep_unsaved())]
+        parts: list[list[str]] = []
         if unsaved:
-            lines += [*(f"! {name} is not saved" for name in unsaved)]
-            lines += ["A copy is kept, and offered when it is opened here again."]
+            words = [f"! {screen.unsaved} is not saved" for screen in unsaved]
+            parts.append([*words, *(complaints or ["A copy is kept, and offered when it is opened here again."])])
         if getting := self.tending.getting:
             running = tuple(run for run in running if run.id not in getting)
-            lines += [*([""] if lines else []), *(f"● {words}" for words in getting.values())]
+            words = [f"● {one}" for one in getting.values()]
             if self.tending.gives_up:
-                lines += ["Quitting gives it up: it is ended, and that is verified."]
+                words.append("Quitting gives it up: it is ended, and that is verified.")
+            parts.append(words)
+        paid = await self._paid()
+        running = tuple(run for run in running if run.id not in {one.run for one in paid})
+        parts += [[f"◆ {one.words[0]}", *one.words[1:]] for one in paid]
         if running:
-            count = "1 run is" if len(running) == 1 else f"{len(running)} runs are"
-            lines += [*([""] if lines else []), *(f"● {run.title}" for run in running[:5])]
-            lines += [f"and {len(running) - 5} more"] if len(running) > 5 else []
-            lines += ["", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"]
-        if lines:
-            title = f"Quit hudtui? {count} going on" if running else "Quit hudtui?"
-            if not await self.confirm(title, tuple(lines), yes="Quit", no="Stay"):
+            words = [f"● {run.title}" for run in running[:5]]
+            words += [f"and {len(running) - 5} more"] if len(running) > 5 else []
+            parts.append([*words, "", "They go on without hudtui. Open it here again to watch,", "or type: hudtui runs list"])
+        if parts:
+            title, lines = _quit_title(running, paid), tuple(line for part in parts for line in ("", *part))[1:]
+            real = any(not one.simulated for one in paid)
+            if unsaved:
+                if not await self.settle_unsaved(unsaved, title, lines, leave="Quit", lost=bool(complaints)):
+                    return
+            elif not await self.confirm(title, lines, yes="Quit", no="Stay", danger=real):
                 return
         if self.tending.getting:
             gives_up = self.tending.gives_up
@@ -496,9 +735,65 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self.tending.give_up()
         self.exit()
 
+    async def _paid(self) -> tuple[Unattended, ...]:
+        """What goes on costing money without the app, as far as that can be told."""
+        try:
+            return await self.purse.unattended()
+        except Exception as error:
+            self._complain(error)
+            return ()
+
+    async def settle_unsaved(
+        self, screens: Sequence[StationScreen], title: str, lines: Sequence[str], *, leave: str, lost: bool
+    ) -> bool:
+        """Ask what becomes of unsaved work, from a worker, and save it where that is wanted.
+
+        Args:
+            screens: Those that hold it.
+            title: The question.
+            lines: What is not saved.
+            leave: What leaving is called.
+            lost: No copy of it can be kept.
+
+        Returns:
+            Whether the work may be left. False too when it cannot be saved; that is said.
+        """
+        from hudtui.tui.widgets.unsaved import Unsaved
+
+        answer = await self.push_screen_wait(Unsaved(title, tuple(lines), leave=leave, lost=lost))
+        if answer != "save":
+            return answer == "leave"
+        try:
+            return all([await screen.save_unsaved() for screen in screens])
+        except HudtuiError as error:
+            self.fail(error)
+            return False
+
     def action_refresh(self) -> None:
         """Read the project again."""
         self.reload(everything=True)
+
+    def action_trust(self) -> None:
+        """Show what the folder asks for, and ask."""
+        self.run_worker(self._trust(), group="trust", exit_on_error=False)
+
+    async def _trust(self) -> None:
+        from hudtui.core import trust
+        from hudtui.core.flows.trust import listing, survey
+
+        try:
+            powers = await asyncio.to_thread(survey, self.folder, self.platform)
+            if await asyncio.to_thread(trust.missing, self.folder, powers):
+                await self.permit(powers)
+                return
+            lines = listing(powers, self.folder) or ("The files of this folder ask for nothing.",)
+            if not powers:
+                self.read("This folder", lines[0])
+            elif await self.confirm("You trust this folder. It may", lines, yes="Trust it no longer", no="Close", danger=True):
+                await asyncio.to_thread(trust.revoke, self.folder)
+                self.reload()
+        except HudtuiError as error:
+            self.fail(error)
 
     def action_theme(self) -> None:
         """Choose a theme."""
@@ -527,10 +822,29 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.action_suspend_process()
 
     def action_message(self) -> None:
-        """Show the message bar's text in full."""
+        """Show the message bar's text in full, and what was said before it, the newest first."""
         screen = self.screen
-        if isinstance(screen, StationScreen) and screen.message:
-            self.read("Message", screen.message)
+        current = screen.message if isinstance(screen, StationScreen) else ""
+        before = [(at, severity, words) for at, severity, words in reversed(self._messages) if words != current]
+        lines = [current] if current else []
+        lines += ["", "Before:"] if current and before else []
+        lines += [f"{at.astimezone():%H:%M:%S}  {GLYPHS[severity][0]} {words}" for at, severity, words in before]
+        if lines:
+            self.read("Messages", "\n".join(lines))
+        else:
+            self.say("No messages yet.")
+
+
+def _quit_title(running: tuple[RunFact, ...], paid: tuple[Unattended, ...]) -> str:
+    """The question, with what matters most in it."""
+    from hudtui.core.text import counted
+
+    title = "Quit hudtui?"
+    if paid:
+        title += f" {counted(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
+    elif running:
+        title += f" {counted(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
+    return title
 
 
 def run_app(folder: Path | None = None, debug: bool = False) -> int:
@@ -544,11 +858,16 @@ def run_app(folder: Path | None = None, debug: bool = False) -> int:
         return 2
     app = HudtuiApp(folder, debug=debug)
     app.run(mouse=app.preferences.mouse)
+    while app.open_next is not None and not app.lost:
+        app = HudtuiApp(app.open_next, debug=debug)
+        app.run(mouse=app.preferences.mouse)
     if app.lost:
         # Nothing can be said any more, not even by the interpreter's last flush.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-    for line in app.crash_words:
+    elif not app.asked_to_end and not app.crash_words:
+        app.ended_unasked()
+    for line in (*app.crash_words, *app.parting):
         print(line, file=sys.stderr)  # noqa: T201
     return app.return_code or 0

@@ -24,6 +24,8 @@ class StationFact:
     """One line: what is there, or what is missing."""
     what_next: str = ""
     """One sentence: what can be done there now."""
+    errors: int = 0
+    """How many the check of its files has found."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Money:
     """What rented machines cost, as the header shows it. Amounts are texts with their currency."""
 
     machines: int
-    """How many are alive."""
+    """How many are alive, may be, or are being asked for."""
     per_hour: str
     spent: str
     """By those that are alive, so far; with `~` where no bill says so."""
@@ -71,6 +73,20 @@ class Money:
     """A limit is near, or reached."""
     simulated: bool = False
     """No real money is spent."""
+    as_of: str = ""
+    """Time of day at which the oldest of it was known, where a provider does not answer: `14:05`."""
+    taken: int = 0
+    """Machines that were taken back, as long as the user has not noted that."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What changes whenever something that is written down does, whoever writes it. Cheap enough to ask for all the time."""
+
+    runs: object = None
+    """The runs of the project."""
+    machines: object = None
+    """The list of rented machines, which is one for all projects."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,10 @@ class Facts:
     """Primary dataset that the lock file names."""
     runs: tuple[RunFact, ...] = ()
     """Newest first."""
+    trusted: bool = True
+    """The user has agreed to all that the folder's files ask for, as far as was looked; see `core.flows.trust`."""
+    rented: tuple[str, ...] = ()
+    """Ids of the runs whose rented machines may still be there, or whose results are still to be fetched."""
     warnings: tuple[str, ...] = ()
     """What could not be read, one line each; everything else is still shown."""
 
@@ -109,8 +129,12 @@ class Facts:
 
     @property
     def next_station(self) -> str | None:
-        """Name of the station to go to next; None when all are passed or nothing is known."""
-        return next((station.name for station in ROAD if self.station(station.name).state == "next"), None)
+        """Name of the station to go to next: one that has failed, else the first that is open; None when all are done."""
+        for state in ("failed", "next"):
+            for station in ROAD:
+                if self.station(station.name).state == state:
+                    return station.name
+        return None
 
     def station(self, name: str) -> StationFact:
         """How a station stands; `unknown` before it was looked at."""
@@ -133,6 +157,20 @@ async def _sync(folder: Path, first: bool) -> tuple[str, ...]:
     return await sync_runs(folder, first)
 
 
+def _marks(folder: Path) -> Marks:
+    from hudtui.tui.workspace_facts import marks
+
+    return marks(folder)
+
+
+def _check(facts: Facts) -> bool:
+    if facts.workspace is None:
+        return False
+    from hudtui.tui.workspace_facts import VERDICTS
+
+    return VERDICTS.check(facts.workspace)
+
+
 def _demo(folder: Path) -> AsyncIterator[object]:
     from hudtui.core.demo import prepare
 
@@ -149,6 +187,10 @@ class Services:
     """Waits between two looks at a machine that is being got or ended."""
     load_facts: Callable[[Path], Facts] = _load
     """Reads the project; runs in a thread."""
+    marks: Callable[[Path], Marks] = _marks
+    """See `Marks`; runs in a thread."""
+    check_files: Callable[[Facts], bool] = _check
+    """Checks the files of the project that are new or other than before, and says whether that has news; runs in a thread."""
     sync_runs: Callable[[Path, bool], Awaitable[tuple[str, ...]]] = _sync
     """Hears from the machines how their runs are; True at the start. Gives what the user should know."""
     make_demo: Callable[[Path], AsyncIterator[object]] = _demo

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+from textual.actions import SkipAction
 from textual.binding import Binding
+from textual.widgets import Input, TextArea
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -38,6 +40,14 @@ class Action:
     """False for movements, which mean nothing when picked from a list."""
     priority: bool = False
     """The key works even while a text field has the focus."""
+    yields: bool = False
+    """Its key is the focused text's own while there is nothing for the action to do; needs `priority`."""
+    decides: bool = False
+    """It writes, starts, leaves or steps aside at once: a key in the middle of a burst does not carry it out."""
+    asks: bool = False
+    """It opens a dialog, after some work: what is typed meanwhile waits for that."""
+    danger: bool = False
+    """It ends or destroys something: the palette offers it by its own words only, never by letters that happen to stand in it."""
 
     @property
     def scope(self) -> str:
@@ -54,7 +64,7 @@ class Action:
         """The action as Textual binds it."""
         return Binding(
             self.keys,
-            f"act('{self.id}')",
+            f"{'act_or_yield' if self.yields else 'act'}('{self.id}')",
             self.title,
             show=self.show,
             tooltip=self.tooltip,
@@ -114,18 +124,40 @@ class Acting:
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Textual's question whether a key does something."""
-        if action == "act" and parameters and not self.offers(str(parameters[0])):
+        if action in ("act", "act_or_yield") and parameters and not self.offers(str(parameters[0])):
             return False
         return super().check_action(action, parameters)  # type: ignore[misc,no-any-return]
+
+    def has_use(self, action_id: str) -> bool:
+        """Whether an action that yields has something to do."""
+        return True
+
+    async def action_act_or_yield(self, action_id: str) -> None:
+        """Carry out an action that has something to do; else leave its key to the text that has the focus.
+
+        Raises:
+            SkipAction: The key is the text's.
+        """
+        if not self.has_use(action_id) and isinstance(cast("_HasApp", self).app.focused, Input | TextArea):
+            raise SkipAction
+        await self.action_act(action_id)
 
     async def action_act(self, action_id: str) -> None:
         """Carry out an action of this object, or say why that cannot be done now. What goes wrong is shown, and ends nothing."""
         shell = cast("_HasApp", self).app
         try:
+            if begins := getattr(shell, "begins", None):  # only the real app has a message bar
+                begins(REGISTRY[action_id])
             reason = self.why_not(action_id)
             if reason:
                 shell.say(f"{REGISTRY[action_id].title}: {reason}", severity="warning")
                 return
+            if REGISTRY[action_id].decides and not shell.typed.deliberate:
+                words = "many keys came at once, so it was not done; press its key again"
+                shell.say(f"{REGISTRY[action_id].title}: {words}", severity="warning")
+                return
+            if REGISTRY[action_id].asks:
+                shell.typed.asking = True
             result = getattr(self, REGISTRY[action_id].method)()
             if inspect.isawaitable(result):
                 await result
@@ -134,6 +166,9 @@ class Acting:
 
 
 class _Shell(Protocol):
+    focused: Any
+    typed: Any
+
     def say(self, message: str, *, severity: str = ...) -> None: ...
 
     def fail(self, error: BaseException) -> None: ...
@@ -153,6 +188,8 @@ class ActiveKey:
     key: str
     """As shown to the user."""
     why_not: str | None
+    keys: tuple[str, ...] = ()
+    """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
 
 
 def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[Action, DOMNode]]:
@@ -197,8 +234,14 @@ _SHOWN = {
 }
 
 
+_WHOLE = {"ctrl+underscore": "^/", "ctrl+@": "^Space"}
+"""Keys that a terminal sends under another name than the one on the keyboard."""
+
+
 def shown(key: str) -> str:
     """A key as people write it: `^p`, `?`, `Esc`, `F2`."""
+    if key in _WHOLE:
+        return _WHOLE[key]
     *modifiers, name = key.split("+") if key != "+" else [key]
     name = _SHOWN.get(name, name)
     if len(name) > 1 and name[0] == "f" and name[1:].isdigit():

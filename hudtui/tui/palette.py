@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class ActionProvider(Provider):
     """Offers the registry. An action of another screen opens that screen first."""
 
-    def _actions(self) -> Iterator[tuple[str, str, Callable[[], Any]]]:
-        """Title, explanation and what to do, for every action that a pick makes sense for."""
+    def _actions(self) -> Iterator[tuple[Action, str, str, Callable[[], Any]]]:
+        """Action, title, explanation and what to do, for every action that a pick makes sense for."""
         app = cast("HudtuiApp", self.app)
         seen: set[str] = set()
         for action, node in chain_actions([node for node, _ in self.screen._modal_binding_chain]):
@@ -34,6 +34,7 @@ class ActionProvider(Provider):
                 seen.add(action.id)
                 reason = acting.why_not(action.id)
                 yield (
+                    action,
                     self._label(action),
                     f"Not now: {reason}" if reason else action.tooltip,
                     partial(acting.action_act, action.id),
@@ -42,7 +43,7 @@ class ActionProvider(Provider):
             for action in screen_class(name).all_actions():
                 if action.palette and action.id not in seen:
                     seen.add(action.id)
-                    yield f"{name}: {self._label(action)}", action.tooltip, partial(app.open_and_act, name, action.id)
+                    yield action, f"{name}: {self._label(action)}", action.tooltip, partial(app.open_and_act, name, action.id)
 
     def _label(self, action: Action) -> str:
         keys = keys_of(action, self.app._keymap)
@@ -50,15 +51,17 @@ class ActionProvider(Provider):
 
     async def discover(self) -> Hits:
         """Everything, while nothing is typed."""
-        for label, text, run in self._actions():
+        for _, label, text, run in self._actions():
             yield DiscoveryHit(Content(label), run, text=label, help=text)
 
     async def search(self, query: str) -> Hits:
-        """Actions whose title or explanation holds what is typed, letters in order."""
+        """Actions whose title or explanation holds what is typed, letters in order; what ends something by its words only."""
         matcher = self.matcher(query)
         words = [re.escape(word) for word in query.lower().split()]
-        for label, text, run in self._actions():
+        for action, label, text, run in self._actions():
             score = matcher.match(label)
+            if action.danger and not all(re.search(rf"\b{word}", f"{label} {text}".lower()) for word in words):
+                continue
             if score > 0:
                 yield Hit(score, matcher.highlight(label), run, text=label, help=text)
             elif all(re.search(word, text.lower()) for word in words):

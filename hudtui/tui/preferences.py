@@ -1,4 +1,4 @@
-"""What the app remembers of the user's taste, and the keymap file that the user writes."""
+"""What the app remembers of the user: taste, and what was noted; and the keymap file that the user writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 FILE = "tui.json"
 KEYMAP_FILE = "keymap.toml"
+KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Preferences:
     """Empty for the default."""
     mouse: bool = True
     """Whether the app takes the mouse."""
+    noted: tuple[str, ...] = ()
+    """Machines of which the user has noted that they were taken back; the newest last, no more than `KEPT`."""
 
 
 def load(path: Path) -> Preferences:
@@ -36,8 +39,12 @@ def load(path: Path) -> Preferences:
         except ValueError:
             data = None
         if isinstance(data, dict):
-            theme, mouse = data.get("theme"), data.get("mouse")
-            kept = Preferences(theme if isinstance(theme, str) else "", mouse if isinstance(mouse, bool) else True)
+            theme, mouse, noted = data.get("theme"), data.get("mouse"), data.get("noted")
+            kept = Preferences(
+                theme if isinstance(theme, str) else "",
+                mouse if isinstance(mouse, bool) else True,
+                tuple(name for name in noted if isinstance(name, str))[-KEPT:] if isinstance(noted, list) else (),
+            )
     mouse_word = os.environ.get("HUDTUI_MOUSE", "").lower()
     if mouse_word in ("off", "0", "no", "false"):
         kept = replace(kept, mouse=False)

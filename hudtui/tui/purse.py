@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 from hudtui.tui.facts import Money
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hudtui.core.compute.desk import Desk, Holding, Holdings
+    from hudtui.core.compute.ledger import Owned
     from hudtui.core.compute.providers import PrimeAccess
+    from hudtui.core.runs.unattended import Unattended
     from hudtui.core.settings import Settings
     from hudtui.tui.app import HudtuiApp
 
@@ -48,9 +52,13 @@ class Purse:
         self.office: Office | None = None
         """None until somebody has asked for it."""
         self.money: Money | None = None
-        """For the header; None until something was found to be alive."""
+        """For the header; None while nothing is known to be alive, or asked for."""
         self._before: list[Office] = []
         self._opening = asyncio.Lock()
+        self._seen: object = None
+        """What was written down of rented machines when they were looked at last."""
+        self._news = 0
+        """How often something was written down since the last look began."""
         self._told: set[tuple[str, ...]] = set()
         self._ending: set[str] = set()
         self._timer: Any = None
@@ -111,7 +119,7 @@ class Purse:
                 severity="warning",
             )
         elif holdings.unclear or any("may be alive" in warning for warning in holdings.warnings):
-            told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: nobody can say yet"
+            told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: its provider cannot say yet"
             self._app.say(told, severity="warning")
 
     async def look(self) -> Holdings:
@@ -122,8 +130,9 @@ class Purse:
         """
         office = await self.open()
         holdings = await office.desk.look()
-        self.money = _money(office.desk, holdings)
-        self._app.show_money()
+        self._seen = await asyncio.to_thread(_written)
+        await self._count(office)
+        self._tell_taken(holdings)
         for holding in holdings.pods:
             self._guard(office, holding)
         if self._timer is not None:
@@ -132,6 +141,98 @@ class Purse:
         if any(one.ours for one in holdings.pods) or holdings.unclear:
             self._timer = self._app.set_timer(WHILE_PAID, self._look_again, name="money")
         return holdings
+
+    def look_soon(self) -> None:
+        """Something was written down of rented machines, here or by another hudtui: the header tells of it at once."""
+        self._news += 1
+        if self._news == 1:
+            self._app.run_worker(self._look_at_news(), name="forever", group="purse news", exit_on_error=False)
+
+    async def _look_at_news(self) -> None:
+        """Look until nothing new has come meanwhile."""
+        try:
+            while self._news:
+                before = self._news
+                await self._look_if_new()
+                self._news -= before
+        finally:
+            self._news = 0
+
+    async def _look_if_new(self) -> None:
+        try:
+            # Every look of every hudtui is written down, too; only other machines, or other states of them, are news.
+            if await asyncio.to_thread(_written) == self._seen:
+                return
+            await self._count(await self.open())
+            await self.look()
+        except Exception as error:
+            self._not_looked(error)
+
+    async def _count(self, office: Office) -> None:
+        """Add up what is known, without asking anybody, and tell the screens."""
+        noted = frozenset(self._app.preferences.noted)
+        self.money = await asyncio.to_thread(_money, office.desk, noted)
+        self._app.show_money()
+
+    # -- machines that were taken back ---------------------------------------------------------------------------------------
+
+    @property
+    def taken(self) -> tuple[Owned, ...]:
+        """Machines that were taken back, as long as the user has not noted that."""
+        taken = self.holdings.taken if self.holdings is not None else ()
+        return tuple(one for one in taken if one.name not in self._app.preferences.noted)
+
+    def _tell_taken(self, holdings: Holdings) -> None:
+        """Loud, once each; the header and the list of machines tell of it until it is noted."""
+        from hudtui.core.text import clean_line
+        from hudtui.tui import applog
+
+        for one in self.taken:
+            if (one.name, "taken") in self._told:
+                continue
+            self._told.add((one.name, "taken"))
+            name, why = clean_line(one.name), clean_line(one.why or "its provider does not say why")
+            run = f" Its run was {clean_line(one.run)}." if one.run else ""
+            applog.log.error("%s is gone: %s", name, why)
+            self._app.notify(f"{why}.{run}", title=f"{name} is gone", severity="error", timeout=60, markup=False)
+            self._app.say(f"{name} is gone: {why}.{run} 4, then p, shows it; n there notes it.", severity="error")
+
+    async def note_taken(self) -> None:
+        """The user has noted which machines were taken back."""
+        from hudtui.tui import preferences
+
+        app = self._app
+        noted = (*app.preferences.noted, *(one.name for one in self.taken))[-preferences.KEPT :]
+        app.preferences = await asyncio.to_thread(preferences.change, app.places.state / preferences.FILE, noted=noted)
+        if self.office is not None:
+            await self._count(self.office)
+
+    def wallet_lasts(self, provider: str, hourly: float) -> str | None:
+        """How long the wallet pays for one more machine beside those that are alive; None where the balance is not known."""
+        holdings = self.holdings
+        account = holdings.accounts.get(provider) if holdings is not None else None
+        if holdings is None or account is None or account.balance is None:
+            return None
+        from hudtui.core.compute.guard import money
+        from hudtui.core.text import duration
+
+        together = hourly + sum(one.per_hour for one in holdings.spending.open if one.provider == provider)
+        if together <= 0:
+            return None
+        seconds = max(account.balance, 0.0) / together * 3600
+        others = "" if together == hourly else f", together with what is alive ({money(together, account.currency)}/h)"
+        mark = "! " if seconds < 3600 else ""
+        return f"{mark}Your wallet ({money(account.balance, account.currency)}) lasts {duration(seconds)}{others}."
+
+    # -- leaving --------------------------------------------------------------------------------------------------------------
+
+    async def unattended(self) -> tuple[Unattended, ...]:
+        """What goes on costing money when the app is closed. Empty where nothing was ever rented.
+
+        Raises:
+            HudtuiError: The ledger cannot be read.
+        """
+        return await asyncio.to_thread(_unattended, self._app, self.office)
 
     def _look_again(self) -> None:
         self._app.run_worker(self._look_quietly(), name="forever", group="purse", exclusive=True, exit_on_error=False)
@@ -202,6 +303,7 @@ def _possible(folder: Path) -> bool:
 
 def _open(app: HudtuiApp, before: Office | None) -> Office:
     """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.desk import Desk
     from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
@@ -212,11 +314,12 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     from hudtui.core.workspace import open_workspace
 
     settings = load_settings(app.folder, open_workspace(app.folder).platform)
+    ensure_simulator(settings.get)
     access = prime_access(settings.get)
     if before is not None and before.mark == _mark(settings, access):
         return before
     desk = Desk(
-        find_providers(settings.get, app.folder),
+        find_providers(settings.get),
         Ledger(),
         limits=LimitBook(),
         cache=places().cache / "offers.json",
@@ -237,20 +340,64 @@ def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
     return access, settings.get("PRIME_SSH_KEY_PATH"), listed
 
 
-def _money(desk: Desk, holdings: Holdings) -> Money | None:
-    from hudtui.core.compute.guard import money
+def _written() -> object:
+    """What is written down of machines that may be alive: which, and how they are. Runs in a thread."""
+    from hudtui.core.compute.ledger import Ledger
 
-    mine = [one for one in holdings.pods if one.ours]
-    if not mine:
+    return tuple((one.name, one.state, one.pod) for one in Ledger().owned())
+
+
+def _unattended(app: HudtuiApp, office: Office | None) -> tuple[Unattended, ...]:
+    """Runs in a thread."""
+    from hudtui.core.places import places
+
+    if not (places().data / "pods.db").is_file():
+        return ()
+    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.limitbook import LimitBook
+    from hudtui.core.runs.unattended import unattended
+
+    providers = office.desk.providers if office is not None else {}
+    settings = office.settings.get if office is not None else lambda name: None
+    return unattended(Ledger(), LimitBook(), providers, settings, folder=app.folder, mine=app.tending.tends)
+
+
+def _money(desk: Desk, noted: Collection[str]) -> Money | None:
+    """What the header shows: by what was seen last, and by what is written down now. Runs in a thread."""
+    from datetime import datetime
+
+    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.spending import spend
+    from hudtui.core.web import is_loopback
+
+    held = desk.holdings
+    orphans = held.orphans if held is not None else ()
+    spending = spend(
+        desk.ledger, held.accounts if held is not None else {}, desk.now(), here=desk.paid, others=[one.pod for one in orphans]
+    )
+    written = {one.name: one for one in desk.ledger.owned()}
+    # One that is being asked for costs money from the next moment on; one that was asked for and never seen may not exist.
+    asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
+    alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
+    taken = sum(one.name not in noted for one in held.taken) if held is not None else 0
+    if not alive and not asked and not taken:
         return None
-    spending = holdings.spending
-    simulated = [desk.providers[one.pod.provider].simulated for one in mine if one.pod.provider in desk.providers]
+    who = [*((one.name, one.provider) for one in alive), *((one.name, one.provider) for one in asked)]
+    names = {name for name, _ in who}
+    simulated = [
+        is_loopback(written[name].realm) if name in written else desk.providers[provider].simulated for name, provider in who
+    ]
+    known = [one for one in held.pods if one.pod.name in names] if held is not None else []
+    old = [one.seen for one in known if not one.reachable and one.seen is not None]
+    per_hour = spending.per_hour + sum(one.hourly or 0.0 for one in asked)
     return Money(
-        machines=len(mine),
-        per_hour=money(spending.per_hour, spending.currency) + ("+" if spending.mixed else ""),
+        machines=len(who),
+        per_hour=money(per_hour, spending.currency) + ("+" if spending.mixed else ""),
         spent=("" if spending.billed else "~") + money(spending.alive, spending.currency),
         today=money(spending.today, spending.currency),
-        orphans=len(holdings.orphans),
-        warn=any(one.verdict is not None and one.verdict.level != "fine" for one in mine),
+        orphans=len(orphans),
+        warn=any(one.verdict is not None and one.verdict.level != "fine" for one in known),
         simulated=bool(simulated) and all(simulated),
+        as_of=datetime.fromtimestamp(min(old)).strftime("%H:%M") if old else "",
+        taken=taken,
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
     from hudtui.tui.app import HudtuiApp
+
+LEFT_ALONE = 6.0
+"""Seconds for which a run on a rented machine is in nobody's hands before an open app takes it up."""
 
 Told = Callable[["RunEvent"], None]
 
@@ -35,6 +39,10 @@ class Tending:
         self._left: dict[str, asyncio.Event] = {}
         self.getting: dict[str, str] = {}
         """What is being got, in words, by the run or the machine: leaving gives it up."""
+        self._alone: dict[str, float] = {}
+        """Since when a run is in nobody's hands, by `time.monotonic`."""
+        self._ended: set[str] = set()
+        """Runs that this app has brought as far as it could."""
 
     async def introduce(self) -> None:
         """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
@@ -69,6 +77,20 @@ class Tending:
                 self.tend(record, again=True)
         except Exception as error:
             self._app.fail(error)
+
+    async def take_up(self) -> None:
+        """Go on with runs on rented machines whose hudtui, or command, was ended while this app is open.
+
+        A run that somebody just begins is not in their hands for a moment: only what was left alone for a while is taken up.
+        """
+        facts = self._app.facts
+        rented = set(facts.rented) - self._workers.keys() - self._ended if facts is not None else set()
+        records = await asyncio.to_thread(_left_alone, self._store(), rented) if rented else []
+        now = time.monotonic()
+        self._alone = {record.id: self._alone.get(record.id, now) for record in records}
+        for record in records:
+            if now - self._alone[record.id] >= LEFT_ALONE:
+                self.tend(record, again=True)
 
     def tend(self, record: RunRecord, *, told: Told | None = None, again: bool = False) -> None:
         """Bring a run to the end of its machine.
@@ -150,6 +172,7 @@ class Tending:
     async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
         from hudtui.core.runs.broker import Broker
+        from hudtui.core.runs.claim import tended
         from hudtui.core.runs.rented import tend
         from hudtui.tui import applog
 
@@ -169,10 +192,12 @@ class Tending:
                     self._tell(record, event)
                     if told is not None:
                         told(event)
+            self._ended.add(record.id)
         except Exception as error:
-            if again and isinstance(error, RunError):
+            if again and isinstance(error, RunError) and await asyncio.to_thread(tended, self._store(), record.id):
                 applog.log.warning("run %s is left to others: %s", record.id, error)
             else:
+                self._ended.add(record.id)
                 self._fail(record, error if isinstance(error, HudtuiError) else self._app.defect(error))
         finally:
             self._leave(record.id)
@@ -187,6 +212,8 @@ class Tending:
         from hudtui.core.text import clean_line
 
         data = event.data
+        if event.type == "machine":
+            self._app.purse.look_soon()
         if event.type == "started":
             self.getting.pop(record.id, None)
         elif event.type == "note":
@@ -198,12 +225,24 @@ class Tending:
             self._app.notify("its machine is ended, and that was verified", title=record.name, markup=False)
 
 
+def _left_alone(store: RunStore, runs: Collection[str]) -> list[RunRecord]:
+    """Of these runs, those that nobody tends."""
+    from hudtui.core.runs.claim import tended
+
+    return [record for record in _unsettled(store) if record.id in runs and not tended(store, record.id)]
+
+
 def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
-    """Runs on rented machines of which something is left to do, but for those that their user wanted kept."""
+    """The user's runs on rented machines of which something is left to do, but for those that the user wanted kept."""
     found = []
     for run in store.runs():
         record = store.record(run.id)
         rent = record.spec.rent
-        if rent is not None and (run.active or run.unsettled) and not (rent.keep_on_failure and run.state == "failed"):
+        if (
+            record.own
+            and rent is not None
+            and (run.active or run.unsettled)
+            and not (rent.keep_on_failure and run.state == "failed")
+        ):
             found.append(record)
     return tuple(found)

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
+from hudtui.core.flows.trust import survey
+from hudtui.core.places import places
 from hudtui.core.runs.road import road
+from hudtui.core.runs.verdicts import Verdicts
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE, Workspace, open_workspace
-from hudtui.tui.facts import Account, Facts, RunFact, StationFact
+from hudtui.tui.facts import Account, Facts, Marks, RunFact, StationFact
 
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
 
+VERDICTS = Verdicts()
+"""What is wrong with the files that were looked at, as far as that was checked."""
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run station only."""
 
@@ -30,7 +36,7 @@ def load_facts(folder: Path) -> Facts:
     platform = workspace.platform
     settings = load_settings(folder, platform)
     warnings = [*workspace.notices, *settings.notices]
-    image = dataset = None
+    image = dataset = lock_error = None
     if workspace.lock is not None:
         from hudtui.core.lockfile import read_lock
 
@@ -38,15 +44,24 @@ def load_facts(folder: Path) -> Facts:
             lock = read_lock(workspace.lock)
             image, dataset = lock.image, lock.primary_dataset.name if lock.primary_dataset else None
         except HudtuiError as error:
-            warnings.append(error.lines()[0])
+            lock_error = error.lines()[0]
+            warnings.append(lock_error)
     summaries: Sequence[RunSummary] = ()
     try:
         summaries = _runs(workspace)
     except HudtuiError as error:
         warnings.append(error.lines()[0])
     stations: dict[str, StationFact] = {
-        station.name: StationFact(station.state, station.detail, station.what_next)
-        for station in road(workspace, analysis=_analysed(workspace), runs=summaries)
+        station.name: StationFact(station.state, station.detail, station.what_next, station.errors)
+        for station in road(
+            workspace,
+            analysis=_analysed(workspace),
+            runs=summaries,
+            lock_error=lock_error,
+            configs_wrong=VERDICTS.configs(workspace),
+            tasks_wrong=VERDICTS.tasks(workspace),
+            rents=settings.get("PRIME_API_KEY") is not None or settings.get("HUDTUI_SIM") not in (None, "off"),
+        )
     }
     newest = sorted(summaries, key=lambda run: run.created, reverse=True)[:SHOWN_RUNS]
     return Facts(
@@ -62,7 +77,9 @@ def load_facts(folder: Path) -> Facts:
         image=image,
         dataset=dataset,
         runs=tuple(_run(run) for run in newest),
+        rented=tuple(run.id for run in summaries if run.unsettled),
         warnings=tuple(warnings),
+        trusted=not trust.missing(folder, survey(folder, platform, tasks=False)),
     )
 
 
@@ -72,6 +89,24 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
     from hudtui.core.runs.store import RunStore
 
     return RunStore(workspace.state_dir).runs()
+
+
+def marks(folder: Path) -> Marks:
+    """How the files look now in which runs and rented machines are written down."""
+    return Marks(_mark(folder / STATE / "runs.db"), _mark(places().data / "pods.db"))
+
+
+def _mark(database: Path) -> object:
+    """Of a SQLite database and what waits beside it to be written into it. A reader leaves an empty file there for a moment."""
+    found = []
+    for path in (database, database.with_name(f"{database.name}-wal")):
+        try:
+            facts = path.stat()
+        except OSError:
+            continue
+        if facts.st_size:
+            found.append((facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(found)
 
 
 async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:

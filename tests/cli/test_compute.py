@@ -45,6 +45,7 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
     with Simulator(step=1) as running:
         running.behave(boot=0, install=0)
         monkeypatch.setenv("HUDTUI_SIM", running.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
         yield running
 
 
@@ -196,9 +197,9 @@ def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.Monke
     assert said.stdout.strip() == "42", said.stderr
     assert run("pods", "ssh", name).stdout.startswith("ssh -t ")  # nobody is there for a shell
 
-    orphans = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
-    assert [orphan["pod"]["name"] for orphan in orphans] == [name] and orphans[0]["age_seconds"] < 600
-    assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
+    found = json.loads(run("pods", "reconcile", "--json").stdout)
+    assert found["orphans"] == [] and found["by_hand"] == [name], "it was rented on purpose"
+    assert f"{name} was rented by hand" in run("pods", "reconcile").stderr and "by hand" in table
 
     assert "Add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1
     (gone,) = json.loads(run("pods", "terminate", name, "--yes", "--json").stdout)
@@ -216,7 +217,10 @@ def test_nothing_is_rented_without_a_yes(known: Simulator, run: Run) -> None:
     assert posts(known) == []
 
 
-def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None) -> None:
+def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "less than what is charged at once" in run("pods", "create", "8xH200", rc=5).stderr
+    for name in ("HUDTUI_BUDGET_RUN", "HUDTUI_BUDGET_DAY"):
+        monkeypatch.setenv(name, "1000")
     done = run("pods", "create", "8xH200", rc=1, answers="n\n")
     assert (
         "Rent it for $22.40 an hour (simulated)?" in done.stderr
@@ -248,6 +252,18 @@ def test_an_empty_wallet_is_told_and_nothing_is_left(known: Simulator, run: Run)
     assert json.loads(run("pods", "--json").stdout)["unseen"] == []
 
 
+def test_the_days_budget_is_one_for_all_machines(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDTUI_BUDGET_DAY", "3")
+    done = run("pods", "create", "1xH100", "--no-spot", "--yes")
+    assert "after 1.43 h" in done.stderr  # all of it, at $2.10
+    name = done.stdout.strip()
+    done = run("pods", "create", "1xH100", "--no-spot", "--yes", rc=5)
+    assert "the day's budget of $3.00 has no room" in done.stderr and f"{name} may cost $" in done.stderr
+    assert len(posts(known)) == 1 and len(known.alive) == 1
+    run("pods", "terminate", name, "--yes")
+    run("pods", "create", "1xH100", "--no-spot", "--yes")
+
+
 def test_an_unknown_key_is_told_before_money_is_spent(sim: Simulator, key: Path, run: Run) -> None:
     done = run("pods", "create", "H100", "--yes", rc=2)
     assert "does not know your SSH key" in done.stderr and "hudtui keys register" in done.stderr and posts(sim) == []
@@ -273,11 +289,62 @@ def test_pods_that_are_none(known: Simulator, run: Run) -> None:
 
 
 def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
+    kept = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
+    Ledger().note(made["name"], "created")  # as if hudtui had been killed while it was getting ready
+    found = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
+    assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0]["age_seconds"] < 600
+    assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
     assert "Add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
     (ended,) = json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout)
-    assert ended["name"] == made["name"] and not known.alive
+    assert ended["name"] == made["name"] and [pod.name for pod in known.alive] == [kept["name"]]
     assert json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout) == []
+
+
+def test_an_api_that_is_down_never_means_that_nothing_is_alive(
+    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
+    name, address = made["name"], made["addresses"][0]
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    told = json.loads(run("pods", "--json").stdout)
+    (pod,) = told["pods"]
+    assert (pod["name"], pod["addresses"], pod["hourly"]) == (name, [address], made["hourly"])
+    assert pod["reachable"] is False and pod["alive"] and 0 <= time.time() - pod["seen"] < 600
+    assert told["per_hour"] == made["hourly"] and told["silent"][0]["provider"] == "prime"
+    done = run("pods", "list")
+    assert name in done.stdout and address in done.stdout and "as of" in done.stdout
+    assert "Prime (simulated) unreachable: last known state," in done.stderr and "No machine is rented" not in done.stderr
+    assert address in run("pods", "status", "hudtui-").stdout and name in run("pods", "status").stdout
+
+    argv: list[str] = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: argv.extend(words))
+    assert "does not answer: its address is that as of" in run("pods", "ssh", name, "--", "echo", "here").stderr
+    said = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert said.stdout.strip() == "here", said.stderr
+    done = run("pods", "terminate", name, "--yes", rc=5)
+    assert "could not be ended for certain" in done.stderr and "may still cost $" in done.stderr
+    known.heal()
+    assert json.loads(run("pods", "--json").stdout)["pods"][0]["reachable"]
+    run("pods", "terminate", name, "--yes")
+    assert not known.alive
+
+
+def test_an_api_that_is_down_and_nothing_is_known(known: Simulator, run: Run) -> None:
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    done = run("pods", rc=5)
+    assert "does not mean that there is none" in done.stderr and "No machine is rented" not in done.stderr
+
+
+def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: Simulator, run: Run) -> None:
+    made = json.loads(run("pods", "create", "H100", "--spot", "--yes", "--json").stdout)
+    known.reclaim(made["id"])
+    done = run("pods")
+    assert f"{made['name']} has ended" in done.stderr and "spot machine can be taken away" in done.stderr
+    (row,) = json.loads(run("pods", "history", "--json").stdout)
+    assert row["name"] == made["name"] and "spot machine" in row["why"] and "spot machine" in run("pods", "history").stdout
+    known.fail_next("*", "/api/v1/*", kind="html503", times=999)
+    assert made["name"] in run("pods", "history").stdout, "the ledger knows it as well"
 
 
 def test_one_that_was_asked_for_and_never_came(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,6 +484,7 @@ def test_another_simulators_machines_are_not_this_ones(
         other.behave(boot=0, install=0)
         other.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
         monkeypatch.setenv("HUDTUI_SIM", other.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", other.api_key)
         assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
         assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
         shutil.rmtree(places().state / "host-keys")

@@ -255,3 +255,77 @@ def test_help_is_there_without_heavy_imports():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert "--policy" in invoke("--help").output
+
+
+ARGS = {"taskset": "tasks.json", "config_path": "./c.yaml"}
+
+
+class TestAsVfEval:
+    """The flags of `vf-eval hud-vf-gym`, as the gym's own documentation has them."""
+
+    @pytest.fixture
+    def model(self, monkeypatch):
+        """An endpoint whose model always goes left."""
+        asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                message = {"role": "assistant", "content": "<think>a</think><tool>left()</tool>"}
+                body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        yield asked
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    @pytest.mark.parametrize("gym", ["hud-vf-gym", "buckeye-vf-gym", "hud_vf_gym"])
+    def test_the_same_words_play_the_same_tasks(self, model, gym):
+        words = ["--model", "gpt-4.1-mini", "--env-args", json.dumps(ARGS), "--num-examples", 1, "--rollouts-per-example", 2]
+        result = invoke(gym, *words, "--max-turns", 2, "--json")
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        assert (told["episodes"], told["failed"], told["source"], told["config"]) == (2, 0, "tasks.json", "c.yaml")
+        assert {one["model"] for one in model} == {"gpt-4.1-mini"}
+
+    def test_what_is_not_said_is_as_there(self, model):
+        Path("tasks.json").write_text(json.dumps([record(number) for number in range(7)]))
+        common = ["hud-vf-gym", "-m", "m", "-a", json.dumps(ARGS), "--max-turns", 1, "--json"]
+        assert json.loads(invoke(*common).stdout)["expected"] == 15
+        assert json.loads(invoke(*common, "-n", -1, "-r", 1).stdout)["expected"] == 7
+        common[4] = json.dumps({**ARGS, "num_tasks": 2, "split": "train"})
+        assert json.loads(invoke(*common, "-r", 1).stdout)["expected"] == 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["hud-vf-gym"], "neither is named"),
+            (["hud-vf-gym", "-a", "{"], "--env-args"),
+            (["hud-vf-gym", "-a", "[1]"], "--env-args is a JSON object"),
+            (["hud-vf-gym", "-a", '{"taskset": "tasks.json"}'], "lacks config_path"),
+            (["hud-vf-gym", "-a", '{"taskset": 5, "config_path": "c.yaml"}'], "taskset in --env-args is a text, not 5"),
+            (["hud-vf-gym", "-a", json.dumps({**ARGS, "tasksett": 1})], "Did you mean taskset?"),
+            (["hud-vf-gym", "-a", json.dumps({**ARGS, "colour": 1})], "There are: taskset, config_path, split, num_tasks"),
+            (["hud-vf-gym", "-a", json.dumps({**ARGS, "num_tasks": 0})], "a whole number from 1"),
+            (["hud-vf-gym", "-a", json.dumps(ARGS), "-c", "c.yaml"], "named twice"),
+            (["tasks.json", "-c", "c.yaml", "-a", "{}"], "--env-args is for a gym"),
+            (["tasks.json", "-c", "c.yaml", "-m", "x", "-p", "random"], "give one of them"),
+            (["tasks.json"], "--config"),
+            (["tasks.json", "-c", "c.yaml", "-n", 0], "0 tasks are none"),
+            (["tasks.json", "-c", "c.yaml", "-m", "gpt-4.1-mini"], "OPENAI_API_KEY is not set"),
+        ],
+    )
+    def test_slips_are_told(self, arguments, said):
+        result = invoke(*arguments)
+        assert result.exit_code == 2 and said in result.stderr.replace("\n", " "), result.output

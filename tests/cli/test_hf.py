@@ -31,6 +31,12 @@ sys.modules[_spec.name] = stub  # dataclasses look themselves up
 _spec.loader.exec_module(stub)
 
 LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
+HERE_ALONE = (
+    "image: env:1\n",
+    "image: local/env\n",
+    "images: {local: env:1, full: 'env:1@sha256:11', pushed: null}\n",
+    "images: {full: 'env@sha256:11', pushed: null}\n",
+)
 LOCAL = {"local": {"command": "docker", "args": ["run", "--rm", "-i", "env"]}}
 
 
@@ -67,7 +73,7 @@ def test_local_only_as_in_the_seeds() -> None:
     result = hf("tasks.json", "--name", "local-dataset", "--no-push")
     assert (result.exit_code, result.stdout) == (0, "local-dataset.parquet\n"), result.output
     assert "5 tasks read, 5 usable" in result.stderr
-    assert names() == ["local-dataset.parquet", "tasks.json"]
+    assert names() == [".hudtui", "local-dataset.parquet", "tasks.json"]
     assert len(read_tasks("local-dataset.parquet").tasks) == 5
 
 
@@ -97,6 +103,18 @@ def test_the_lock_file_learns_of_the_dataset_and_keeps_the_rest() -> None:
     dataset = read_lock(Path("hud.lock.yaml")).primary_dataset
     assert dataset is not None and (dataset.name, dataset.task_count) == ("my-tasks.parquet", 5)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", dataset.updated_at or "")
+
+
+def test_the_lock_file_does_not_learn_of_tasks_from_elsewhere(tmp_path: Path) -> None:
+    Path("hud.lock.yaml").write_text(LOCK)
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text(Path("tasks.json").read_text())
+    done = hf(str(theirs), "--no-push")
+    assert done.exit_code == 0 and "stays as it is" in done.stderr and Path("hud.lock.yaml").read_text() == LOCK
+    assert hf(str(theirs), "--no-push", "--lock").exit_code == 0
+    assert read_lock(Path("hud.lock.yaml")).primary_dataset is not None
+    Path("hud.lock.yaml").write_text(LOCK)
+    assert hf("tasks.json", "--no-push", "--no-lock").exit_code == 0 and Path("hud.lock.yaml").read_text() == LOCK
 
 
 def test_a_lock_file_that_is_broken_is_left_alone() -> None:
@@ -260,6 +278,30 @@ class TestHub:
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
         assert len(repo.commits) == 1
 
+    @pytest.mark.parametrize(("lock", "inferred"), zip(HERE_ALONE, (True, False, True, False), strict=True))
+    def test_nothing_is_published_on_an_image_that_only_this_computer_has(self, hub: Any, lock: str, inferred: bool) -> None:
+        Path("hud.lock.yaml").write_text(lock)
+        changes = {"mcp_config": ...} if inferred else {}
+        Path("tasks.json").write_text(json.dumps([task(n, **changes) for n in range(1, 6)]))
+        words = ("hf", "tasks.json", "--name", "me/boards", *(() if inferred else ("--remote",)))
+        done = self.run(hub, *words)
+        assert done.returncode == 2 and "on this computer alone; nothing is published" in done.stderr, done.stderr
+        assert "--push-image" in done.stderr and "me/boards" not in hub.repos
+        assert Path("hud.lock.yaml").read_text() == lock
+        done = self.run(hub, *words, "--image", "ghcr.io/me/env:1")
+        assert done.returncode == 0 and "me/boards" in hub.repos, done.stderr
+
+    def test_a_dataset_is_public_only_when_that_is_said(self, hub: Any) -> None:
+        done = self.run(hub, "hf", "tasks.json", "--name", "boards")
+        assert done.returncode == 0 and "only you and your organisation see it" in done.stderr
+        assert hub.repos[f"{hub.user}/boards"].private
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--public")
+        assert done.returncode == 0 and "everyone can read it" in done.stderr and not hub.repos["my-org/open"].private
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6")
+        assert done.returncode == 0 and not hub.repos["my-org/open"].private  # it stays as it is
+        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--private")
+        assert done.returncode == 7 and "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
+
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
         done = self.run(hub, "tasks", "check", "my-org/gone", "--json")
         assert done.returncode == 2 and "no such dataset" in json.loads(done.stdout)["error"]["what"]
@@ -287,3 +329,41 @@ class TestHub:
     def test_without_a_token(self, hub: Any) -> None:
         done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
         assert done.returncode == 7 and "there is none" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_taking_every_offer_leaves_servers_local_where_no_platform_has_the_image() -> None:
+    Path("hud.lock.yaml").write_text(HERE_ALONE[0])
+    result = hf("tasks.json", "--no-push", "--yes")
+    assert result.exit_code == 0, result.output
+    assert {json.dumps(one.mcp_config) for one in read_tasks("tasks.parquet").tasks} == {json.dumps(LOCAL)}
+
+
+def test_a_local_dataset_on_such_an_image_is_warned_of() -> None:
+    Path("hud.lock.yaml").write_text(HERE_ALONE[0])
+    result = hf("tasks.json", "--remote", "--no-push")
+    assert result.exit_code == 0 and "env:1, which is on this computer alone" in result.stderr
+
+
+def test_a_project_without_a_lock_file_remembers_its_dataset() -> None:
+    Path("play.yaml").write_text("action_mappings:\n  left: {_tool: move}\n")
+
+    def tasks_of_a_run() -> dict[str, Any]:
+        words = ["rl", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
+        checks = json.loads(CliRunner().invoke(build(), words).stdout)["checks"]
+        (found,) = [check for check in checks if check["name"] == "tasks"]
+        return dict(found)
+
+    result = hf("tasks.json", "--name", "boards", "--no-push")
+    assert result.exit_code == 0 and ".hudtui/dataset.json names it" in result.stderr
+    assert "boards.parquet" in tasks_of_a_run()["text"]
+    note = json.loads(Path(".hudtui/dataset.json").read_text())
+    assert (note["name"], note["task_count"]) == ("boards.parquet", 5)
+    Path("boards.parquet").unlink()
+    assert "tasks.json" in tasks_of_a_run()["text"]
+    for text in ("[" * 100_000, "[]", '{"name": 5}', ""):
+        Path(".hudtui/dataset.json").write_text(text)
+        assert "tasks.json" in tasks_of_a_run()["text"]
+    Path("hud.lock.yaml").write_text(LOCK)
+    Path(".hudtui/dataset.json").unlink()
+    assert hf("tasks.json", "--name", "boards", "--no-push").exit_code == 0
+    assert not Path(".hudtui/dataset.json").exists() and "boards.parquet" in tasks_of_a_run()["text"]

@@ -145,3 +145,27 @@ def test_an_analysis_that_is_none(wrong: Path, own_world: Path, text: str) -> No
     (own_world / "analysis.json").write_text(text)
     result = run("wrong.yaml", "--analysis", "analysis.json")
     assert result.exit_code == 2 and "this is no analysis of an environment" in result.stderr
+
+
+OTHERS = {
+    "accelerate": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n",
+    "DeepSpeed": "zero_optimization: {stage: 3}\ntrain_micro_batch_size_per_gpu: 1\n",
+    "ART": "environments:\n  my_env: {max_turns: 15}\ntraining:\n  default: {learning_rate: 1e-5}\n",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(OTHERS))
+def test_a_file_that_is_no_configuration_is_refused_by_every_command(own_world: Path, kind: str) -> None:
+    (own_world / "other.yaml").write_text(OTHERS[kind])
+    task = {"id": "t", "prompt": "Go.", "mcp_config": {"a": {"url": "https://example.org/mcp"}}}
+    (own_world / "tasks.json").write_text(json.dumps([task]))
+    words = f"this is no gym configuration: it seems to be a{'n' if kind[0] in 'aA' else ''} {kind} configuration"
+    rl = ["rl", "-c", "other.yaml", "--engine", "rollouts", "--policy", "random", "--host", "local", "--dry-run"]
+    for command, code in (
+        (["lint", "other.yaml"], 1),
+        (["parse", "other.yaml"], 2),
+        (["eval", "tasks.json", "-c", "other.yaml"], 2),
+        (rl, 2),
+    ):
+        result = CliRunner().invoke(build(), command)
+        assert result.exit_code == code and words in result.output, (command, result.output)

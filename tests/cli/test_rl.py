@@ -271,3 +271,30 @@ def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, 
     said = json.loads(hudtui(*words, code=2).stdout)
     assert "HUD_API_KEY is not set" in " ".join(check["text"] for check in said["checks"])
     assert "is no place for environments" in hudtui(*RENT, "--environments", "moon", "--yes", code=2).stderr
+
+
+def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Simulator) -> None:
+    words = ("rl", "--engine", "rollouts", "--max-turns", "5", "--python", sys.executable, "--dry-run")
+    offers = json.loads(hudtui("gpus", "H100", "--json").stdout)["offers"]
+    dear = max((offer for offer in offers if offer["provider"] == "prime"), key=lambda offer: offer["price"]["hourly"])
+    machine = json.loads(hudtui(*words, "--offer", dear["short"]).stdout)["machine"]
+    assert machine["hourly"] == dear["price"]["hourly"] and "chosen by you" in " ".join(machine["choice"]["reasons"])
+    clouds = {offer["cloud"] for offer in offers if offer["gpu_count"] == 1 and not offer["spot"]}
+    for cloud in clouds:
+        found = json.loads(hudtui(*words, "--gpus", "H100", "--cloud", cloud).stdout)
+        assert cloud in json.dumps(found["machine"]["choice"])
+    assert "has no offer zzzzzz" in json.dumps(json.loads(hudtui(*words, "--offer", "zzzzzz", code=2).stdout)["checks"])
+    for wrong in (
+        ("--offer", "x", "--gpus", "H100"),
+        ("--cloud", "x", "--host", "local"),
+        ("--region", "eu", "--provider", "local"),
+    ):
+        assert "Invalid value" in hudtui(*words, *wrong, code=2).stderr
+    assert ordered(sim) == 0
+
+
+def test_a_rehearsal_elsewhere_says_that_it_takes_minutes(workspace: Path, sim: Simulator) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
+    words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/python", "--dry-run")
+    assert "a rehearsal takes minutes" in json.loads(hudtui(*words).stdout)["machine"]["estimate"]["text"]

@@ -142,3 +142,23 @@ def test_a_folder_that_cannot_be_written_to(own_world: Path) -> None:
     (own_world / "configs").write_text("a file where a folder is needed")
     result = run("init", "text-2048")
     assert result.exit_code == 2 and "cannot be written" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "lock", ["image: org/env:1\n", "image: org/env:1\ntools: []\n", "version: '2.0'\nimages: {local: env}\ntasks: [{id: a}]\n"]
+)
+@pytest.mark.parametrize("more", [(), ("--stdout",), ("--json",)])
+def test_a_lock_file_without_tools_writes_nothing_and_says_what_to_do(own_world: Path, lock: str, more: tuple[str, ...]) -> None:
+    (own_world / "hud.lock.yaml").write_text(lock)
+    result = run("init", *more)
+    assert result.exit_code == 2 and "lists no tools" in result.stderr and "--live" in result.stderr
+    assert not (own_world / "configs").exists() and "system_prompt" not in result.stdout
+
+
+def test_an_environment_whose_tools_are_all_for_set_up_writes_nothing(own_world: Path) -> None:
+    lock = (
+        "image: org/env:1\ntools: [{name: setup, inputSchema: {type: object}}, {name: evaluate, inputSchema: {type: object}}]\n"
+    )
+    (own_world / "hud.lock.yaml").write_text(lock)
+    result = run("init")
+    assert result.exit_code == 2 and "Left out: setup" in result.stderr and not (own_world / "configs").exists()

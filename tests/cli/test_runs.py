@@ -122,7 +122,7 @@ def test_following_from_the_start_prints_the_result_alone(workspace: Path) -> No
 def test_a_run_that_fails_is_a_failure(workspace: Path) -> None:
     (workspace / "tasks.json").write_text('[{"id": "a", "prompt": "no environment"}]')
     done = hudtui("runs", "start", "-f", code=1)
-    assert "✗ failed: play: it ended with status" in done.stdout
+    assert "✗ failed: play failed (exit 2): " in done.stdout and "none of the 1 tasks" in done.stdout.partition("✗ failed: ")[2]
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_no_trace(workspace: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -137,3 +139,54 @@ def test_show_and_list_tell_how_it_goes_and_what_is_wrong() -> None:
     [row] = json.loads(hudtui("runs", "list", "--json").stdout)
     assert (row["reward"], row["step"], row["alarms"][0]["kind"]) == (0.5, 2, "heartbeat")
     assert "! no sign of life" in hudtui("runs", "list").stdout
+
+
+def test_a_file_that_holds_no_lines_is_refused_on_one_line_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "trackio.db"
+    path.write_bytes(b"SQLite format 3\0" + bytes(100))
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
+    assert done.exit_code != 0 and "not read" in done.stderr
+    [line] = [line for line in done.stdout.splitlines() if line]
+    assert "not read" in json.loads(line)["error"]["what"]
+
+
+def test_alarms_of_a_followed_log(tmp_path: Path) -> None:
+    path = tmp_path / "their.log"
+    path.write_text(
+        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n" + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
+    )
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once")
+    assert done.exit_code == 0, done.output
+    assert "! loss is no number" in done.stderr and "have been all the same" in done.stderr
+    assert next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("loss ")) == "nan"
+    done = hudtui("runs", "watch", "local", "--file", str(path), "--once", "--json")
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["alarm"]["kind"] for one in told if "alarm" in one} == {"nan", "flat"}
+
+
+def test_steps_of_a_training_are_its_result() -> None:
+    make_run("first", [0.1, 0.5])
+    RunStore(Path.cwd() / ".hudtui").append("first", "failed", {"why": "it is only looked at"})
+    done = hudtui("runs", "show", "first")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("STEP"))
+    assert [line.split()[:2] for line in lines[start + 1 : start + 3]] == [["1", "0.100"], ["2", "0.500"]]
+
+
+def test_an_odd_word_of_a_machine_spoils_no_command() -> None:
+    make_run("first", [0.1, 0.5])
+    store = RunStore(Path.cwd() / ".hudtui")
+    store.append("first", "failed", {"why": "it is only looked at"})
+    odd = [{"seq": 90, "at": at, "type": "machine", "data": data} for at, data in ((1, {"kind": []}), (1e300, {"hourly": "abc"}))]
+    store.mirror("first", odd)
+    with contextlib.closing(sqlite3.connect(store.path)) as database:  # as an older hudtui took them in
+        for event in odd:
+            row = ("first", event["at"], "machine", "machine", json.dumps(event["data"]))
+            database.execute("INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    for command in (["runs"], ["runs", "show", "first"], ["runs", "metrics", "first"], ["runs", "logs", "first"]):
+        done = hudtui(*command)
+        assert done.exit_code == 0 and done.exception is None, (command, done.output, done.exception)
+    assert "2 records of the machine were not readable" in hudtui("runs", "show", "first").stdout
+    assert json.loads(hudtui("runs", "--json").stdout)[0]["unreadable"] == 2

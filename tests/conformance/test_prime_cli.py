@@ -184,7 +184,7 @@ def run_command(argv: list[str], stdin: str, sim: Simulator, folder: Path, case_
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
         rc = process.returncode if rc is None else rc
-    for text, sign in ((sim.url, "{SIM}"), (str(ROOT / ".venv-prime"), "<venv>"), (environment["HOME"], "~")):
+    for text, sign in ((sim.url, "{SIM}"), (str((ROOT / ".venv-prime").resolve()), "<venv>"), (environment["HOME"], "~")):
         out = out.replace(text, sign)
     for pod in sim.pods.values():
         for port in pod.ports:

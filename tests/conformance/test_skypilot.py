@@ -17,8 +17,10 @@ def test_its_requests_are_served_in_their_order() -> None:
     place = ("eu_north", "FIN-02", "FI")
     # It always says PCIe.
     market = [offer("sim-h100-1", "H100_80GB", 1, 80, 2.1, place, socket="PCIe", disk=200, vcpus=30, ram_gb=180)]
-    header = {"Authorization": "Bearer sim-key"}
-    with Simulator(offers=market) as sim, httpx2.Client(base_url=sim.url, headers=header, follow_redirects=True) as http:
+    with (
+        Simulator(offers=market) as sim,
+        httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}, follow_redirects=True) as http,
+    ):
         for request in REQUESTS:
             answer = http.request(request["method"], request["path"], params=request["query"], json=request["body"])
             assert answer.status_code == request["status"], (request, answer.text)

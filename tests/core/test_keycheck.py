@@ -251,3 +251,11 @@ async def test_it_can_be_cancelled(own_world: Path) -> None:
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
+
+
+async def test_a_key_that_cannot_be_tested_is_not_named_among_those_that_can(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, HUD, environ={})
+    with pytest.raises(InputError) as caught:
+        await check_key("HUDTUI_GUARD_KEY", settings)
+    fix = caught.value.fix or ""
+    assert "HUDTUI_GUARD_KEY" not in fix and "PRIME_API_KEY" in fix

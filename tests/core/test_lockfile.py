@@ -194,6 +194,33 @@ def test_which_image(text: str, image: str) -> None:
     assert parse_lock(text, Path("l")).image == image
 
 
+@pytest.mark.parametrize(
+    ("text", "here"),
+    [
+        ("image: my-env:latest\n", "my-env:latest"),
+        ("image: my-env@sha256:1111\n", "my-env"),
+        ("image: local/my-env\n", "local/my-env"),
+        ("image: localhost/my-env:1\n", "localhost/my-env:1"),
+        ("image: localhost:5000/me/my-env:1\n", "localhost:5000/me/my-env:1"),
+        ("images: {local: my-env:1}\n", "my-env:1"),
+        ("images: {local: my-env:1, full: 'my-env:1@sha256:22', pushed: null}\n", "my-env:1"),
+        ("images: {full: 'my-env:1@sha256:22', pushed: null}\n", "my-env:1"),
+        ("images: {local: org/my-env:1, full: 'org/my-env:1@sha256:22', pushed: null}\n", "org/my-env:1"),
+        ("images: {full: 'my-env@sha256:22', pushed: null}\n", "my-env"),
+        ("images: {local: my-env:1, full: 'my-env:1@sha256:22', pushed: 'org/my-env@sha256:33'}\n", None),
+        ("images: {local: my-env, full: org/my-env:1}\n", None),
+        ("images: {local: my-env:1, full: 'my-env:1@sha256:22'}\nimage: 'ghcr.io/org/my-env@sha256:33'\n", None),
+        ("image: org/my-env:latest\n", None),
+        ("image: ghcr.io/org/my-env\n", None),
+        ("tools: []\n", None),
+    ],
+)
+def test_an_image_that_only_this_computer_has(text: str, here: str | None) -> None:
+    lock = parse_lock(text, Path("l"))
+    assert lock.image_here == here
+    assert here is not None or lock.image is None or "org/" in lock.image
+
+
 def test_versions_that_do_not_say() -> None:
     assert parse_lock("images: {local: x}\n", Path("l")).version == "1.1"
     assert parse_lock("version: 1.0\nimage: x\n", Path("l")).version == "1.0"

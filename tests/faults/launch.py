@@ -46,6 +46,7 @@ from hudtui.core.runs.broker import Broker, offer_to_json
 from hudtui.core.runs.hosts import rented_host
 from hudtui.core.runs.launcher import reconcile
 from hudtui.core.runs.rented import tend
+from hudtui.core.runs.reports import Report
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.training.plan import Output, Plan, Rent, RunSpec, Stage
@@ -123,7 +124,8 @@ class Doomed(RunStore):
         for moment in ("before", "after"):
             events: tuple[RunEvent, ...] = super().mirror(run, lines) if moment == "after" else ()
             for line in lines:
-                self._meet(label(str(line.get("type")), line.get("data") or {}), moment)
+                if isinstance(line, Report):
+                    self._meet(label(line.type, line.data), moment)
         return events
 
 
@@ -138,7 +140,8 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         nonlocal slept
         slept += seconds
         body = json.dumps({"seconds": seconds}).encode()
-        request = urllib.request.Request(f"{url}/sim/advance", body, {"Content-Type": "application/json"}, method="POST")
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"{url}/sim/advance", body, headers, method="POST")
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=30).read())
         await asyncio.sleep(min(seconds, 0.05))
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from hudtui.pod import bootstrap
 
 SCRIPT = Path(__file__).parents[2] / "hudtui" / "pod" / "bootstrap.py"
 
@@ -47,6 +52,20 @@ esac
     return tmp_path / "tools"
 
 
+def uv_wheel(folder: Path) -> str:
+    """A wheel of a uv that only says that it was started; its hash."""
+    folder.mkdir()
+    path = folder / "uv-9.9.9-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        program = zipfile.ZipInfo("uv-9.9.9.data/scripts/uv")
+        program.external_attr = 0o100755 << 16
+        wheel.writestr(program, "#!/bin/sh\necho the locked uv\n")
+        wheel.writestr("uv-9.9.9.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 9.9.9\n")
+        wheel.writestr("uv-9.9.9.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("uv-9.9.9.dist-info/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def asked(tmp_path: Path) -> list[str]:
     log = tmp_path / "uv.log"
     return log.read_text().splitlines() if log.exists() else []
@@ -59,7 +78,7 @@ def test_an_environment_is_made_once_from_the_lock_alone(tmp_path: Path, lock: P
     first = run(*words, path=tools)
     assert first.returncode == 0, first.stdout + first.stderr
     made, installed = asked(tmp_path)
-    assert made.startswith("venv ") and "--python 3.12" in made
+    assert made.startswith("venv ") and "--python 3.12" in made and "--seed" not in made
     assert "--require-hashes" in installed and "--no-deps" in installed and installed.endswith(str(lock))
     assert (tmp_path / "envs" / "e" / "site" / "hudtui").resolve() == package
     second = run(*words, path=tools)
@@ -104,6 +123,48 @@ def test_where_uv_fails_the_python_of_the_machine_and_pip_are_tried(tmp_path: Pa
     done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), path=tools)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with pip" in done.stdout and (tmp_path / "e" / "bin" / "python").exists()
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["its-hash", "another-hash"])
+def test_a_machine_without_uv_gets_the_locked_one_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], right: bool
+) -> None:
+    digest = uv_wheel(tmp_path / "wheels")
+    lock = tmp_path / "uv.txt"
+    lock.write_text(f"uv==9.9.9 --hash=sha256:{digest if right else '0' * 64}\n")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    assert shutil.which("uv") is None, "this test is for a machine without uv"
+    assert bootstrap.find_uv(str(tmp_path / "tools"), None) is None
+    found = bootstrap.find_uv(str(tmp_path / "tools"), str(lock))
+    said = "".join(capfd.readouterr())
+    if right:
+        assert found is not None and subprocess.run([found], capture_output=True, text=True).stdout == "the locked uv\n", said
+        assert bootstrap.find_uv(str(tmp_path / "tools"), None) == found, "it stays"
+    else:
+        assert found is None and "uv cannot be installed" in said
+        assert not (tmp_path / "tools" / "uv-venv" / "bin" / "uv").exists()
+
+
+def test_nothing_comes_from_an_address_of_its_own_and_nothing_is_outside_of_the_locks(tmp_path: Path, lock: Path) -> None:
+    assert "://" not in SCRIPT.read_text()
+    for words in (("--extra", "x"), ("--extra-index", "https://h.example"), ("--flash-attn",)):
+        done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), *words)
+        assert done.returncode == 2 and not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_build_that_is_tried_first_may_be_missing(tmp_path: Path, lock: Path, tools: Path, there: bool) -> None:
+    first = tmp_path / ("cpu.txt" if there else "refuse.txt")
+    first.write_text("")
+    uv = tools / "uv"
+    refuse = 'case "$*" in *refuse*) echo "ERROR: No matching distribution found for torch"; exit 1;; esac'
+    uv.write_text(uv.read_text().replace('case "$*" in *refuse*) exit 1;; esac', refuse))
+    done = run("--venv", str(tmp_path / "e"), "--lock", str(lock), "--first", str(first), path=tools)
+    assert done.returncode == 0 and "ERROR" not in done.stdout + done.stderr
+    assert ("falling back to the default build" in done.stdout) is not there
+    assert ("not available here (No matching distribution found for torch)" in done.stdout) is not there
 
 
 def test_a_small_disk_is_told_before_anything_is_made(tmp_path: Path, lock: Path, tools: Path) -> None:

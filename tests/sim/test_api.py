@@ -160,8 +160,8 @@ def test_prepaid_hours_are_charged_at_once():
     offer = next(item for item in default_offers() if item["prepaidTime"])
     order = {"cloudId": offer["cloudId"], "gpuType": offer["gpuType"], "socket": offer["socket"], "gpuCount": offer["gpuCount"]}
     with pytest.raises(NoMoney):
-        World(Clock(), balance=100).create(order, offer["provider"], None)
-    rich = World(Clock(), balance=1000)
+        World(Clock(), "key", balance=100).create(order, offer["provider"], None)
+    rich = World(Clock(), "key", balance=1000)
     rich.create(order, offer["provider"], None)
     assert rich.money(0) == pytest.approx(1000 - 24 * 22.4)
 

@@ -111,7 +111,7 @@ def test_faults_count_and_choose(api, sim):
 
 
 def test_control_over_http(api, sim):
-    root = httpx2.Client(base_url=sim.url)
+    root = httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"})
     with root:
         made = api.create()
         assert root.post("/sim/fail", json={"method": "GET", "path": "/api/v1/pods/", "kind": "status", "status": 500}).json()[

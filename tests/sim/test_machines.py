@@ -183,12 +183,15 @@ def started(*argv: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]
             process.kill()
 
 
+def header(told: dict[str, str]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {told['key']}"}
+
+
 def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path):
     state = tmp_path / "state"
-    header = {"Authorization": "Bearer sim-key"}
     with (
         started("--state", str(state), "--rate", "0") as (process, told),
-        httpx2.Client(base_url=told["url"], headers=header) as http,
+        httpx2.Client(base_url=told["url"], headers=header(told)) as http,
     ):
         http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "1H100.80S"}).json()["items"][0]
@@ -206,7 +209,7 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
 
     with (
         started("--state", str(state), "--rate", "0") as (process, told),
-        httpx2.Client(base_url=told["url"], headers=header) as http,
+        httpx2.Client(base_url=told["url"], headers=header(told)) as http,
     ):
         again = http.get(f"/api/v1/pods/{pod['id']}").json()
         assert again["sshConnection"] == way, "the same port"
@@ -219,8 +222,7 @@ def test_pods_survive_the_sudden_death_of_the_simulator(ssh, key_pair, tmp_path)
 
 
 def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
-    header = {"Authorization": "Bearer sim-key"}
-    with started("--rate", "0") as (process, told), httpx2.Client(base_url=told["url"], headers=header) as http:
+    with started("--rate", "0") as (process, told), httpx2.Client(base_url=told["url"], headers=header(told)) as http:
         http.post("/api/v1/ssh_keys/", json={"name": "test", "publicKey": key_pair.with_suffix(".pub").read_text()})
         offer = http.get("/api/v1/availability/gpus", params={"cloud_id": "cpu-8"}).json()["items"][0]
         order = {name: offer[name] for name in ("cloudId", "gpuType", "socket", "gpuCount")} | {

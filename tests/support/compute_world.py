@@ -46,6 +46,7 @@ class User:
         advance: Callable[[float], None] | None = None,
     ) -> None:
         self.url, self.ledger, self.key = url, ledger, key
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
         self._advance = advance or self._over_http
         self.now = 0.0
         self.logins: list[str] = []
@@ -61,7 +62,7 @@ class User:
 
     def _over_http(self, seconds: float) -> None:
         body = json.dumps({"seconds": seconds}).encode()
-        request = urllib.request.Request(f"{self.url}/sim/advance", body, {"Content-Type": "application/json"}, method="POST")
+        request = urllib.request.Request(f"{self.url}/sim/advance", body, self._headers, method="POST")
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30).close()
 
     async def login(self, pod: Pod) -> Host:

@@ -27,7 +27,7 @@ NODE_MODULES = SUPPORT / "npm" / "node_modules"
 def node_modules() -> Path:
     """The npm packages of tests/support/npm."""
     if not (NODE_MODULES / "@modelcontextprotocol" / "server-everything" / "package.json").is_file():
-        pytest.fail("the npm servers are missing: run `npm install --no-package-lock` in tests/support/npm")
+        pytest.fail("the npm servers are missing: run `npm ci` in tests/support/npm")
     return NODE_MODULES
 
 

@@ -4,6 +4,7 @@ The forms of the answers, their exit statuses and their texts are those that the
 task may say follows its documentation; `tests/conformance/sky_task.py` asks the real package as well. The state is a JSON file,
 named by STUB_SKY:
 
+    began      when every cluster was launched, seconds since 1970; each lives for half an hour
     calls      argv of every call
     tasks      every task file that came
     clouds     what may be used
@@ -126,7 +127,7 @@ def status(state: Any, words: list[str]) -> Any:
         rows.append(
             {
                 "name": name,
-                "launched_at": 1795250000,
+                "launched_at": state["began"],
                 "status": "UP",
                 "autostop": 10,
                 "to_down": True,
@@ -147,11 +148,11 @@ def costs(state: Any, words: list[str]) -> Any:
     rows = [
         {
             "name": name,
-            "launched_at": 1795250000,
+            "launched_at": state["began"],
             "duration": 1800,
             "total_cost": 1.245,
             "status": "UP" if name in state.get("clusters", {}) else "TERMINATED",
-            "usage_intervals": [[1795250000, None if name in state.get("clusters", {}) else 1795251800]],
+            "usage_intervals": [[state["began"], None if name in state.get("clusters", {}) else state["began"] + 1800]],
             "cloud": "Lambda",
             "region": "us-west-3",
             "accelerators": "{'H100': 1}",
@@ -165,7 +166,13 @@ def api_status(state: Any, words: list[str]) -> Any:
     name = words[words.index("--cluster") + 1]
     print("The flag is ignored because the server does not support it yet.")
     status = state.get("launches", {}).get(name)
-    row = {"request_id": request(name), "name": "sky.launch", "status": status, "created_at": 1795250000.5, "cluster_name": None}
+    row = {
+        "request_id": request(name),
+        "name": "sky.launch",
+        "status": status,
+        "created_at": state["began"] + 0.5,
+        "cluster_name": None,
+    }
     return [row] if status else [], 0
 
 

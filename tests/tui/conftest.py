@@ -45,6 +45,8 @@ async def settle(pilot: Any) -> None:
     """
     quiet = 0
     while quiet < 3:
+        while getattr(pilot.app, "typed", None) is not None and pilot.app.typed.pending:
+            await pilot.pause()
         workers = [worker for worker in pilot.app.workers if worker.name != "forever" and not worker.is_finished]
         if workers and not pilot.app.screen.is_modal:
             with contextlib.suppress(WorkerCancelled, WorkerFailed):

@@ -159,8 +159,7 @@ def test_picture_convert(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
-def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+def test_picture_publish(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
     assert snap(app_of(mixed), size=size, press=["3", "P"], run_before=previewed)
 
 
@@ -351,13 +350,67 @@ async def test_calls_are_checked_against_the_last_environment(open_app: Any, mix
         await pilot.press("3")
         await settle(pilot)
         screen: DatasetScreen = app.screen
-        assert screen.index.counts["error"] == 8 and "checked against text-2048" in screen_text(app)
+        # board-3 runs on a server of its own: what text-2048 has says nothing of it
+        assert screen.index.counts["error"] == 7 and "calls of 1 task " in screen_text(app)
         await pilot.press("v")
         await settle(pilot)
         assert screen.index.counts["error"] == 3 and "v switches that on" in screen_text(app)
 
 
+async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
+    open_app: Any, project: Path, settle: Any, screen_text: Any
+) -> None:
+    config = {"hud": {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"}}}
+    tasks = [good(number, mcp_config=config, setup_tool={"name": "launch_app", "arguments": {}}) for number in range(3)]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    store(parse_source("text-2048", folder=project), ANALYSIS)
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        assert screen.index.counts["error"] == 0 and len(screen.index.problems) == 0
+        assert "Calls not checked: these tasks use hud-browser; last analysed: text-2048" in screen_text(app)
+        assert all(screen.why_not(f"dataset.{name}") is None for name in ("test", "convert", "publish"))
+        await pilot.press("c")
+        await previewed(pilot)
+        assert "3 rows" in str(app.screen.query_one("#make-preview").content)
+
+
 # -- opening ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\0\1\2binary", b"[]", b'{"what": 1}'])
+async def test_nothing_of_the_file_before_is_shown_for_a_bad_one(
+    open_app: Any, mixed: Path, settle: Any, screen_text: Any, content: bytes
+) -> None:
+    (mixed / "bad.data").write_bytes(content)
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3", "n", "e", "i")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        app.open_station("dataset", path=mixed / "bad.data")
+        await settle(pilot)
+        assert screen.source == "bad.data" and (screen.index is None or not screen.index.total or screen.index.counts["error"])
+        for tab in ("task", "problems", "stats", "test"):
+            screen.show_tab(tab)
+            await settle(pilot)
+            text = screen_text(app)
+            assert "board-" not in text and "tasks.json" not in text and "8 tasks" not in text
+
+
+async def test_a_path_that_does_not_exist_leaves_what_is_open(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
+    async with open_app(mixed) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        screen: DatasetScreen = app.screen
+        app.open_station("dataset", path=mixed / "nosuch.json")
+        await settle(pilot)
+        assert "there is no such file" in screen.message and screen.source == "tasks.json"
+        assert "tasks.json" in screen_text(app).splitlines()[2] + screen_text(app).splitlines()[3]
+        assert screen.complete and screen.table.count == 8
+        await pilot.press("r")
+        await settle(pilot)
+        assert screen.complete and screen.table.count == 8
 
 
 async def test_another_file_is_picked_or_named(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
@@ -537,11 +590,56 @@ async def test_publishing_without_a_token_says_so_in_place(open_app: Any, mixed:
     async with open_app(mixed, size=(120, 40)) as (app, pilot):
         await pilot.press("3", "P")
         await previewed(pilot)
-        assert "no token for the Hub" in str(app.screen.query_one("#make-preview").content)
-        app.screen.query_one("#make-name").value = "my-org/my-tasks"
+        dialog = app.screen
+        assert "no token for the Hub" in str(dialog.query_one("#make-preview").content)
+        dialog.query_one("#make-name").value = "my-org/my-tasks"
+        dialog.query_one("#make-shuffle", Toggle).action_flip()
         await pilot.press("ctrl+g")
         await settle(pilot)
-        assert "pushing needs a token" in app.screen.message and app.screen.NAME == "dataset"
+        assert app.screen is dialog and "no token for the Hub" in str(dialog.query_one("#make-preview").content)
+        await pilot.press("escape")
+        await settle(pilot)
+        await pilot.press("P")
+        await previewed(pilot)
+        dialog = app.screen
+        assert dialog.query_one("#make-name").value == "my-org/my-tasks" and dialog.query_one("#make-shuffle", Toggle).on
+
+
+async def test_no_task_is_repeated_unasked(open_app: Any, project: Path, settle: Any) -> None:
+    (project / "tasks.json").write_text(json.dumps([good(1)]))
+    async with open_app(project, size=(120, 40)) as (app, pilot):
+        await pilot.press("3", "c")
+        await previewed(pilot)
+        assert app.screen.query_one("#make-min").value == ""
+        assert "1 rows" in str(app.screen.query_one("#make-preview").content)
+        app.screen.query_one("#make-min").value = "4"
+        await pilot.pause()
+        await previewed(pilot)
+        assert "! 3 rows are copies of other tasks" in str(app.screen.query_one("#make-preview").content)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_tasks_from_elsewhere_are_named_in_the_lock_file_only_when_asked(
+    open_app: Any, mixed: Path, settle: Any, tmp_path: Path, asked: bool
+) -> None:
+    lock = mixed / "hud.lock.yaml"
+    lock.write_text("image: my-org/my-env@sha256:" + "0" * 64 + "\n")
+    (tmp_path / "theirs.json").write_text(json.dumps([good(number) for number in range(5)]))
+    async with open_app(mixed, size=(120, 40)) as (app, pilot):
+        app.open_station("dataset", path=tmp_path / "theirs.json")
+        await settle(pilot)
+        await pilot.press("c")
+        await previewed(pilot)
+        toggle = app.screen.query_one("#make-lock", Toggle)
+        assert not toggle.on
+        if asked:
+            toggle.action_flip()
+            await pilot.pause()
+            await previewed(pilot)
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert "Wrote theirs.parquet" in app.screen.message
+        assert ("primary_dataset" in lock.read_text()) is asked
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

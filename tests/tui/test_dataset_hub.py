@@ -13,6 +13,7 @@ import pytest
 
 from hudtui.core.lockfile import read_lock
 from hudtui.tui.screens.dataset_dialogs import MakeDialog, Toggle
+from hudtui.tui.widgets.dialog import Confirm
 
 _spec = importlib.util.spec_from_file_location("support_hub_stub", Path(__file__).parents[1] / "support" / "hub_stub.py")
 assert _spec is not None and _spec.loader is not None
@@ -77,12 +78,19 @@ async def told(pilot: Any, dialog: MakeDialog, words: str, *, gone: bool = False
     await until(pilot, lambda: dialog.request is not None and dialog._timer is None and (words in str(shown.content)) != gone)
 
 
+def busy(pilot: Any) -> bool:
+    return "Asking the Hub" in pilot.app.screen.message
+
+
 async def publish(pilot: Any, settle: Any) -> str:
     """Publish through the dialog; what the screen says in the end."""
     await pilot.press("P")
     dialog = await previewed(pilot)
     dialog.query_one("#make-name").value = REPO
     await pilot.press("ctrl+g")
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm) or not (pilot.app.screen.is_modal or busy(pilot)))
+    if isinstance(pilot.app.screen, Confirm):
+        await pilot.press("y")
     await settle(pilot)
     said: str = pilot.app.screen.message
     return said
@@ -96,6 +104,7 @@ async def test_a_dataset_is_published_and_opened_again(hub: Any, open_app: Any, 
         await settle(pilot)
         said = await publish(pilot, settle)
         assert f"Published at {hub.url}/datasets/{REPO}: 5 in train" in said
+        assert hub.repos[REPO].private  # nothing else was asked for
         assert len(hub.repos[REPO].commits) == 1 and "data/train-00000-of-00001.parquet" in hub.repos[REPO].files
         dataset = read_lock(lock).primary_dataset
         assert dataset is not None and (dataset.name, dataset.task_count) == (REPO, 5)
@@ -104,6 +113,43 @@ async def test_a_dataset_is_published_and_opened_again(hub: Any, open_app: Any, 
         await settle(pilot)
         screen = app.screen
         assert screen.complete and screen.index.total == 5 and screen.index.row(4).id == "board-4"
+
+
+async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, tasks: Path, settle: Any) -> None:
+    async with open_app(tasks, size=(120, 40)) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("P")
+        dialog = await previewed(pilot)
+        assert dialog.query_one("#make-name").value == "demo-tasks"  # the user's own namespace, whatever this machine calls them
+        dialog.query_one("#make-private", Toggle).action_flip()
+        await told(pilot, dialog, "public: everyone can read it")
+        dialog.query_one("#make-seed").value = "7"
+        await until(pilot, lambda: dialog.request is not None and dialog.rows == 5)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        text = str(app.screen.query_one(".dialog-body Static").content)
+        assert f"5 rows to {hub.url}/datasets/{hub.user}/demo-tasks" in text and "PUBLIC" in text and "It is new." in text
+        await pilot.press("enter")  # a careless one
+        dialog = await previewed(pilot)
+        assert hub.repos == {} and dialog.query_one("#make-seed").value == "7"
+        assert not dialog.query_one("#make-private", Toggle).on
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await settle(pilot)
+        repo = hub.repos[f"{hub.user}/demo-tasks"]
+        assert not repo.private and len(repo.commits) == 1
+
+
+async def test_a_public_dataset_is_not_taken_for_a_private_one(hub: Any, open_app: Any, tasks: Path, settle: Any) -> None:
+    hub.repos[REPO] = stub.Repo(False)
+    async with open_app(tasks, size=(120, 40)) as (_, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        assert "public already" in await publish(pilot, settle) and hub.repos[REPO].commits == []
+        await pilot.press("P")
+        assert (await previewed(pilot)).query_one("#make-name").value == REPO  # what was entered is still there
 
 
 async def test_a_token_that_is_not_accepted(hub: Any, open_app: Any, tasks: Path, settle: Any) -> None:

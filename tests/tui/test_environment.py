@@ -17,7 +17,7 @@ from hudtui.core.errors import ConnectError
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.environment import EnvironmentScreen, _told
-from hudtui.tui.widgets.fields import FilterField
+from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.tool_form import ToolForm
 from hudtui.tui.widgets.trees import Branches
@@ -300,6 +300,32 @@ async def test_generating_writes_a_config_and_asks_before_it_replaces_one(
         assert files[0].read_text() == "mine: 1\n"
 
 
+async def test_a_config_goes_into_the_project_and_is_of_its_platform(
+    open_app: Any, project: Path, settle: Any, finds: Any
+) -> None:
+    (project / "buckeye.lock.yaml").write_text("")
+    finds(FOUND)
+    async with open_app(project) as (app, pilot):
+        await pilot.press("1")
+        await settle(pilot)
+        await _name(pilot, "text-2048")
+        await settle(pilot)
+        for given, said in (("", "needs a file name"), ("../outside.yaml", "outside of the project folder")):
+            await pilot.press("w")
+            await pilot.pause()
+            app.screen.query_one(Field).value = given
+            await pilot.press("enter")
+            await settle(pilot)
+            assert said in app.screen.message
+        assert not (project.parent / "outside.yaml").exists() and not list(project.rglob("*.yaml"))[1:]
+        await pilot.press("w")
+        await pilot.pause()
+        app.screen.query_one(Field).value = "configs/a.yaml"
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "buckeye-vf-gym" in (project / "configs" / "a.yaml").read_text().splitlines()[0]
+
+
 def test_an_answer_in_words() -> None:
     image = Block("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
     told = _told(
@@ -309,7 +335,7 @@ def test_an_answer_in_words() -> None:
     assert first == "✗ error in 0.2s"
     assert rest == [
         "ab",
-        "[image: image/gif, 3x5, 0.0 kB; o opens it]",
+        "[image: image/gif, 3x5, 0.0 kB; Esc, then o opens it]",
         "[resource_link file:///x]",
         "structured:",
         "{",

@@ -178,7 +178,13 @@ async def test_demo_is_offered_for_an_empty_folder_only(
     async with open_app(project, services=Services(load_facts=load, make_demo=prepare, sync_runs=_quiet)) as (running, pilot):
         assert "d Demo workspace" in screen_text(running)
         await pilot.press("d")
+        await _asked(pilot)
+        text = screen_text(running)
+        assert "~/demo/hudtui-demo, a folder of its own (recommended)" in text and "tasks.json, hud.lock.yaml" in text
+        await pilot.press("escape")
         await settle(pilot)
+        assert made == [], "nothing is written before it was asked"
+        await _make_it_here(pilot, settle)
         assert made == [project]
         text = screen_text(running)
         assert "The demo workspace is ready." in text and "d Demo workspace" not in text
@@ -187,13 +193,62 @@ async def test_demo_is_offered_for_an_empty_folder_only(
         assert made == [project]
 
 
+async def _asked(pilot: Any) -> None:
+    while not pilot.app.screen.is_modal:
+        await pilot.pause(0.02)
+    await pilot.pause()
+
+
+async def _make_it_here(pilot: Any, settle: Any) -> None:
+    await pilot.press("d")
+    await _asked(pilot)
+    await pilot.press("down", "enter")
+    await settle(pilot)
+
+
+async def test_the_demo_in_a_folder_of_its_own_is_opened_next(open_app: Callable[..., Any], settle: Any, project: Path) -> None:
+    async with open_app(project) as (running, pilot):
+        await pilot.press("d")
+        await _asked(pilot)
+        await pilot.press("enter")
+        while running.is_running:
+            await pilot.pause(0.02)
+    assert running.open_next == project / "hudtui-demo" and (project / "hudtui-demo" / "tasks.json").is_file()
+    assert list(project.iterdir()) == [project / "hudtui-demo"], "nothing else is written here"
+
+
+async def test_a_demo_beside_keys_of_ones_own_is_asked_about(
+    open_app: Callable[..., Any], settle: Any, screen_text: Callable[[Any], str], project: Path
+) -> None:
+    (project / ".env").write_text("HUD_API_KEY=mine\n")
+    async with open_app(project) as (running, pilot):
+        await _make_it_here(pilot, settle)
+        await _asked(pilot)
+        said = " ".join(screen_text(running).replace("│", " ").split())
+        assert "would not be simulated" in said and "for real money" in said
+        await pilot.press("n")
+        await settle(pilot)
+    assert not (project / "tasks.json").exists() and (project / ".env").read_text() == "HUD_API_KEY=mine\n"
+
+
+async def test_a_failed_or_stopped_run_is_not_done(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], project: Path
+) -> None:
+    done = {name: StationFact("done") for name in ROAD}
+    failed = {**done, "run": StationFact("failed", "grpo failed", "Read its log.")}
+    async with open_app(project, services=app(project, **{**full(project), "stations": failed}).services) as (running, _):
+        assert "The last run failed: grpo failed" in screen_text(running) and "All steps are done" not in screen_text(running)
+    wrong = {**done, "mapping": StationFact("failed", "7 errors in configs/a.yaml", "Mend it.", 7)}
+    async with open_app(project, services=app(project, **{**full(project), "stations": wrong}).services) as (running, _):
+        assert "✗ mapping 7 errors" in screen_text(running) and "Mapping: 7 errors in configs/a.yaml" in screen_text(running)
+
+
 async def test_the_real_demo_workspace_is_read(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path
 ) -> None:
     async with open_app(project) as (running, pilot):
         assert "Welcome" in screen_text(running)
-        await pilot.press("d")
-        await settle(pilot)
+        await _make_it_here(pilot, settle)
         text = screen_text(running)
         assert "configs/2048.yaml" in text and "tasks.json" in text and "hud.lock.yaml" in text
         assert running.facts.station("mapping").state == "done" and running.facts.next_station == "run"

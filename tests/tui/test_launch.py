@@ -22,10 +22,12 @@ from hudtui.core.compute.machine import Machine
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.platform import HUD
-from hudtui.core.runs import hosts
+from hudtui.core.runs import hosts, rented
 from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.values import RunEvent
 from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
+from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import Simulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -161,6 +163,27 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
         assert RunStore(workspace / ".hudtui").summary(screen.rented.id).state == "stopped"
 
 
+async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
+    open_app: Any, workspace: Path, sim: Simulator, settle: Any
+) -> None:
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        await _got(app, pilot, sim)
+        screen = app.screen
+        screen.query_one("#launch-max_turns").value = "5"
+        await until(pilot, lambda: not screen.going("plan") and screen._timer is not None)
+        plan = str(screen.query_one("#launch-plan").content)
+        assert screen.rented.id in plan and "A machine is being got for" in plan and "^g starts" not in plan
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert not app.screen.is_modal and "Start: a machine is being got for" in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        screen._tell(screen.rented, RunEvent(screen.rented.id, 1, 0.0, "started", {}))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.NAME == "run")
+        await app.tending.give_up()
+
+
 async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)
@@ -222,6 +245,144 @@ async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Pa
     assert not sim.alive and len([one for one in sim.requests if one.method == "POST"]) == 1
 
 
+def prose(text: str) -> str:
+    """What a dialog says, without its edges and line breaks."""
+    return " ".join(text.replace("│", " ").split())
+
+
+async def _started(app: Any, pilot: Any, workspace: Path) -> str:
+    """A run on a rented machine that goes on; its id."""
+    app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+    await until(pilot, lambda: app.screen.record is not None)
+    run: str = app.screen.record.id
+    await pilot.press("ctrl+g")
+    await until(pilot, lambda: app.screen.is_modal)
+    await pilot.press("y")
+    store = RunStore(workspace / ".hudtui")
+    await until(pilot, lambda: store.ids() and store.summary(run).started is not None)
+    return run
+
+
+async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+) -> None:
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        run = await _started(app, pilot, workspace)
+        await until(pilot, lambda: not app.tending.getting)
+        assert "$2.10/h" in screen_text(app).splitlines()[0]
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = prose(screen_text(app))
+        assert "1 machine goes on costing money" in said and f"costs $2.10/h (simulated): run {run} goes on there" in said
+        assert "its results are not fetched and its machine is not ended" in said and f"hudtui runs resume {run}" in said
+        assert "Its guard switches it off in " in said and "1 h 00 min after the run has ended" in said
+        assert "They go on without hudtui" not in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+    (line,) = app.parting
+    assert f"costs $2.10/h (simulated): run {run} goes on there" in line and f"hudtui runs resume {run}" in line
+    assert len(sim.alive) == 1
+
+
+async def test_quitting_while_results_are_fetched_is_asked_about_too(
+    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching = asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> Any:
+        fetching.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(rented, "collect", slow)
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        run = app.screen.record.id
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, fetching.is_set)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.screen.is_modal)
+        said = prose(screen_text(app))
+        assert f"run {run} is finished, and its results are not all fetched yet" in said
+        await pilot.press("y")
+        await until(pilot, lambda: not app.is_running)
+    assert len(app.parting) == 1 and f"hudtui runs resume {run}" in app.parting[0]
+
+
+async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(open_app: Any, workspace: Path, sim: Simulator) -> None:
+    async with open_app(workspace, size=(120, 60)) as (app, pilot):
+        app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
+        await until(pilot, lambda: app.screen.record is not None)
+        launch, run = app.screen, app.screen.record.id
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("y")
+        await until(pilot, lambda: app.tending.getting)
+        assert launch.record is None and "a machine is being got for 2048" in launch.why_not("launch.start")
+        await pilot.press("ctrl+q")
+        store = RunStore(workspace / ".hudtui")
+        await until(pilot, lambda: app.screen.is_modal and store.ids() and store.summary(run).started is not None)
+        await until(pilot, lambda: run not in app.tending.getting)
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.NAME == "run" and app.screen.chosen == run)
+
+
+async def test_an_open_app_takes_up_a_run_that_was_left_alone(
+    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another app or command starts it, and is gone."""
+    async with open_app(workspace, size=(120, 40)) as (looking, looking_pilot):
+        assert not looking.facts.runs
+        run = await asyncio.to_thread(_start_elsewhere, workspace)
+        await until(looking_pilot, lambda: [one.id for one in looking.facts.runs] == [run])
+        await until(looking_pilot, lambda: looking.tending.tends(run))
+        store = RunStore(workspace / ".hudtui")
+        await until(looking_pilot, lambda: store.summary(run).machine == "released")
+        assert store.summary(run).results is not None and not sim.alive
+
+
+_ELSEWHERE = """
+import asyncio, sys
+from contextlib import aclosing
+from pathlib import Path
+
+from hudtui.core.compute.guard import limits_from_settings
+from hudtui.core.compute.providers import find_providers
+from hudtui.core.runs.broker import Broker
+from hudtui.core.runs.preflight import Wish
+from hudtui.core.runs.rented import tend
+from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.wish import prepare
+from hudtui.core.settings import load_settings
+from hudtui.core.workspace import open_workspace
+
+async def main():
+    workspace = open_workspace(Path.cwd())
+    settings = load_settings(workspace.folder, workspace.platform)
+    store = RunStore(workspace.state_dir)
+    providers = find_providers(settings.get, workspace.folder)
+    wish = Wish(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
+    record = (await prepare(wish, workspace, settings, store, providers=providers)).record
+    store.add(record)
+    broker = Broker(providers["prime"], settings.get)
+    async with aclosing(tend(record.id, store, broker, lookup=settings.lookup)) as events:
+        async for event in events:
+            if event.type == "started":
+                break
+    print(record.id)
+
+asyncio.run(main())
+"""
+
+
+def _start_elsewhere(workspace: Path) -> str:
+    done = subprocess.run([sys.executable, "-c", _ELSEWHERE], capture_output=True, text=True, cwd=workspace, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
 async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, screen_text: Any) -> None:
     (workspace / "configs" / "other.yaml").write_text((workspace / "configs" / "2048.yaml").read_text())
     async with open_app(workspace) as (app, pilot):
@@ -264,6 +425,17 @@ async def test_the_command_that_does_the_same(open_app: Any, workspace: Path, mo
         await pilot.pause()
     words = "hudtui rl tasks.json --host local --engine rollouts --config configs/2048.yaml --policy random --limit 3"
     assert copied == [words]
+
+
+async def test_the_command_takes_the_very_offer(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    offer = Offer("sky", "aws/g5.xlarge/us-east-1", "A10G", 1, Price(1.006))
+    async with open_app(workspace) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        app.open_station("launch", offer=offer, policy="random")
+        await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
+        app.screen.action_copy()
+    assert f"--provider sky --offer {offer.short} " in copied[0] and "--gpus" not in copied[0]
 
 
 async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: Any, workspace: Path) -> None:
@@ -312,3 +484,67 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
         await until(pilot, lambda: len(app._notifications))
         (told,) = app._notifications
         assert told.message == "port 8000 of this computer cannot be reached from its machine: the machine lets no port through"
+
+
+async def test_a_training_is_told_its_settings_here(
+    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "training.yaml").write_text("temperature: 0.7\nbatch_size: 2\n")
+    copied: list[str] = []
+    async with open_app(workspace, size=(140, 60)) as (app, pilot):
+        monkeypatch.setattr(app, "copy", copied.append)
+        given = {"machine": "prime", "gpus": "2xH100", "engine": "trl", "python": sys.executable, "training": "training.yaml"}
+        app.open_station("launch", steps="7", learning_rate="3e-6", num_generations="4", lora="false", **given)
+        await until(pilot, lambda: app.screen.record is not None)
+        recipe = recipe_for(app.screen.record.spec)
+        assert (recipe.steps, recipe.learning_rate, recipe.num_generations, recipe.lora) == (7, 3e-6, 4, False)
+        assert (recipe.temperature, recipe.batch_size) == (0.7, 2)
+        shown = " ".join(str(app.screen.query_one("#launch-plan").content).split())
+        assert "7 steps, learning rate 3e-06, 4 episodes a task, batch 2 x 2 a GPU, all weights" in shown
+        await pilot.press("f6")
+        await pilot.pause()
+        for words in ("--steps 7", "--set learning_rate=3e-6", "--set lora=false", "--training training.yaml"):
+            assert words in copied[0]
+        app.open_station("launch", num_generations="many")
+        await until(pilot, lambda: "num_generations" in str(app.screen.query_one("#launch-plan").content))
+        assert app.screen.record is None
+
+
+async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app: Any, workspace: Path) -> None:
+    async with open_app(workspace, size=(140, 60)) as (app, pilot):
+        app.open_station("launch", engine="trl")
+        await until(pilot, lambda: app.screen.prepared is not None)
+        for name in ("steps", "num_generations", "batch_size", "max_tokens"):
+            field = app.screen.query_one(f"#launch-{name}")
+            assert field.region.area and str(getattr(Recipe(), name)) in field.placeholder
+
+
+async def test_what_is_missing_elsewhere_comes_back(open_app: Any, workspace: Path, settle: Any) -> None:
+    (workspace / "configs" / "2048.yaml").unlink()
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch", config="")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        assert app.screen._to_mend.remedy == "generate-config"
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.NAME == "environment")
+        await settle(pilot)
+        while app.screen.NAME == "environment":
+            await pilot.press("escape")
+            await settle(pilot)
+        assert app.screen.NAME == "launch"
+
+
+async def test_esc_in_the_settings_leads_to_where_they_were_opened(open_app: Any, workspace: Path, settle: Any) -> None:
+    async with open_app(workspace) as (app, pilot):
+        await pilot.press("3")
+        await settle(pilot)
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen.NAME == "dataset"
+        await pilot.press("comma")
+        await settle(pilot)
+        await pilot.press("0")
+        await settle(pilot)
+        assert app.screen.NAME == "home"

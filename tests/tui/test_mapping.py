@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from hudtui.core import files
 from hudtui.core.environment import connection
 from hudtui.core.environment.cache import store
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Block, Server, Tool, ToolResult
+from hudtui.core.errors import InputError
+from hudtui.core.gym import recovery
 from hudtui.core.gym.recovery import find_copy, keep_copy
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -24,6 +29,7 @@ from hudtui.tui.widgets.find_bar import FindBar
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.sheet import Sheet
+from hudtui.tui.widgets.unsaved import Unsaved
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SHIPPED = Path(__file__).parents[2] / "configs"
@@ -365,6 +371,107 @@ async def test_enter_tab_and_backspace_mind_the_indentation(open_app: Any, desk:
         assert list(editor.lines)[-3:-1] == ["a:", "  b: 1"]
 
 
+@pytest.mark.parametrize("key", ["tab", "shift+tab"])
+async def test_walking_through_the_text_with_tab_changes_nothing(open_app: Any, desk: Path, settle: Any, key: str) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        editor.go(row_of(screen, '_tool: "computer"'), 4)
+        screen.query_one("#map-meaning").focus()
+        visited = []
+        for _ in range(12):
+            await pilot.press(key)
+            await pilot.pause()
+            visited.append(screen.focused)
+        assert editor in visited and visited[-1] is not None and len(set(visited)) > 2
+        assert editor.text == TEXT
+        while screen.focused is not editor:
+            await pilot.press(key)
+        await pilot.press("down", "up", "shift+tab")  # whoever does something here means the text
+        assert editor.lines[editor.cursor_location[0]] == '  _tool: "computer"'
+
+
+async def test_lines_are_moved_copied_and_deleted_as_one_change_each(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        editor = screen.editor
+        editor.load_text("a\nb\nc\nd")
+        editor.focus()
+        editor.selection = type(editor.selection)((1, 0), (2, 1))
+        for key, text in (
+            ("ctrl+shift+up", "b\nc\na\nd"),
+            ("ctrl+shift+up", "b\nc\na\nd"),  # there is nothing above
+            ("ctrl+shift+down", "a\nb\nc\nd"),
+            ("ctrl+shift+down", "a\nd\nb\nc"),
+            ("ctrl+d", "a\nd\nb\nc\nb\nc"),
+            ("shift+delete", "a\nd\nb\nc"),
+            ("shift+delete", "a\nd\nb"),
+            ("ctrl+z", "a\nd\nb\nc"),
+            ("ctrl+z", "a\nd\nb\nc\nb\nc"),
+            ("ctrl+z", "a\nd\nb\nc"),
+            ("ctrl+z", "a\nb\nc\nd"),
+        ):
+            await pilot.press(key)
+            assert editor.text == text, key
+        await pilot.press("ctrl+end")
+        assert editor.cursor_location == (3, 1)
+        await pilot.press("ctrl+home")
+        assert editor.cursor_location == (0, 0)
+
+
+async def test_a_double_click_selects_a_word_and_a_third_the_line(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        row = row_of(screen, "system_prompt: |")
+        place = (screen.editor.gutter_width + 3, row)
+        await pilot.click("#map-text", offset=place, times=2)
+        assert screen.editor.selected_text == "system_prompt"
+        await pilot.click("#map-text", offset=place, times=3)
+        assert screen.editor.selected_text == "system_prompt: |"
+
+
+async def test_long_lines_can_be_wrapped(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    long = " ".join(f"word{number}" for number in range(60))
+    file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}") + "parser: 1\n")
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        assert "word40" not in screen_text(pilot.app).replace("word4 ", "")
+        await pilot.press("ctrl+shift+w")
+        await settle(pilot)
+        assert all(f"word{number}" in screen_text(pilot.app) for number in range(60))
+        row = row_of(screen, "word59")
+        screen.editor.go(row, len(screen.editor.lines[row]))
+        await pilot.press("x")
+        await settle(pilot)
+        assert "call.x" in screen_text(pilot.app) and screen.editor.lines[row_of(screen, "word59")].endswith("make one call.x")
+        await pilot.press("f4")
+        await settle(pilot)
+        assert "✗" in screen_text(pilot.app).split("twice")[0]
+        await pilot.press("ctrl+shift+w")
+        await settle(pilot)
+        assert not screen.editor.soft_wrap and screen.editor.scroll_offset.x == 0
+
+
+async def test_after_a_find_the_beginning_of_the_lines_is_in_sight_again(open_app: Any, desk: Path, settle: Any) -> None:
+    long = "see " * 40 + "farneedle"
+    file_of(desk).write_text(TEXT.replace("  You work at a desk.", f"  {long}"))
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await pilot.press("ctrl+f", *"farneedle")
+        await settle(pilot)
+        assert screen.editor.scroll_offset.x > 0
+        await pilot.press("escape", "ctrl+f", *"positional", "enter")
+        await settle(pilot)
+        assert screen.editor.selected_text == "positional" and screen.editor.scroll_offset.x == 0
+
+
+async def test_the_table_of_actions_follows_the_theme(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+
+        def colour() -> str:
+            return str(screen.grid.get_cell("r0", "mark").style)
+
+        before = colour()
+        pilot.app.set_theme("textual-light")
+        await settle(pilot)
+        assert colour() != before and colour() == pilot.app.theme_variables["success"]
+
+
 async def test_comments_are_toggled_as_one_change(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         editor = screen.editor
@@ -502,6 +609,93 @@ async def test_quitting_asks_about_unsaved_work(open_app: Any, desk: Path, settl
     assert app.return_code == 0
 
 
+async def test_a_careless_enter_at_the_end_saves(open_app: Any, desk: Path, settle: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        app = screen.shell
+        await pilot.press("x", "ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Unsaved))
+        await pilot.press("enter")
+        await until(pilot, lambda: app._exit)
+    assert app.return_code == 0 and file_of(desk).read_text() == "x" + TEXT
+    assert find_copy(desk, file_of(desk), TEXT) is None
+
+
+async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
+    open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise InputError("this file cannot be written; what stood there before is untouched", why="Read-only file system")
+
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        monkeypatch.setattr(files, "write_atomic", refuse)
+        await pilot.press("x", "ctrl+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        await pilot.press("s")
+        await settle(pilot)
+        assert pilot.app.screen is screen and screen.modified and "Read-only file system" in screen.message
+
+
+async def test_in_a_folder_that_cannot_be_written_to_unsaved_work_survives(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
+    state = desk / ".hudtui"
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        shutil.rmtree(state)
+        state.write_text("in the way")
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        assert "not copied" not in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        assert "A copy is kept" in screen_text(pilot.app)
+        await pilot.press("y")
+        await until(pilot, lambda: pilot.app._exit)
+    async with mapping(open_app, settle, desk) as (_, pilot):
+        assert isinstance(pilot.app.screen, Pick)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert pilot.app.screen.editor.text == "x" + TEXT
+
+
+async def test_where_no_copy_can_be_kept_the_question_says_so(open_app: Any, desk: Path, settle: Any, screen_text: Any) -> None:
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        app = screen.shell
+        for folder in (desk / ".hudtui", app.places.state):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.write_text("in the way")
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        assert "not copied" in screen.message
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: isinstance(app.screen, Unsaved))
+        text = screen_text(app)
+        assert "No copy of it can be kept" in text and "Quit and lose the changes (L)" in text and "A copy is kept" not in text
+        assert app.focused is not None and app.focused.id == "save"
+        await pilot.press("y")
+        await settle(pilot)
+        assert isinstance(app.screen, Unsaved)  # the key of a harmless end does not lose work
+        await pilot.press("L")
+        await until(pilot, lambda: app._exit)
+    assert file_of(desk).read_text() == TEXT
+    app.places.state.unlink()  # the test's own world is looked through for crashes
+
+
+@pytest.mark.parametrize("answer", ["enter", "y", "n"])
+async def test_another_configuration_loses_nothing(open_app: Any, desk: Path, settle: Any, answer: str) -> None:
+    other = desk / "configs" / "other.yaml"
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        await type_at(pilot, settle, screen, 0, 0, "x")
+        other.write_text("action_mappings:\n  a:\n    _tool: computer\n")
+        pilot.app.open_station("mapping", path=other)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Unsaved))
+        await pilot.press(answer)
+        await settle(pilot)
+        desk_file = desk / "configs" / "desk.yaml"
+        assert screen.path == (desk_file if answer == "n" else other)
+        assert desk_file.read_text() == ("x" + TEXT if answer == "enter" else TEXT)
+        copy = find_copy(desk, desk_file, TEXT)
+        assert (copy is not None and copy.text == "x" + TEXT) == (answer != "enter")
+
+
 @pytest.mark.parametrize(
     ("mark", "encoding"),
     [(b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe\0\0", "utf-32-le")],
@@ -530,10 +724,35 @@ async def test_what_is_typed_just_before_the_end_is_copied(open_app: Any, desk: 
 async def test_a_file_changed_outside_is_followed_when_nothing_is_unsaved(open_app: Any, desk: Path, settle: Any) -> None:
     async with mapping(open_app, settle, desk) as (screen, pilot):
         file_of(desk).write_text(TEXT + "# more\n")
-        screen.look_outside()
+        await screen.look_outside()
         await settle(pilot)
         assert screen.editor.text == TEXT + "# more\n" and not screen.modified
         assert "read again" in screen.message
+
+
+async def test_a_folder_that_hangs_does_not_hold_up_the_keys(
+    open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+    real = recovery.stamp_of
+
+    def hang(path: Path) -> recovery.Stamp:
+        asked.set()
+        go.wait(60)
+        return real(path)
+
+    async with mapping(open_app, settle, desk) as (screen, pilot):
+        file_of(desk).write_text(TEXT + "# more\n")
+        monkeypatch.setattr(recovery, "stamp_of", hang)
+        app = pilot.app
+        app.open_station("mapping")  # coming back looks at the file
+        await until(pilot, asked.is_set)
+        screen.editor.focus()
+        await pilot.press("x")
+        assert screen.editor.text == "x" + TEXT and not go.is_set()
+        go.set()
+        await settle(pilot)
+        assert screen.editor.text == "x" + TEXT and "another program" in screen.message
 
 
 @pytest.mark.parametrize("choice", ["read", "keep"])
@@ -543,7 +762,7 @@ async def test_a_file_changed_outside_never_overwrites_unsaved_work(
     async with mapping(open_app, settle, desk) as (screen, pilot):
         await type_at(pilot, settle, screen, 0, 0, "#")
         file_of(desk).write_text(TEXT + "# theirs\n")
-        screen.look_outside()
+        await screen.look_outside()
         await settle(pilot)
         assert screen.editor.text == "#" + TEXT and "changed on disk" in screen_text(pilot.app)
         await pilot.press("f9")
@@ -642,7 +861,9 @@ async def test_a_refused_reply_is_not_sent(open_app: Any, game: Path, settle: An
         assert screen._session is None and "becomes no call" in screen.message
 
 
-async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: Any, screen_text: Any) -> None:
+async def test_a_scenario_is_played_by_hand(
+    open_app: Any, game: Path, settle: Any, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with mapping(open_app, settle, game) as (screen, pilot):
         await pilot.press("escape", "p")
         await settle(pilot)
@@ -664,6 +885,60 @@ async def test_a_scenario_is_played_by_hand(open_app: Any, game: Path, settle: A
         await pilot.press("X")
         await settle(pilot)
         assert screen.player is None and screen._player_stack is None
+        assert "Build a 64." in screen.query_one("#map-episode", Sheet).plain  # what was played is still there
+        copied: list[str] = []
+        monkeypatch.setattr(pilot.app, "copy", copied.append)
+        await pilot.press("y", "W")
+        await until(pilot, lambda: pilot.app.screen.is_modal)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert (game / "scenario-small.txt").read_text() == copied[0]
+        assert "reply 4" in copied[0] and "done()" in copied[0] and "task_completion 0." in copied[0]
+
+
+async def test_an_evaluator_without_a_reward_is_shown_with_its_answer_and_is_not_the_agents(
+    open_app: Any, game: Path, settle: Any, screen_text: Any
+) -> None:
+    (game / "bare.py").write_text(
+        "from mcp.server import MCPServer\nserver = MCPServer('bare')\n"
+        "@server.tool()\ndef echo(text: str) -> str:\n    return 'looks fine'\n"
+        "@server.tool()\ndef other() -> str:\n    return 'x'\nserver.run()\n"
+    )
+    task = {
+        "id": "bare",
+        "prompt": "Say it.",
+        "mcp_config": {"bare": {"command": sys.executable, "args": ["bare.py"]}},
+        "evaluate_tool": {"name": "echo", "arguments": {"text": "x"}},
+    }
+    (game / "tasks.json").write_text(json.dumps([task]))
+    file_of(game).write_text("action_mappings:\n  say: {_tool: echo, _parser: {positional: [text]}, text: {from_arg: text}}\n")
+    async with mapping(open_app, settle, game) as (screen, pilot):
+        await pilot.press("escape", "p")
+        await settle(pilot)
+        screen.reply.load_text('<think>x</think><tool>say("hello")</tool>')
+        await pilot.press("f8")
+        await settle(pilot)
+        assert "echo judges this task; the agent cannot call it" in screen.player.turns[0].observation
+        await pilot.press("e")
+        await settle(pilot)
+        text = screen_text(pilot.app)
+        assert "no reward found" in text and "looks fine" in text
+
+
+async def test_a_configuration_for_another_environment_is_not_judged_by_the_last_one(
+    open_app: Any, desk: Path, settle: Any, screen_text: Any
+) -> None:
+    text = TEXT.replace('  name: "Desk"', '  metadata: {environment: "deepresearch"}').replace('"computer"', '"search"')
+    file_of(desk).write_text(text)
+    async with mapping(open_app, settle, desk, size=(200, 36)) as (screen, pilot):
+        assert [finding for finding in screen.findings if finding.severity == "error"] == []
+        assert all(row.verdict == "ok" for row in screen.rows)
+        assert "not checked: for deepresearch; last analysed: text-2048" in screen_text(pilot.app)
+        row = row_of(screen, "deepresearch")
+        screen.editor.replace('"text_2048"', (row, text.splitlines()[row].index('"')), (row, len(text.splitlines()[row]) - 1))
+        await settle(pilot)
+        assert any("no tool `search`" in finding.message for finding in screen.findings), screen.findings
+        assert "not checked: for" not in screen_text(pilot.app)
 
 
 async def test_without_an_environment_the_screen_works_and_says_what_is_missing(

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.training.curve import curve
 from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.run import RunScreen
 from hudtui.tui.screens.run_logs import RunLogs
 from hudtui.tui.widgets.charts import Trace, chart, figure, smooth, thin
-from hudtui.tui.widgets.curve import curve
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
@@ -190,7 +190,7 @@ async def _drawn(pilot: Any, run: str, text: str) -> None:
         if (
             view is not None
             and view.summary.id == screen.chosen == run
-            and screen.query_one("#run-result", Grid).row_count == len(view.result.rows)
+            and screen.query_one("#run-result", Grid).row_count == len(view.result.rows or view.result.steps)
             and text in shown
             and pane.pending == 0
             and lines.scroll_offset.y == lines.max_scroll_y

@@ -13,6 +13,7 @@ import pytest
 
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.screens.settings import SettingsScreen
+from hudtui.tui.widgets.fields import Field
 
 KEY = "hud-0123456789abcdefghij-WXYZ"
 ENV = f"# mine\nHUD_API_KEY={KEY}   # from the site\nexport PRIME_TEAM_ID='team 7'\nWANDB_API_KEY=your-wandb-api-key\n"
@@ -136,6 +137,40 @@ async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], set
         await settle(pilot)
         assert (app.places.settings_file).read_text() == "PRIME_TEAM_ID=team-9\n"
         assert "user file" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "said"), [("HUD_MCP_URL", "not a url", "no address"), ("HUDTUI_BUDGET_RUN", "-5", "more than 0")]
+)
+async def test_a_value_that_cannot_be_is_not_written(
+    open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, name: str, bad: str, said: str
+) -> None:
+    async with open_app(project, size=(160, 48)) as (app, pilot):
+        screen = await _choose(pilot, settle, name)
+        await pilot.press("e")
+        await settle(pilot)
+        app.screen.query_one(Field).value = bad
+        await pilot.press("enter")
+        await settle(pilot)
+        field = app.screen.query_one(Field)
+        for _ in range(500):  # the value is checked beside the screen
+            if app.screen.query(Field) and (field := app.screen.query_one(Field)).value == bad and said in screen_text(app):
+                break
+            await pilot.pause(0.01)
+        assert said in screen_text(app) and field.value == bad  # asked again, with what was written
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen is screen and not (project / ".env").exists()
+
+
+async def test_the_state_follows_the_theme(open_app: Callable[..., Any], settle: Any, filled: Path) -> None:
+    async with open_app(filled) as (app, pilot):
+        screen = await _choose(pilot, settle, "HUD_API_KEY")
+        before = str(screen._table.get_cell("HUD_API_KEY", "state").style)
+        app.set_theme("textual-light")
+        await settle(pilot)
+        after = str(screen._table.get_cell("HUD_API_KEY", "state").style)
+        assert after != before and after == app.theme_variables["success"]
 
 
 @pytest.fixture

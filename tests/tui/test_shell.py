@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,10 @@ from textual.widgets import Input, Static
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.runs import hosts
+from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.training.plan import Plan, RunSpec, Stage
 from hudtui.tui import stations
+from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Account, Facts, RunFact, Services, StationFact
 from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.screens.base import StationScreen
@@ -196,7 +200,9 @@ def test_two_actions_with_one_id_are_refused() -> None:
             ACTIONS = (Action("app.home", "Other", "Something else.", "h"),)
 
 
-async def test_quit_says_that_runs_go_on(open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path) -> None:
+async def test_quit_says_that_runs_go_on(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], settle: Any, tmp_path: Path
+) -> None:
     run = RunFact("r1", "2048-greedy", "running", True, 0.0)
     async with open_app(tmp_path, services=services(runs=(run,))) as (app, pilot):
         await pilot.press("q")
@@ -206,9 +212,15 @@ async def test_quit_says_that_runs_go_on(open_app: Callable[..., Any], screen_te
         await pilot.press("n")
         await pilot.pause()
         assert app.is_running
+        await pilot.press("ctrl+c", "ctrl+c")
+        await settle(pilot)
+        assert app.is_running and app.screen.is_modal
         await pilot.press("ctrl+c")
-        await pilot.pause()
-        await pilot.press("ctrl+c")
+        await settle(pilot)
+        assert app.is_running and not app.screen.is_modal, "Ctrl-C in a question is no"
+        await pilot.press("q")
+        await settle(pilot)
+        await pilot.press("y")
     assert app.return_code == 0
 
 
@@ -238,3 +250,75 @@ async def test_without_runs_quit_asks_nothing(open_app: Callable[..., Any], tmp_
         await pilot.press("q")
         await pilot.pause()
         assert not app._running
+
+
+# -- what changes while the app is open ------------------------------------------------------------------------------------
+
+
+async def test_one_look_that_fails_does_not_end_the_refreshing(open_app: Callable[..., Any], tmp_path: Path) -> None:
+    looks: list[str] = []
+
+    def load(folder: Path) -> Facts:
+        looks.append("look")
+        if len(looks) == 2:
+            raise InputError("the list of runs is locked")
+        return facts(folder, dataset=f"look-{len(looks)}")
+
+    async with open_app(tmp_path, services=Services(load_facts=load)) as (app, pilot):
+        await app.reload().wait()
+        assert "the list of runs is locked" in app.screen.message
+        while app.facts.dataset == "look-1":
+            await pilot.pause(0.05)
+        assert len(looks) >= 3
+
+
+async def test_what_cannot_be_read_is_told_once(
+    open_app: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(HudtuiApp, "fail", lambda app, error: told.append(str(error)))
+    looks: list[str] = []
+
+    def load(folder: Path) -> Facts:
+        looks.append("look")
+        raise InputError("this folder cannot be opened")
+
+    async with open_app(tmp_path, services=Services(load_facts=load)) as (_, pilot):
+        while len(looks) < 3:
+            await pilot.pause(0.05)
+        assert told == ["this folder cannot be opened"]
+
+
+async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any], tmp_path: Path) -> None:
+    async with open_app(tmp_path) as (app, pilot):
+        assert app.facts.runs == ()
+        store = RunStore(tmp_path / ".hudtui")
+        plan, spec = Plan("rollouts", (Stage("play", ("true",)),)), RunSpec("rollouts", "theirs", str(tmp_path))
+        record = RunRecord(
+            "theirs-1", 1.0, "theirs", "rollouts", "local", this_machine(), str(store.folder / "theirs-1"), spec, plan
+        )
+        store.add(record)
+        while not app.facts.runs:
+            await pilot.pause(0.05)
+        assert app.facts.runs[0].id == "theirs-1"
+        store.append("theirs-1", "failed", {"why": "it broke"})
+        while app.facts.runs[0].state != "failed":
+            await pilot.pause(0.05)
+
+
+@pytest.mark.parametrize("station", ["home", "run"])
+async def test_ages_go_on_in_every_row(
+    open_app: Callable[..., Any], screen_text: Callable[[Any], str], tmp_path: Path, station: str
+) -> None:
+    start = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    now = [start]
+    runs = tuple(RunFact(f"r{n}", f"run {n}", "finished", False, "✓", start.timestamp() - 90, 1.0) for n in range(3))
+    services_ = Services(now=lambda: now[0], load_facts=lambda folder: facts(folder, runs=runs))
+    async with open_app(tmp_path, size=(200, 48), services=services_) as (app, pilot):
+        app.open_station(station)
+        while screen_text(app).count("1 min ago") < 3:
+            await pilot.pause(0.05)
+        now[0] = start + timedelta(minutes=15)
+        while screen_text(app).count("16 min ago") < 3:
+            await pilot.pause(0.05)
+        assert "1 min ago" not in screen_text(app).replace("16 min ago", "")

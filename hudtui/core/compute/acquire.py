@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.doors import Doors, Login
-from hudtui.core.compute.guard import money
+from hudtui.core.compute.guard import Limits, money
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.provider import Gone, LoginNeeded, Provider, ProviderError, Unclear, Unusable
 from hudtui.core.compute.release import GRACE, Sleep, StillThere, past, realm_of, release, settle
-from hudtui.core.compute.spending import charged
+from hudtui.core.compute.spending import HOUR, charged
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.remote.host import Host
@@ -70,8 +71,11 @@ async def acquire(
     ledger: Ledger,
     *,
     login: Login,
+    limits: Limits | None = None,
+    tail: float = 0.0,
     run: str | None = None,
     workspace: Path | str | None = None,
+    account: str | None = None,
     timeout: float = 1800.0,
     patience: float = 900.0,
     sleep: Sleep = asyncio.sleep,
@@ -88,8 +92,12 @@ async def acquire(
         provider: Where.
         ledger: Where it is written down first.
         login: How to log in.
+        limits: What it may cost. The day's budget is for all machines: what others may still cost is not there for this one. The
+            ledger's `Owned.until` says when its guard has to end it.
+        tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
         run: The run that it is for.
         workspace: The project that the run belongs to.
+        account: Whose money it is, as the provider names the account, where that is known.
         timeout: Seconds from creation to readiness, after which it is ended again.
         patience: Seconds without any change after which it counts as stuck, and is ended again. Twice the time that the provider
             estimates, where that is more.
@@ -106,11 +114,32 @@ async def acquire(
         Unusable, Gone: It was created and is ended; `fix` says what became of it.
         StillThere: It could not be ended, and may still cost money.
         ProviderError: It was refused; nothing was created.
+        BudgetReached: The day's budget has no room for it; nothing was asked for.
         InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was asked for.
         MachineError: The ledger cannot be written; nothing was asked for.
     """
     getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    ledger.intend(order, provider=provider.name, realm=realm_of(provider), run=run, workspace=workspace)
+    realm = realm_of(provider)
+    grant = None if limits is None else grant_new(order.name, order.offer.price, realm, limits, tail=tail)
+    writing = asyncio.ensure_future(
+        asyncio.to_thread(
+            ledger.intend,
+            order,
+            provider=provider.name,
+            realm=realm,
+            run=run,
+            workspace=workspace,
+            account=account,
+            grant=grant,
+        )
+    )
+    try:
+        owned = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        writing.add_done_callback(lambda done: _unwanted(done, ledger))  # a thread goes on, whoever waits for it
+        raise
+    if owned.until is not None:
+        order = replace(order, max_hours=max(owned.until - owned.created, 0.0) / HOUR)
     try:
         yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
         pod, kind = await getting.create(order)
@@ -161,10 +190,10 @@ async def resume(
     try:
         pod = await provider.get(owned.pod) if owned.pod else await getting.look(owned.created)
         if pod is None:
-            await settle(owned, provider, ledger, why=f"{provider.title} did not know it any more")
+            await settle(owned, provider, ledger)
             getting.settled = True
             raise Gone(f"{owned.name} is gone", why=f"{provider.title} does not know it any more")
-        ledger.note(owned.name, "created", pod=pod.id, hourly=pod.hourly)
+        ledger.note(owned.name, "created", pod=pod.id, last=pod)
         getting.pod = pod
         yield _step("adopted", f"found {owned.name} again: {pod.status or pod.stage}", pod)
         async with contextlib.aclosing(getting.wait(pod)) as steps:
@@ -180,6 +209,13 @@ async def resume(
         yield getting.last
     finally:
         getting.handed_over()
+
+
+def _unwanted(written: asyncio.Future[Owned], ledger: Ledger) -> None:
+    """Take back what was written down of a machine whose order was cancelled at that moment."""
+    if not written.cancelled() and written.exception() is None:
+        with contextlib.suppress(MachineError):
+            ledger.note(written.result().name, "never", why="cancelled before it was asked for")
 
 
 _ABANDONED: set[asyncio.Future[Any]] = set()
@@ -238,7 +274,7 @@ class _Getting:
     def created(self, pod: Pod, offer: Offer) -> str:
         """Take note of a machine that exists, and compare it with what was chosen."""
         self.pod = pod
-        self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
+        self.ledger.note(self.name, "created", pod=pod.id, last=pod)
         if _another(pod.gpu_type, offer.gpu_type) or (pod.gpu_count and offer.gpu_count and pod.gpu_count != offer.gpu_count):
             raise Unusable(
                 f"{self.name} is not the machine that was chosen",
@@ -318,7 +354,7 @@ class _Getting:
                 let_in = await doors.knock(pod)
                 if let_in is not None:
                     pod, host = let_in
-                    self.ledger.note(self.name, "ready", pod=pod.id, hourly=pod.hourly)
+                    self.ledger.note(self.name, "ready", pod=pod.id, last=pod)
                     self.last = _step("ready", f"{self.name} is ready: {pod.addresses[0]}", pod, host)
                     return
                 if doors.news:
@@ -349,7 +385,7 @@ class _Getting:
         if found is None or found.stage == "gone":
             owned = self.ledger.get(self.name)
             if owned is not None:
-                await settle(owned, self.provider, self.ledger, why="it was gone before it was ready", pod=found or pod)
+                await settle(owned, self.provider, self.ledger, pod=found or pod)
             self.settled = True
             if found is not None and found.failure:
                 raise Unusable(f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it.")

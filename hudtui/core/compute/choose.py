@@ -14,18 +14,19 @@ from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
 
 Order = Literal["price", "gpu-price", "vram", "count", "setup"]
-"""What comes first: the lowest price of the whole offer, or of one GPU, most GPU memory, most GPUs, the shortest setup."""
+"""What comes first: the lowest price of the offer, or of one GPU, the most memory of one GPU, most GPUs, the shortest setup."""
 ORDERS: tuple[str, ...] = get_args(Order)
 
 RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 """USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
 
-On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt.
+On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt. Set in November 2026:
+where a currency has risen above its rate here, its offers come before dearer ones, and are shown at their own price all the same.
 """
 OWN = ("ssh", "local")
 """Providers of machines that the user has already: more GPUs than asked for are no waste there."""
 _LITTLE = ("low",)
-_NONE = ("unavailable", "none", "out of stock")
+_NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def choose(
     if not selection.found:
         raise _nothing(selection.rejected, wanted)
     best = selection.found[0]
-    return Choice(best, tuple(_reasons(best, selection, order, hours)), selection.rejected)
+    return Choice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec)), selection.rejected)
 
 
 def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[Objection]:
@@ -189,7 +190,7 @@ def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, .
     firsts: dict[str, Callable[[Offer], tuple[float, ...]]] = {
         "price": lambda _: (),
         "gpu-price": lambda offer: (comparable(offer, hours) / max(offer.gpu_count, 1),),
-        "vram": lambda offer: (-(offer.vram or 0.0),),
+        "vram": lambda offer: (-(offer.gpu_memory or 0.0),),
         "count": lambda offer: (-offer.gpu_count,),
         "setup": lambda offer: (float("inf") if offer.setup_minutes is None else offer.setup_minutes,),
     }
@@ -212,19 +213,20 @@ def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, .
 _BEST = {
     "price": "the lowest price",
     "gpu-price": "the lowest price of a GPU",
-    "vram": "the most GPU memory",
+    "vram": "the most memory of one GPU",
     "count": "the most GPUs",
     "setup": "the shortest setup",
 }
 
 
-def _reasons(best: Offer, selection: Selection, order: str, hours: float | None) -> Iterable[str]:
+def _reasons(best: Offer, selection: Selection, order: str, hours: float | None, one_gpu: bool) -> Iterable[str]:
     others = selection.found[1:]
     if not others:
         yield "It is the only offer that fits."
     else:
         span = "" if hours is None else f" for {hours:g} h"
-        yield f"It has {_BEST[order]}{span} of the {len(selection.found)} offers that fit; next comes {_brief(others[0])}."
+        those = f"the {len(selection.found)} offers{' with one GPU' if one_gpu else ''} that fit"
+        yield f"It has {_BEST[order]}{span} of {those}; next comes {_brief(others[0])}."
     price = best.price
     if best.spot:
         firm = next((offer for offer in others if not offer.spot), None)

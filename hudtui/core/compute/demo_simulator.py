@@ -1,8 +1,8 @@
-"""The demo's own Prime Intellect: a simulator in the background, started when somebody first asks for machines there.
+"""The demo's own Prime Intellect: a simulator in the background, started before machines are first asked for there.
 
-It is a process of its own (`python -m hudtui.sim`), so that rented machines outlive the app, and ends by itself once nobody has
-asked for anything for a while and nothing is rented. What is known of it is in its folder: `lock` is held while it lives, and
-`server.json` says where it answers.
+It is a process of its own (`python -m hudtui.sim`), so that rented machines outlive the app, and it ends by itself after a while
+without a request and without a rented machine. What is known of it is in its folder: `lock` is held while it lives, and
+`server.json`, which other users cannot read, says where it answers and to which key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import fcntl
 import json
 import select
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hudtui.core.compute.provider import ProviderError
@@ -21,17 +23,55 @@ from hudtui.core.text import clean_line
 SIMULATOR = "HUDTUI_SIM"
 """Setting: the address of a simulator (`python -m hudtui.sim`) that stands in for Prime Intellect, on this machine; or `DEMO`, or
 `OFF`."""
+SIMULATOR_KEY = "HUDTUI_SIM_KEY"
+"""Setting: the key that such a simulator printed when it started."""
 DEMO, OFF = "demo", "off"
 """The simulator that is started here; none."""
 IDLE = 900
 """Seconds without a request and without a rented machine after which it ends."""
 _PATIENCE = 30.0
+"""Seconds for it to start."""
 _started: list[subprocess.Popen[bytes]] = []
 """Kept, because Python complains of a process that it forgets while it runs."""
 
 
-def demo_simulator(folder: Path | None = None) -> str:
-    """The address of the demo's simulator, which is started if it does not live. Blocks for a second in that case.
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator that lives."""
+
+    url: str
+    key: str = field(repr=False)
+
+
+def ensure_simulator(lookup: Callable[[str], str | None]) -> None:
+    """Start the demo's simulator where `HUDTUI_SIM` asks for it and it does not live; otherwise do nothing.
+
+    Blocks as `start_simulator` does: an event loop calls it in a thread.
+
+    Raises:
+        ProviderError: It does not start.
+    """
+    if lookup(SIMULATOR) == DEMO:
+        start_simulator()
+
+
+def find_simulator(folder: Path | None = None) -> Simulator | None:
+    """The demo's simulator; None where it does not live. Nothing is started.
+
+    Args:
+        folder: Where it keeps its pods and its money; one for each user by default.
+
+    Raises:
+        ProviderError: Its folder cannot be read.
+    """
+    try:
+        return _running(folder or _folder())
+    except OSError as error:
+        raise ProviderError("the demo's simulator cannot be found", why=error.strerror or str(error)) from None
+
+
+def start_simulator(folder: Path | None = None) -> Simulator:
+    """The demo's simulator, which is started if it does not live. Blocks for a second in that case, for 30 at most.
 
     Args:
         folder: Where it keeps its pods and its money; one for each user by default.
@@ -39,7 +79,7 @@ def demo_simulator(folder: Path | None = None) -> str:
     Raises:
         ProviderError: It does not start.
     """
-    folder = folder or places().state / "simulator"
+    folder = folder or _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / "starting").open("w") as turn:
@@ -49,18 +89,30 @@ def demo_simulator(folder: Path | None = None) -> str:
         raise ProviderError("the demo's simulator cannot be started", why=error.strerror or str(error)) from None
 
 
-def _running(folder: Path) -> str | None:
+def _folder() -> Path:
+    return places().state / "simulator"
+
+
+def _running(folder: Path) -> Simulator | None:
     try:
         with (folder / "lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return None  # nobody holds it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return str(json.loads((folder / "server.json").read_text(encoding="utf-8"))["url"])
+        try:
+            return _told((folder / "server.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None  # it is about to say where it answers
 
 
-def _start(folder: Path) -> str:
+def _told(line: str | bytes) -> Simulator:
+    told = json.loads(line)
+    return Simulator(str(told["url"]), str(told["key"]))
+
+
+def _start(folder: Path) -> Simulator:
     (folder / "server.json").unlink(missing_ok=True)
     words = [*python_command("-m", "hudtui.sim"), "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
     log = folder / "simulator.log"
@@ -79,7 +131,7 @@ def _start(folder: Path) -> str:
         ready = select.select([told], [], [], _PATIENCE)[0]
         line = told.readline() if ready else b""
     try:
-        url = str(json.loads(line)["url"])
+        started = _told(line)
     except (ValueError, KeyError, TypeError):
         process.kill()
         process.wait()
@@ -87,4 +139,4 @@ def _start(folder: Path) -> str:
         why = clean_line(said[-1], 300) if said else "it said nothing"
         raise ProviderError("the demo's simulator did not start", why=why, fix=f"Its log: {log}") from None
     _started.append(process)
-    return url
+    return started

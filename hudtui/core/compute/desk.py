@@ -7,16 +7,17 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
-from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.market import Market, ask_all, recall, remember
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, reconcile
+from hudtui.core.compute.reconcile import Active, Orphan, Reconciled, Silent, reconcile
 from hudtui.core.compute.release import asked_at
 from hudtui.core.compute.spending import HOUR, PodSpend, Spending, spend
 from hudtui.core.compute.values import Account, Pod
@@ -25,23 +26,36 @@ from hudtui.core.errors import InputError
 
 @dataclass(frozen=True)
 class Holding:
-    """One machine that is alive."""
+    """One machine that is alive, or that may be: its provider cannot say.
+
+    Where `reachable` is False, everything in `pod` is what the ledger knows: stage, price and address are those of `seen`, a
+    login with that address may still work, and the machine counts as alive and is paid for until its provider says otherwise.
+    """
 
     pod: Pod
     orphan: Orphan | None
     """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
     run: str | None
-    """The run that it is for."""
+    """The run that it is for; None for one that was rented by hand."""
     spend: PodSpend | None
     """None for machines that are not of this program: nobody here pays attention to them."""
     limits: Limits | None
     verdict: Verdict | None
     """What the guard says; None where there are no limits."""
+    reachable: bool = True
+    """Its provider said in this look that it is there."""
+    seen: float | None = None
+    """When its provider said so last, in seconds since the epoch: `Holdings.at` where `reachable`. None: it never did."""
 
     @property
     def ours(self) -> bool:
         """It was rented by this program."""
         return self.spend is not None
+
+    @property
+    def by_hand(self) -> bool:
+        """It was rented on purpose, without a run: it is the user's, no orphan, and ended by name alone."""
+        return self.ours and self.run is None and self.orphan is None
 
     def age(self, now: float) -> float | None:
         """Seconds since it was asked for; None: nobody knows."""
@@ -50,23 +64,43 @@ class Holding:
         began = asked_at(self.pod, None)
         return None if began is None else max(now - began, 0.0)
 
+    def seen_ago(self, now: float) -> float | None:
+        """Seconds since its provider said that it is there; None: it never did."""
+        return None if self.seen is None else max(now - self.seen, 0.0)
+
 
 @dataclass(frozen=True)
 class Holdings:
-    """Everything that is alive, and whose money it is."""
+    """Everything that is alive or may be, and whose money it is.
+
+    A provider that does not answer takes no row away: its machines stay among `pods`, as the ledger knows them, with
+    `reachable` False and the time they were `seen`; `silent` says who did not answer, why, and how old that state is. Where
+    `pods` is empty and `silent` is not, it is not known that nothing is alive.
+    """
 
     at: float
     """When it was looked at, in seconds since the epoch."""
     pods: tuple[Holding, ...] = ()
-    """Those that no run owns first, the dearest first among them; those that are not of this program last."""
+    """Those that no run owns first, the dearest first among them; those that nobody can ask about after the others of this
+    program; those that are not of this program last."""
     spending: Spending = field(default_factory=Spending)
     accounts: Mapping[str, Account] = field(default_factory=dict)
     """By the provider's name. One that did not answer is left out, and named in the warnings."""
     unclear: tuple[str, ...] = ()
-    """Names of machines that may exist: nobody can say."""
+    """Names of machines that may exist: nobody can say. Each has a row in `pods` that is not `reachable`."""
     lost: tuple[str, ...] = ()
     """Names of machines that have ended since they were looked at last."""
+    taken: tuple[Owned, ...] = ()
+    """Machines that ended in the last 24 hours without being asked to (a spot machine taken back, an empty wallet), the latest
+    first. `Owned.why` says why, for people; `Owned.updated` when that was noted. They stay in `hudtui pods history`."""
     warnings: tuple[str, ...] = ()
+    silent: tuple[Silent, ...] = ()
+    """Providers that did not answer; `Silent.text(now)` is the line to show."""
+
+    @property
+    def unreachable(self) -> tuple[Holding, ...]:
+        """The rows whose state is the ledger's, and not the provider's of this moment."""
+        return tuple(one for one in self.pods if not one.reachable)
 
     @property
     def orphans(self) -> tuple[Orphan, ...]:
@@ -154,10 +188,15 @@ class Desk:
         now = self.now()
         spending = spend(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
         runs = {one.name: one.run for one in spending.pods}
-        held = [self._holding(orphan.pod, orphan, None, spending) for orphan in found.orphans]
-        held += [self._holding(pod, None, runs.get(pod.name), spending) for pod in found.alive]
+        held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
+        held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
+        held += [self._unreachable(owned, spending) for owned in found.unclear]
         known = {(one.pod.provider, one.pod.id) for one in held}
-        held += [Holding(pod, None, None, None, None, None) for pod in pods if pod.alive and (pod.provider, pod.id) not in known]
+        held += [
+            Holding(pod, None, None, None, None, None, seen=now)
+            for pod in pods
+            if pod.alive and (pod.provider, pod.id) not in known
+        ]
         return Holdings(
             at=now,
             pods=tuple(held),
@@ -165,15 +204,42 @@ class Desk:
             accounts=accounts,
             unclear=tuple(one.name for one in found.unclear),
             lost=tuple(one.name for one in found.lost),
+            taken=self._taken(now),
             warnings=warnings,
+            silent=found.silent,
         )
 
-    def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: Spending) -> Holding:
-        cost, limits = spending.of(pod.id) or spending.of(pod.name), self.limits.get(pod.name)
+    def _taken(self, now: float) -> tuple[Owned, ...]:
+        found = [one for one in self.ledger.owned(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
+        return tuple(sorted(found, key=lambda one: -one.updated))
+
+    def _unreachable(self, owned: Owned, spending: Spending) -> Holding:
+        held = self._holding(replace(owned.last_pod(), name=owned.name), None, owned.run, spending, owned.seen)
+        return replace(held, reachable=False)
+
+    def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: Spending, seen: float | None) -> Holding:
+        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.limits.get(pod.name)
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, Usage(cost.hours, cost.spent, spending.today))
-        return Holding(pod, orphan, run, cost, limits, verdict)
+        return Holding(pod, orphan, run, cost, limits, verdict, seen=seen)
+
+    def change_limits(self, name: str, limits: Limits) -> Owned | None:
+        """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.
+
+        Returns:
+            Its entry, with the moment at which its guard has to end it now (`until`), which the guard is yet to be told; None
+            where the ledger does not know it.
+
+        Raises:
+            InputError: The limits cannot be kept.
+            MachineError: The ledger cannot be written.
+        """
+        self.limits.set(name, limits)
+        owned = self.ledger.get(name)
+        if owned is None:
+            return None
+        return self.ledger.grant(owned.name, grant_changed(owned, limits, tail=RUN_TAIL if owned.run else 0.0))
 
     async def close(self) -> None:
         """Let all connections go."""

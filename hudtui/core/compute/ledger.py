@@ -7,17 +7,19 @@ on. Any number of processes may use the ledger at once.
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import os
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hudtui.core.compute.values import Order
+from hudtui.core.compute.values import Order, Pod, PodStage
 from hudtui.core.errors import InputError, Location, MachineError
 from hudtui.core.places import places
 from hudtui.core.text import clean_line
@@ -30,8 +32,8 @@ OwnedState = Literal["intended", "created", "ready", "ending", "ended", "never"]
 OPEN: frozenset[OwnedState] = frozenset({"intended", "created", "ready", "ending"})
 """States in which it may exist, and so cost money."""
 
-_VERSION = 1
-_SCHEMA = """
+_VERSION = 2
+_FIRST = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
     provider TEXT NOT NULL,
@@ -53,7 +55,9 @@ CREATE TABLE machines (
 ) WITHOUT ROWID;
 CREATE INDEX machines_by_state ON machines (state, created);
 """
-_FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why"})
+_SINCE_2 = {"seen": "REAL", "last_json": "TEXT", "until": "REAL", "account": "TEXT", "unasked": "INTEGER"}
+"""Columns that version 2 has added."""
+_FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why", "account", "unasked"})
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Owned:
     workspace: str | None
     """Folder of the project that the run belongs to."""
     machine: str
-    """Name of the machine that it was ordered from."""
+    """Which machine it was ordered from: see `this_machine`; its name, where an older hudtui wrote it down."""
     holder: str | None
     """The process that is getting it at the moment; see `held`."""
     state: OwnedState
@@ -89,6 +93,50 @@ class Owned:
     """How it came to the state it is in, in words: why it was ended, or why nothing came of it."""
     order: Mapping[str, Any] = field(default_factory=dict)
     """What was ordered: the offer without the provider's raw words, image, disk."""
+    seen: float | None = None
+    """When its provider said last that it is alive; None: it never did, or an older hudtui asked."""
+    last: Mapping[str, Any] | None = None
+    """The machine as its provider told of it then; see `last_pod`."""
+    until: float | None = None
+    """When its guard ends it by its limits; None: never, or nothing is known of a guard."""
+    account: str | None = None
+    """Whose money it was rented with, as the provider names the account; None where that was not known."""
+    unasked: bool = False
+    """It ended without being asked to: it was taken back, or its provider ended it; `why` says what is known of that."""
+
+    def last_pod(self) -> Pod:
+        """The machine as it was known last: as its provider told of it, else as it was ordered (stage `unknown`)."""
+        import msgspec
+
+        if self.last is not None:
+            try:
+                pod = msgspec.convert(dict(self.last), Pod)
+            except msgspec.ValidationError:
+                pass  # of a version with other fields
+            else:
+                return pod if self.open else replace(pod, stage="gone")
+        offer = self.order.get("offer", {})
+        stage: PodStage = "unknown" if self.open else "gone"
+        return Pod(
+            self.provider,
+            self.pod or "",
+            self.name,
+            stage,
+            status=self.state,
+            gpu_type=str(offer.get("gpu_type") or ""),
+            gpu_count=int(offer.get("gpu_count") or 0),
+            hourly=self.hourly,
+            currency=self.currency,
+            created=self.created,
+            cloud=str(offer.get("cloud") or ""),
+            region=str(offer.get("region") or ""),
+            spot=bool(offer.get("spot")),
+        )
+
+    @property
+    def by_hand(self) -> bool:
+        """It was rented for no run, and is ready: the user's own until the user ends it, or its limits do."""
+        return self.run is None and self.state == "ready"
 
     @property
     def open(self) -> bool:
@@ -98,11 +146,16 @@ class Owned:
     @property
     def held(self) -> bool:
         """A living process on this machine is getting it."""
-        return self.holder is not None and self.machine == this_machine() and _alive(self.holder)
+        here = (this_machine(), socket.gethostname())  # a hudtui of before wrote down the name, which changes with the network
+        return self.holder is not None and self.machine in here and _alive(self.holder)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**vars(self), "order": dict(self.order), "held": self.held}
+        return {**vars(self), "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
+
+
+Grant = Callable[[Sequence[Owned]], float | None]
+"""Says of all entries until when a machine may live, in seconds since the epoch (None: for ever), or raises; see `budget`."""
 
 
 class Ledger:
@@ -118,9 +171,27 @@ class Ledger:
         self._patience = patience
 
     def intend(
-        self, order: Order, *, provider: str, realm: str = "", run: str | None = None, workspace: Path | str | None = None
+        self,
+        order: Order,
+        *,
+        provider: str,
+        realm: str = "",
+        run: str | None = None,
+        workspace: Path | str | None = None,
+        account: str | None = None,
+        grant: Grant | None = None,
     ) -> Owned:
         """Write down that a machine is about to be asked for, held by this process.
+
+        Args:
+            order: What is asked for.
+            provider: Of whom.
+            realm: Which of its services.
+            run: The run that it is for.
+            workspace: The project that the run belongs to.
+            account: Whose money it is, as the provider names the account.
+            grant: Says until when it may live. Nobody else can write while it is asked, so that of two launches at the same
+                moment the second knows of the first. Where it raises, nothing is written.
 
         Raises:
             InputError: There is an entry of that name: names are used once.
@@ -146,6 +217,7 @@ class Ledger:
             "currency": price.currency,
             "created": now,
             "updated": now,
+            "account": account,
             "order_json": json.dumps(said, default=str),
         }
         with self._writing() as database:
@@ -157,9 +229,18 @@ class Ledger:
                 raise InputError(
                     f"a machine called {clean_line(order.name)} was asked for before", fix="Take another name: each is used once."
                 ) from None
-            return _read(database, order.name)
+            return _grant(database, order.name, grant) if grant is not None else _read(database, order.name)
 
-    def note(self, name: str, state: OwnedState | None = None, **facts: Any) -> Owned:
+    def grant(self, name: str, grant: Grant) -> Owned:
+        """Ask anew until when a machine may live, after its limits were changed; see `intend`.
+
+        Raises:
+            MachineError: There is no such entry, or it cannot be written.
+        """
+        with self._writing() as database:
+            return _grant(database, name, grant)
+
+    def note(self, name: str, state: OwnedState | None = None, *, last: Pod | None = None, **facts: Any) -> Owned:
         """Write down what became of a machine.
 
         What has ended stays ended, unless its end is asked for again because it turned out to be there: `ending` is always
@@ -168,7 +249,8 @@ class Ledger:
         Args:
             name: The name it was ordered under.
             state: Where it is now; None leaves that.
-            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why. None leaves what is there.
+            last: The machine as its provider tells of it just now.
+            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why, account, unasked. None leaves what is there.
 
         Returns:
             The entry as it stands now.
@@ -180,6 +262,8 @@ class Ledger:
         if unknown:
             raise TypeError(f"a machine has no {', '.join(sorted(unknown))}")
         values = {key: value for key, value in facts.items() if value is not None}
+        if last is not None:
+            values |= _seen(last, time.time())
         with self._writing() as database:
             before = _read(database, name)
             if state is not None and (before.state != "ended" or state in ("ending", "ended")):
@@ -191,6 +275,29 @@ class Ledger:
             places_ = ", ".join(f"{key} = ?" for key in values)
             database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
             return _read(database, name)
+
+    def saw(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[Owned, ...]:
+        """Write down what providers said of machines that are alive, so that it is known when they do not answer.
+
+        Args:
+            pods: What was said, by the name that each was ordered under.
+            at: When, in seconds since the epoch.
+            account: Whose they are, as the provider names the account; None leaves what is there.
+
+        Returns:
+            Their entries as they stand now.
+
+        Raises:
+            MachineError: There is no such entry, or it cannot be written.
+        """
+        if not pods:
+            return ()
+        with self._writing() as database:
+            for name, pod in pods.items():
+                values = _seen(pod, at) | ({} if account is None else {"account": account})
+                places_ = ", ".join(f"{key} = ?" for key in values)
+                database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
+            return tuple(_read(database, name) for name in pods)
 
     def hold(self, name: str) -> bool:
         """Take a machine into this process's hands, to go on with getting it; False when another living process has it.
@@ -218,7 +325,7 @@ class Ledger:
             if database is None:
                 return None
             row = database.execute(
-                f"{_SELECT} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
+                f"{_select(database)} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
             ).fetchone()
         return None if row is None else _owned(row)
 
@@ -229,7 +336,7 @@ class Ledger:
         with self._reading() as database:
             if database is None:
                 return ()
-            rows = database.execute(f"{_SELECT} {where} ORDER BY created, name", states if alive else ()).fetchall()
+            rows = database.execute(f"{_select(database)} {where} ORDER BY created, name", states if alive else ()).fetchall()
         return tuple(map(_owned, rows))
 
     @contextlib.contextmanager
@@ -249,10 +356,7 @@ class Ledger:
             with contextlib.closing(self._connect(wal=True)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 try:
-                    if database.execute("PRAGMA user_version").fetchone()[0] == 0:
-                        for statement in filter(str.strip, _SCHEMA.split(";\n")):
-                            database.execute(statement)
-                        database.execute(f"PRAGMA user_version = {_VERSION}")
+                    _bring_up(database)
                     yield database
                 except BaseException:
                     with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
@@ -294,26 +398,76 @@ class Ledger:
 
 _COLUMNS = (
     *("name", "provider", "realm", "pod", "run", "workspace", "machine", "holder", "state", "hourly", "currency"),
-    *("created", "updated", "ended", "billed", "why", "order_json"),
+    *("created", "updated", "ended", "billed", "why", "order_json", *_SINCE_2),
 )
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM machines"
+
+
+def _bring_up(database: sqlite3.Connection) -> None:
+    """Make the table, or bring one of an older version up to date."""
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version == _VERSION:
+        return
+    if version == 0:
+        for statement in filter(str.strip, _FIRST.split(";\n")):
+            database.execute(statement)
+    for name, kind in _SINCE_2.items():
+        database.execute(f"ALTER TABLE machines ADD COLUMN {name} {kind}")
+    database.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _select(database: sqlite3.Connection) -> str:
+    """The columns of a table of any version; what an older one lacks is NULL."""
+    old = database.execute("PRAGMA user_version").fetchone()[0] < _VERSION
+    columns = (f"NULL AS {name}" if old and name in _SINCE_2 else name for name in _COLUMNS)
+    return f"SELECT {', '.join(columns)} FROM machines"
 
 
 def _owned(row: tuple[Any, ...]) -> Owned:
     known = dict(zip(_COLUMNS, row, strict=True))
-    return Owned(order=json.loads(known.pop("order_json")), **known)
+    last = known.pop("last_json")
+    unasked = bool(known.pop("unasked"))
+    return Owned(order=json.loads(known.pop("order_json")), last=json.loads(last) if last else None, unasked=unasked, **known)
+
+
+def _seen(pod: Pod, at: float) -> dict[str, Any]:
+    """The columns that say what a provider told of a machine. A price that it does not tell changes nothing."""
+    import msgspec
+
+    told = {"seen": at, "last_json": msgspec.json.encode(pod).decode()}
+    return told if pod.hourly is None else {**told, "hourly": pod.hourly}
 
 
 def _read(database: sqlite3.Connection, name: str) -> Owned:
-    row = database.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
+    row = database.execute(f"{_select(database)} WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise MachineError(f"no machine called {clean_line(name)} was ever asked for")
     return _owned(row)
 
 
+def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> Owned:
+    rows = database.execute(f"{_select(database)} ORDER BY created, name").fetchall()
+    until = grant(tuple(map(_owned, rows)))
+    database.execute("UPDATE machines SET until = ? WHERE name = ?", (until, name))
+    return _read(database, name)
+
+
+@functools.cache
 def this_machine() -> str:
-    """The name of the machine that hudtui runs on."""
+    """What tells the machine that hudtui runs on from others, whatever its name is at the moment; its name where nothing does."""
+    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
+        with contextlib.suppress(OSError):
+            if found := path.read_text(encoding="utf-8", errors="replace").strip():
+                # The id itself is not for others to know (machine-id(5)).
+                return hashlib.sha256(f"hudtui {found} {_processes()}".encode()).hexdigest()[:16]
     return socket.gethostname()
+
+
+def _processes() -> str:
+    """Where process numbers mean something: containers of one image share the machine's id, and not their processes."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return ""
 
 
 def _this_process() -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from hudtui.core.compute.guard import Limits, Usage, hours_left
 from hudtui.core.compute.provider import Provider
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
@@ -24,8 +23,6 @@ KEY = "HUDTUI_GUARD_KEY"
 """A key of the provider that may end machines and do nothing else. It is left on rented machines."""
 KEY_FILE = "guard.key"
 POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
-NOTHING = Usage(0.0, 0.0, 0.0)
-"""What a machine has used up when it is new."""
 UNLIMITED = "No limit is set: it costs money until you end it."
 _PATIENCE = 60.0
 
@@ -55,25 +52,23 @@ def end_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) 
     return {"url": way(pod), "key_file": KEY_FILE}
 
 
-def rules_for(
-    limits: Limits,
-    provider: Provider,
-    pod: str,
-    *,
-    hourly: float | None,
-    lookup: Callable[[str], str | None],
-    usage: Usage = NOTHING,
-) -> dict[str, Any]:
-    """What the guard of a machine without a run goes by: its limits, counted from now. Nobody measures whether it is idle.
+def rules_for(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
+    """What the guard of a machine without a run goes by. Nobody measures whether it is idle.
+
+    Args:
+        until: When its time is over, in seconds since the epoch: `Owned.until`. None: never.
+        provider: Where it was rented.
+        pod: The provider's id of it.
+        lookup: The settings.
 
     Raises:
         InputError: See `end_rule`.
     """
-    left = hours_left(limits, usage, hourly or 0.0)
+    now = time.time()
     return {
-        "max_seconds": None if left is None else round(left * 3600, 1),
+        "max_seconds": None if until is None else round(max(until - now, 0.0), 1),
         "grace_seconds": 0.0,
-        "count_from": f"{time.time():.3f}",
+        "count_from": f"{now:.3f}",
         "power_off": [["true"]] if provider.simulated else list(POWER_OFF),
         "end": end_rule(provider, pod, lookup),
     }
@@ -113,25 +108,16 @@ async def _run(host: Host, command: list[str]) -> None:
 
 
 async def guard(
-    host: Host,
-    limits: Limits,
-    provider: Provider,
-    pod: str,
-    *,
-    hourly: float | None,
-    lookup: Callable[[str], str | None],
-    usage: Usage = NOTHING,
+    host: Host, until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]
 ) -> Promise | None:
     """Arm the guard of a machine without a run, or tell the one that is at work other limits.
 
     Args:
         host: The machine.
-        limits: What it may cost, and how long it may live.
+        until: When its time is over, in seconds since the epoch: `Owned.until`, for which the day's budget has room. None: never.
         provider: Where it was rented.
         pod: The provider's id of it.
-        hourly: Its price.
         lookup: The settings.
-        usage: What it has used up by now.
 
     Returns:
         What it will do; None where there is no limit that it could watch.
@@ -142,7 +128,7 @@ async def guard(
     """
     if ends_itself(provider):
         return Promise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
-    rules = rules_for(limits, provider, pod, hourly=hourly, lookup=lookup, usage=usage)
+    rules = rules_for(until, provider, pod, lookup=lookup)
     await arm(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
     if rules["max_seconds"] is None:
         return None

@@ -15,6 +15,8 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import write_atomic
 
 _VERSION = 1
+UNCONFIRMED = "not confirmed"
+"""The stock of an offer that was there a moment ago, and that an answer with failures lacked."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Part:
     remembered: bool = False
     """The offers are of an earlier session: they can be looked at, and not be ordered."""
     warnings: tuple[str, ...] = ()
-    """What failed when it was asked last. What was known before is still among the offers."""
+    """What failed when it was asked last. What was known before is among the offers for one answer more; see `unconfirmed`."""
+    unconfirmed: frozenset[str] = frozenset()
+    """Ids of offers that the last answer did not have, and may have lacked. What the next one lacks as well is gone."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,20 @@ def _after(before: Part, task: asyncio.Future[Offers], now: float) -> Part:
     error = task.exception()
     if error is None:
         answer = task.result()
-        found = answer.found
+        kept: tuple[Offer, ...] = ()
         if answer.warnings and not before.remembered:
-            # Such an answer may lack offers: what was there a moment ago is not taken for gone.
-            known = {offer.id for offer in found}
-            found += tuple(offer for offer in before.offers if offer.id not in known)
-        return replace(before, offers=found, at=now, asking=False, remembered=False, warnings=answer.warnings)
+            # Such an answer may lack offers: what was there a moment ago is not taken for gone, nor for as it was.
+            gone = {offer.id for offer in answer.found} | before.unconfirmed
+            kept = tuple(replace(offer, stock=UNCONFIRMED) for offer in before.offers if offer.id not in gone)
+        return replace(
+            before,
+            offers=answer.found + kept,
+            at=now,
+            asking=False,
+            remembered=False,
+            warnings=answer.warnings,
+            unconfirmed=frozenset(offer.id for offer in kept),
+        )
     if not isinstance(error, HudtuiError):
         raise error
     return replace(before, asking=False, warnings=(error.lines()[0],))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
-from hudtui.core.errors import MachineError
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.text import clean_line
 
 
 class ProviderError(MachineError):
@@ -124,5 +125,15 @@ def brings_key(provider: Provider) -> bool:
 
 
 def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:
-    """The offer that is called that: by its six characters, or its whole id."""
-    return next((offer for offer in offers if name in (offer.short, offer.id)), None)
+    """The offer that is called that: by its whole id, or its six characters.
+
+    Raises:
+        InputError: Several offers have those six characters: which one is meant, its id says.
+    """
+    found = [offer for offer in offers if name == offer.id] or [offer for offer in offers if name == offer.short]
+    if len({(offer.provider, offer.id) for offer in found}) > 1:
+        raise InputError(
+            f"{clean_line(name, 60)} means several offers",
+            fix=f"Name one by its id: {', '.join(clean_line(offer.id, 120) for offer in found)}.",
+        )
+    return found[0] if found else None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, demo_simulator
+from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, SIMULATOR_KEY, find_simulator
 from hudtui.core.compute.own_machines import OwnMachine, machines_file, read_machines
 from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
 from hudtui.core.compute.sky import INSTALL, PROGRAM, Sky, find_sky
@@ -28,7 +27,6 @@ Lookup = Callable[[str], str | None]
 Connect = Callable[[str | SshTarget], Awaitable[Host]]
 
 NAMES = ("prime", "sky", "ssh", "local")
-_SIMULATORS_KEY = "sim-key"
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,11 @@ class PrimeAccess:
 def prime_access(lookup: Lookup) -> PrimeAccess:
     """Address, key and team, from the settings; or a simulator's, where `HUDTUI_SIM` names one.
 
-    The user's own key never goes to a simulator that is named so.
+    The user's own key never goes to a simulator that is named so. The demo's has to live: see `ensure_simulator`.
 
     Raises:
         InputError: `HUDTUI_SIM` is no address of this machine: what costs money must never be taken for simulated.
-        ProviderError: The demo's simulator does not start.
+        ProviderError: The demo's simulator does not live.
     """
     from pydantic import SecretStr
 
@@ -62,7 +60,10 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
 
     simulator = lookup(SIMULATOR)
     if simulator == DEMO:
-        simulator = demo_simulator()
+        living = find_simulator()
+        if living is None:
+            raise ProviderError("the demo's simulator does not run", fix="The next command that asks for machines starts it.")
+        return PrimeAccess(living.url, SecretStr(living.key), None, True)
     if simulator and simulator != OFF:
         if not is_loopback(simulator):
             raise InputError(
@@ -70,14 +71,14 @@ def prime_access(lookup: Lookup) -> PrimeAccess:
                 why=f"It is {clean_line(simulator, 80)!r}.",
                 fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
             )
-        return PrimeAccess(simulator.rstrip("/"), SecretStr(lookup(f"{SIMULATOR}_KEY") or _SIMULATORS_KEY), None, True)
+        own = lookup(SIMULATOR_KEY)
+        return PrimeAccess(simulator.rstrip("/"), SecretStr(own) if own else None, None, True)
     base, key = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/"), lookup("PRIME_API_KEY")
     return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
 
 
 def find_providers(
     lookup: Lookup,
-    folder: Path | None = None,
     *,
     machines: Sequence[str] = (),
     whole_config: bool = False,
@@ -92,7 +93,6 @@ def find_providers(
 
     Args:
         lookup: The settings.
-        folder: The project. Not used at present.
         machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
         whole_config: Ask all machines of ~/.ssh/config.
         sky: Ask SkyPilot wherever it is found.
@@ -148,7 +148,9 @@ def _has_sky_machines() -> bool:
 def missing(lookup: Lookup) -> Mapping[str, str]:
     """Providers that cannot be asked, by name, with what to do, in one line each."""
     told: dict[str, str] = {}
-    if prime_access(lookup).key is None:
+    if prime_access(lookup).key is None and lookup(SIMULATOR) not in (None, "", OFF):
+        told["prime"] = f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
+    elif prime_access(lookup).key is None:
         told["prime"] = (
             "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
             "then: hudtui settings set PRIME_API_KEY --user"

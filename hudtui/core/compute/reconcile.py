@@ -1,12 +1,17 @@
-"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile."""
+"""What a start of the app has to know: machines that live and that no run owns, and machines that ended meanwhile.
+
+A machine that was rented by hand, without a run, is its user's: it is no orphan, and is ended by name alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from hudtui.core.compute.acquire import PREFIX
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -14,7 +19,7 @@ from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.release import GRACE, asked_at, is_at, past, settle
 from hudtui.core.compute.spending import cost_text
 from hudtui.core.compute.values import Account, Pod
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, duration
 from hudtui.core.web import is_loopback
 
 Active = Callable[[Owned], bool]
@@ -53,6 +58,28 @@ class Orphan:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A provider that could not be asked what is alive. What the ledger knows of its machines holds until it can be."""
+
+    provider: str
+    """Its name, such as `prime`."""
+    title: str
+    why: str
+    """What kept it from answering, for people."""
+    seen: float | None
+    """When it said last of one of our machines that it is alive, in seconds since the epoch; None: never, as far as is known."""
+
+    def text(self, now: float) -> str:
+        """One line: `Prime Intellect unreachable: last known state, 40 s old`."""
+        old = "never seen" if self.seen is None else f"{duration(max(now - self.seen, 0.0))} old"
+        return f"{self.title} unreachable: last known state, {old}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
 class Reconciled:
     """The ledger and the providers, compared."""
 
@@ -63,9 +90,13 @@ class Reconciled:
     unclear: tuple[Owned, ...] = ()
     """May exist: nobody can say. They are looked for again at the next start."""
     alive: tuple[Pod, ...] = ()
-    """Alive and owned, as they should be."""
+    """Alive and owned, as they should be: by a run that is at work, or rented by hand."""
+    by_hand: tuple[Owned, ...] = ()
+    """Those of `alive` that were rented by hand, without a run."""
     warnings: tuple[str, ...] = ()
     """What could not be looked at."""
+    silent: tuple[Silent, ...] = ()
+    """Providers that did not answer. Their machines are among `unclear`; see `Owned.last_pod` and `Owned.seen`."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
@@ -74,7 +105,9 @@ class Reconciled:
             "lost": [owned.to_json() for owned in self.lost],
             "unclear": [owned.to_json() for owned in self.unclear],
             "alive": [pod.to_json() for pod in self.alive],
+            "by_hand": [owned.name for owned in self.by_hand],
             "warnings": list(self.warnings),
+            "silent": [one.to_json() for one in self.silent],
         }
 
 
@@ -99,7 +132,7 @@ async def reconcile(
     """
     asked = list(providers.values() if isinstance(providers, Mapping) else providers)
     paid = {provider.name: provider for provider in asked if provider.paid}
-    entries = ledger.owned(alive=False)
+    entries = await asyncio.to_thread(ledger.owned, alive=False)
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
@@ -113,8 +146,9 @@ async def reconcile(
             continue
         if not is_loopback(entry.realm):
             strange.append(entry)
-        elif entry.provider in paid:  # simulators come and go, and their machines with them
-            ledger.note(entry.name, "ended", why="it was simulated, by a simulator that is gone")
+        elif entry.provider in paid and await asyncio.to_thread(_nobody_listens, entry.realm):
+            # Simulators come and go, and their machines with them.
+            await asyncio.to_thread(ledger.note, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
         f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
         + (f" at {clean_line(entry.realm)}" if entry.realm else "")
@@ -125,8 +159,22 @@ async def reconcile(
         tuple(owned for part in parts for owned in part.lost),
         (*(owned for part in parts for owned in part.unclear), *strange),
         tuple(pod for part in parts for pod in part.alive),
+        tuple(owned for part in parts for owned in part.by_hand),
         (*(text for part in parts for text in part.warnings), *warnings),
+        tuple(one for part in parts for one in part.silent),
     )
+
+
+def _nobody_listens(realm: str) -> bool:
+    """Whether nothing answers at an address of this machine any more."""
+    url = urlsplit(realm)
+    try:
+        socket.create_connection((url.hostname or "127.0.0.1", url.port or 80), timeout=2.0).close()
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _has_run(owned: Owned) -> bool:
@@ -139,9 +187,14 @@ async def _compare(
     try:
         pods = [pod for pod in await provider.pods() if pod.alive]
     except ProviderError as error:
-        waiting = tuple(entry for entry in entries if entry.open and not entry.held)
+        waiting = tuple(entry for entry in entries if entry.open and (entry.pod or not entry.held))
         loud = f"; {len(waiting)} of your machines may be alive there" if waiting else ""
-        return Reconciled(unclear=waiting, warnings=(f"{provider.title} could not be asked{loud}: {error.what}",))
+        latest = max((entry.seen for entry in waiting if entry.seen is not None), default=None)
+        return Reconciled(
+            unclear=waiting,
+            warnings=(f"{provider.title} could not be asked{loud}: {error.what}",),
+            silent=(Silent(provider.name, provider.title, "; ".join(error.lines()), latest),),
+        )
     by_id = {entry.pod: entry for entry in entries if entry.pod}
     by_name = {entry.name: entry for entry in entries}
     seen: set[str] = set()
@@ -154,10 +207,16 @@ async def _compare(
         if entry is not None:
             seen.add(entry.name)
             if entry.pod is None and not entry.held:
-                entry = ledger.note(entry.name, "created", pod=pod.id, hourly=pod.hourly)
+                entry = await asyncio.to_thread(ledger.note, entry.name, "created", pod=pod.id, hourly=pod.hourly)
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
-    lost, unclear, warnings = [], [], []
+    warnings: list[str] = []
+    account = await _account(provider, warnings) if ours else None
+    told = {entry.name: pod for pod, entry in ours if entry is not None}
+    whose = account.name if account is not None else None
+    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.saw, told, now(), whose)}
+    ours = [(pod, fresh[entry.name] if entry is not None else None) for pod, entry in ours]
+    lost, unclear = [], []
     for entry in entries:
         if entry.name in seen or not entry.open or entry.held:
             continue
@@ -168,23 +227,30 @@ async def _compare(
             warnings.append(f"{entry.name} could not be looked at: {error.what}")
             continue
         if isinstance(found, Pod):
+            (entry,) = await asyncio.to_thread(ledger.saw, {entry.name: found}, now())
             ours.append((found, entry))
         elif found.open:
             unclear.append(found)
             if found.pod:
+                whose = f" It was rented with the account {clean_line(found.account, 60)}." if found.account else ""
                 warnings.append(
                     f"{provider.title} knows {found.name} neither among the living nor in its history: is this the account's key?"
+                    + whose
                 )
         elif found.state == "ended":
             lost.append(found)
-    account = await _account(provider, warnings) if ours else None
-    orphans, alive = [], []
+    if account is None and ours:
+        account = await _account(provider, warnings)
+    orphans, alive, by_hand = [], [], []
     for pod, entry in ours:
-        if entry is not None and entry.name not in closed and entry.state != "ending" and (entry.held or active(entry)):
-            alive.append(pod)
-        else:
-            orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
-    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(warnings))
+        if entry is not None and entry.name not in closed and entry.state != "ending":
+            if entry.by_hand:
+                by_hand.append(entry)
+            if entry.by_hand or entry.held or active(entry):
+                alive.append(pod)
+                continue
+        orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
+    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(by_hand), tuple(warnings))
 
 
 async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | Owned:
@@ -194,12 +260,12 @@ async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callab
         if pod is not None and pod.alive:
             return pod
         if pod is not None or await past(provider, pod=entry.pod) is not None:
-            return await settle(entry, provider, ledger, why=entry.why or "it ended without being asked to", pod=pod)
+            return await settle(entry, provider, ledger, pod=pod)
         return entry
     if await past(provider, name=entry.name) is not None:
-        return await settle(entry, provider, ledger, why="it had ended when it was found")
+        return await settle(entry, provider, ledger)
     if now() - entry.created > GRACE:
-        return ledger.note(entry.name, "never", why="it was never seen")
+        return await asyncio.to_thread(ledger.note, entry.name, "never", why="it was never seen")
     return entry
 
 
@@ -227,9 +293,7 @@ def _orphan(pod: Pod, entry: Owned | None, closed: bool, account: Account | None
     elif closed:
         why = "it was taken for ended, or for never created"
     elif entry.state != "ready":
-        why = "nobody goes on with getting it ready"
-    elif entry.run is None:
-        why = "no run was ever started on it"
+        why = "its set-up was interrupted, and no guard is on it"
     else:
         why = f"its run {entry.run} is over"
     return Orphan(pod, entry, age, cost, billed, why)

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from hudtui.core.compute.guard import money
 from hudtui.core.compute.ledger import Ledger, Owned
@@ -51,17 +52,20 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         StillThere: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
         MachineError: The ledger cannot be written.
     """
-    owned = entry_of(machine, provider, ledger) if isinstance(machine, Pod) else ledger.get(machine)
+    if isinstance(machine, Pod):
+        owned = await asyncio.to_thread(entry_of, machine, provider, ledger)
+    else:
+        owned = await asyncio.to_thread(ledger.get, machine)
     given = machine if isinstance(machine, Pod) and machine.id else None
     if owned is not None and owned.pod is None and given is None:
         given = await _by_name(owned, provider)
         if given is None:
-            return _never(owned, provider, ledger, why)
+            return await asyncio.to_thread(_never, owned, provider, ledger, why)
     name = owned.name if owned else given.name if given else str(machine)
     pod_id = given.id if given else owned.pod if owned and owned.pod else str(machine)
     if owned is not None:
         with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
-            ledger.note(owned.name, "ending", pod=pod_id, why=why)
+            await asyncio.to_thread(ledger.note, owned.name, "ending", pod=pod_id, why=why)
     last, problem = await _end(provider, pod_id, given, sleep)
     if problem is not None:
         hourly = (last.hourly if last else None) or (owned.hourly if owned else None)
@@ -74,19 +78,43 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         )
     ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
     if owned is not None:
-        ledger.note(owned.name, "ended", pod=pod_id, ended=ended.terminated, billed=ended.bill, why=why)
+        facts: dict[str, Any] = {"pod": pod_id, "ended": ended.terminated, "billed": ended.bill, "why": why}
+        await asyncio.to_thread(ledger.note, owned.name, "ended", **facts)
     return ended
 
 
-async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, why: str, pod: Pod | None = None) -> Owned:
-    """Note that a machine has ended without being asked to, with its bill as far as the provider tells it now.
+async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> Owned:
+    """Note that a machine is found to have ended, why, and with its bill as far as the provider tells it now.
+
+    One whose end was not asked for and whose time was not over is noted as `unasked`: it was taken back.
 
     Raises:
         MachineError: The ledger cannot be written.
     """
     last = pod or Pod(provider.name, owned.pod or "", owned.name, "gone")
     ended = await _with_bill(last, provider, None)
-    return ledger.note(owned.name, "ended", pod=ended.id or None, ended=ended.terminated, billed=ended.bill, why=why)
+    if owned.state == "ending":
+        why, unasked = owned.why, False
+    elif owned.until is not None and (owned.seen or owned.created) < owned.until <= time.time():
+        why, unasked = "its time was over: the guard on it ended it", False
+    else:
+        why, unasked = await _taken(owned, provider), True
+    facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
+    facts |= {"why": why, "unasked": unasked}
+    return await asyncio.to_thread(ledger.note, owned.name, "ended", **facts)
+
+
+async def _taken(owned: Owned, provider: Provider) -> str:
+    """Why a machine has ended that was not asked to, as far as that can be known."""
+    if owned.last_pod().spot or owned.order.get("offer", {}).get("spot"):
+        return "it was taken back: a spot machine can be taken away at any moment"
+    try:
+        balance = (await provider.account()).balance
+    except ProviderError:
+        balance = None
+    if balance is not None and balance <= max((owned.hourly or 0.0) / 60, 0.01):
+        return f"the wallet is empty, so {provider.title} ended it"
+    return f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
 
 
 def realm_of(provider: Provider) -> str:

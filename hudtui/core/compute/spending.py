@@ -96,8 +96,9 @@ class Spending:
         return tuple(pod for pod in self.pods if pod.open)
 
     def of(self, name: str) -> PodSpend | None:
-        """One machine, by its name or its provider's id."""
-        return next((pod for pod in self.pods if name in (pod.name, pod.pod)), None)
+        """One machine, by its name or its provider's id. Ids are used again by other accounts: one that is alive comes first."""
+        found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
+        return next((pod for pod in found if pod.open), found[0] if found else None)
 
 
 def spend(
@@ -117,10 +118,14 @@ def spend(
         now: Seconds since the epoch.
         here: Who is asked. What was rented from a simulator counts only where that one is among them.
         others: Machines that are alive, ours, and not in the ledger, or ended as far as that knows.
-        elsewhere: What was rented from real services that are not asked counts too.
+        elsewhere: What was rented from real services that are not asked counts too, and with other accounts.
     """
-    begin = _midnight(now)
-    bills = {provider: account.spent for provider, account in accounts.items()}
+    begin = midnight(now)
+
+    def bills(one: Owned) -> Mapping[str, float]:
+        account = accounts.get(one.provider)
+        return account.spent if account is not None and one.account in (None, account.name) else {}
+
     living = {key for pod in others if pod.alive for key in (pod.id, pod.name)}
 
     def counts(one: Owned) -> bool:
@@ -128,12 +133,15 @@ def spend(
             return False
         if not one.open and (one.name in living or one.pod in living):
             return False  # it has not ended after all
+        account = accounts.get(one.provider)
+        if not elsewhere and account is not None and one.account not in (None, account.name):
+            return False
         return any(is_at(one, provider) for provider in here) or (elsewhere and not is_loopback(one.realm))
 
-    pods = [_owned(one, bills.get(one.provider, {}), now, begin) for one in records.owned(alive=False) if counts(one)]
+    pods = [_owned(one, bills(one), now, begin) for one in records.owned(alive=False) if counts(one)]
     known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
     pods += [
-        _foreign(pod, bills.get(pod.provider, {}), now, begin)
+        _foreign(pod, accounts[pod.provider].spent if pod.provider in accounts else {}, now, begin)
         for pod in others
         if pod.alive and pod.id not in known and pod.name not in known
     ]
@@ -207,6 +215,6 @@ def _share(spent: float, created: float, end: float, begin: float) -> float:
     return spent if whole <= 0 or created >= begin else spent * max(end - begin, 0.0) / whole
 
 
-def _midnight(now: float) -> float:
+def midnight(now: float) -> float:
     """When the day began, by the clock on the user's wall."""
     return datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.compute.values import SshKey
 from hudtui.core.errors import InputError, Location
+from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     import asyncssh
+
+    from hudtui.core.settings import Settings
 
 VARIABLE = "PRIME_SSH_KEY_PATH"
 """The setting that names the private key. Prime's own command reads and keeps it too."""
@@ -40,6 +43,11 @@ class KeyFile:
         """What keeps `ssh` from using it, and what to do."""
         return f"others may read {self.path}, and ssh refuses such a key: chmod 400 {self.path}" if self.exposed else None
 
+    @property
+    def label(self) -> str:
+        """What it is called at a provider: enough to know it by, and nothing about this machine."""
+        return clean_line(f"hudtui {self.path.name}", 60)
+
 
 def key_path(lookup: Callable[[str], str | None]) -> Path | None:
     """Where the private key is: what is set, or the first usual one that exists; None where there is none."""
@@ -53,6 +61,28 @@ def key_path(lookup: Callable[[str], str | None]) -> Path | None:
 def usual_path() -> Path:
     """Where a new key goes, and is found without being named."""
     return Path.home() / ".ssh" / USUAL[0]
+
+
+def keep_path(path: Path, settings: Settings) -> Path | None:
+    """Write down that this key is for machines: in the user's own settings, or in the project's `.env` where that names another.
+
+    Args:
+        path: The private key.
+        settings: As they are.
+
+    Returns:
+        The file that says it; None where the key is found without.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    from hudtui.core.settings import save_env, save_user
+
+    if key_path(settings.get) == path:
+        return None
+    if settings.origin(VARIABLE) == ".env":
+        return save_env(settings.folder, VARIABLE, str(path))
+    return save_user(VARIABLE, str(path))
 
 
 def make_key(path: Path) -> Path:

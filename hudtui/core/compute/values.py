@@ -222,6 +222,12 @@ class Account:
     scopes: tuple[str, ...] = ()
     """What the key may do, such as `instances:write`; empty where the provider does not say."""
 
+    def lasts(self, per_hour: float, currency: str = "USD") -> float | None:
+        """Hours for which the balance pays `per_hour`; None where it is not told or in another currency, or nothing is paid."""
+        if self.balance is None or per_hour <= 0 or currency != self.currency:
+            return None
+        return max(self.balance, 0.0) / per_hour
+
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui wallet --json`."""
         return {**vars(self), "spent": dict(self.spent), "scopes": list(self.scopes)}

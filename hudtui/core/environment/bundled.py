@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from hudtui.core.environment.spec import ServerSpec
@@ -43,3 +44,15 @@ BUNDLED: tuple[Bundled, ...] = (
 def find_bundled(name: str) -> Bundled | None:
     """The bundled environment of that name; `text_2048` is understood as `text-2048`."""
     return next((entry for entry in BUNDLED if entry.name == name.strip().lower().replace("_", "-")), None)
+
+
+_PYTHONS = ("python", "python3", "$HUDTUI_PYTHON", "${HUDTUI_PYTHON}", "${HUDTUI_PYTHON:-python3}", "${HUDTUI_PYTHON:-python}")
+
+
+def is_bundled(spec: ServerSpec) -> bool:
+    """Whether a server is a bundled environment, as we start it or as a task file names it."""
+    if any(spec == one.spec for one in BUNDLED):
+        return True
+    if spec.command not in (*_PYTHONS, sys.executable) or spec.env or spec.cwd is not None or spec.contained:
+        return False
+    return any(spec.args in (("-m", one.module), ("-P", "-m", one.module)) for one in BUNDLED)

@@ -13,6 +13,7 @@ from hudtui.core.environment.source import Source
 from hudtui.core.environment.values import Analysis, analysis_from_json
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
+from hudtui.core.trust import agree
 
 FORMAT = 1
 
@@ -47,7 +48,7 @@ def latest(folder: Path) -> Analysis | None:
 
 
 def store(source: Source, analysis: Analysis) -> None:
-    """Remember an analysis.
+    """Remember an analysis, and that the user agrees to look at this source again.
 
     Raises:
         InputError: The workspace cannot be written to. That is worth a notice, not a failure: the analysis is still good.
@@ -55,6 +56,8 @@ def store(source: Source, analysis: Analysis) -> None:
     from hudtui.core.workspace import make_state_dir
 
     make_state_dir(source.folder)
+    if source.file is None:
+        agree(source.folder, source.all_powers)  # the user named it, and will not be asked about what is remembered here
     data = {"format": FORMAT, "key": source.key, "analysis": analysis.to_json()}
     write_atomic(_file(source), json.dumps(data, ensure_ascii=False, indent=1))
 

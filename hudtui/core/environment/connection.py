@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from hudtui.core.environment.bundled import is_bundled
 from hudtui.core.environment.link import Link, Refused
 from hudtui.core.environment.listing import read_result, read_tools
 from hudtui.core.environment.source import Source
@@ -23,6 +24,7 @@ from hudtui.core.environment.spec import Lookup, Secrets, ServerSpec, read_confi
 from hudtui.core.environment.values import Block, Tool, ToolResult
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
+from hudtui.core.trust import require
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
@@ -122,15 +124,19 @@ async def connect(
         on_event: Told how the connection comes about.
 
     Raises:
+        Untrusted: A file of the project names the source, and the user has not agreed to it.
         SourceError: The source cannot be connected to, or a variable of it that cannot be done without is not set.
         ConnectError: There is no connection, or it broke within the block; the error says why.
     """
     if isinstance(source, Source):
         lookup = lookup or source.lookup
         specs = _servers(source)
+        await asyncio.to_thread(require, source.folder, source.powers)
     else:
         specs = read_config(source, "mcp_config")
     tell = on_event or (lambda _: None)
+    # Whatever lies in the current folder, a bundled environment imports its own modules.
+    specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
     hidden = Secrets()
     resolved = [resolve(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import tempfile
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from pathlib import Path
 
-from hudtui.core.environment.source import find_engine
+from hudtui.core.environment.engine import engine_note, find_engine
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.text import clean_line
 
@@ -57,16 +59,20 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     Args:
         local: The image, as this computer's container engine knows it.
         wanted: See `push_name`.
-        engine: `docker` or `podman`; whichever is there by default.
+        engine: `docker` or `podman`; the one that answers by default.
 
     Raises:
         InputError: The name is none, or there is no container engine.
         MachineError: The image is not there, or the registry did not take it.
     """
     name = push_name(local, wanted)
-    engine = engine or find_engine()
+    note = None
+    if engine is None:
+        engine, note = await asyncio.to_thread(lambda: (find_engine(), engine_note()))
     if engine is None:
         raise InputError("there is neither docker nor podman on this computer", fix="Install one, or push the image elsewhere.")
+    if note is not None:
+        yield Pushing(note)
     yield Pushing(f"{engine} tag {local} {name}")
     tagging = _run(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?")
     async with contextlib.aclosing(tagging) as lines:
@@ -76,11 +82,16 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     registry = name.partition("/")[0]
     digest = None
     fix = f"Perhaps {engine} has to be let in: {engine} login {registry}"
-    async with contextlib.aclosing(_run(engine, "push", name, problem=f"{name} could not be pushed", fix=fix)) as lines:
-        async for line in lines:
-            digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
-            yield Pushing(line)
-    digest = await _digest(engine, name) or digest
+    with tempfile.TemporaryDirectory(prefix="hudtui-push-") as folder:
+        # docker tells the digest while it pushes; podman writes it down, and what it keeps as RepoDigests is another one
+        file = Path(folder) / "digest"
+        words = ("push", "--digestfile", str(file), name) if Path(engine).name.startswith("podman") else ("push", name)
+        async with contextlib.aclosing(_run(engine, *words, problem=f"{name} could not be pushed", fix=fix)) as lines:
+            async for line in lines:
+                digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
+                yield Pushing(line)
+        if file.exists():
+            digest = (_DIGEST.findall(file.read_text()) or [None])[0]
     if digest is None:
         raise MachineError(
             f"{name} was pushed, and {engine} does not tell its digest", fix="Write it into the lock file by hand."
@@ -89,16 +100,8 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     yield Pushing(f"pushed {name} as {digest}", f"{repository}@{digest}")
 
 
-async def _digest(engine: str, name: str) -> str | None:
-    """The digest in the registry, as the engine has kept it for that name."""
-    repository = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
-    said = [line async for line in _run(engine, "image", "inspect", "--format", "{{json .RepoDigests}}", name, problem="")]
-    found = re.findall(re.escape(repository) + r"@(sha256:[0-9a-f]{64})", " ".join(said))
-    return found[-1] if found else None
-
-
-async def _run(engine: str, *words: str, problem: str, fix: str | None = None) -> AsyncGenerator[str, None]:
-    """The lines of a command; without a `problem` its failure means nothing."""
+async def _run(engine: str, *words: str, problem: str, fix: str) -> AsyncGenerator[str, None]:
+    """The lines of a command."""
     try:
         process = await asyncio.create_subprocess_exec(
             engine, *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -120,5 +123,5 @@ async def _run(engine: str, *words: str, problem: str, fix: str | None = None) -
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    if status != 0 and problem:
+    if status != 0:
         raise MachineError(problem, why=" ".join(last[-3:]) or f"status {status}", fix=fix)

@@ -20,7 +20,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,13 +28,13 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
+from hudtui.core.environment.engine import ENGINES, find_engine
 from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
+from hudtui.core.trust import Power, power
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
-
-ENGINES = ("docker", "podman")
 
 _IMAGE = re.compile(
     r"(?:(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:]+\](?::[0-9]+)?)/)?"
@@ -68,6 +67,23 @@ class Source:
     """The project folder: relative paths and the cache belong to it."""
     lookup: Lookup = field(default=os.environ.get, compare=False, repr=False)
     """Gives the value of a variable at the moment it is needed."""
+    file: Path | None = field(default=None, compare=False)
+    """The file that names the servers; None when the user named them. What a file names needs the user's agreement."""
+
+    @property
+    def powers(self) -> tuple[Power, ...]:
+        """What the user has to agree to before this source is used; see `core.trust`. Nothing for what the user named."""
+        return self.all_powers if self.file is not None else ()
+
+    @property
+    def all_powers(self) -> tuple[Power, ...]:
+        """What using this source means, whoever named it."""
+        from hudtui.core.environment.powers import server_powers
+
+        file = self.file or self.folder
+        if self.address is not None:
+            return (power("address", self.text, file, *self.address),)
+        return server_powers(self.servers, file)
 
     @property
     def key(self) -> str:
@@ -92,6 +108,7 @@ def parse_source(
     folder: Path | None = None,
     lookup: Lookup | None = None,
     sse: bool = False,
+    file: Path | None = None,
 ) -> Source:
     """What a user named, by the forms listed at the top of this module.
 
@@ -103,13 +120,14 @@ def parse_source(
         folder: The project folder; the current one by default.
         lookup: Gives the value of a variable; the process environment by default.
         sse: Use the older transport of separate event streams for a URL.
+        file: The file that the name was read from; None when the user gave it.
 
     Raises:
         SourceError: The name fits no form, or what it leads to cannot be used.
     """
     folder = Path(folder) if folder is not None else Path.cwd()
     source = _named(text, tuple(command), folder, sse)
-    source = replace(source, folder=folder, lookup=lookup or os.environ.get)
+    source = replace(source, folder=folder, lookup=lookup or os.environ.get, file=file or source.file)
     if headers:
         if not any(spec.url for spec in source.servers):
             raise SourceError("headers are for sources that are reached by a URL", fix="Leave out --header, or give a URL.")
@@ -185,7 +203,7 @@ def image_source(image: str, variables: Sequence[str] = (), *, text: str | None 
         image: Its reference.
         variables: Names of variables that the container gets where we have them; values never stand in the command.
         text: What the user wrote, when that was something else.
-        engine: `docker` or `podman`; whichever is there by default.
+        engine: `docker` or `podman`; the one that answers by default.
     """
     name = image_name(image)
     return Source("image", text or image, (container_spec(image, variables, name=name, engine=engine),), image=image)
@@ -205,7 +223,7 @@ def container_spec(
     engine: str | None = None,
     set_env: Mapping[str, str] | None = None,
 ) -> ServerSpec:
-    """The command that runs an image as a server. The engine is looked for when the server is started."""
+    """The command that runs an image as a server."""
     engine = engine or find_engine() or ENGINES[0]
     given = dict(set_env or {})
     passed = tuple(dict.fromkeys((*variables, *given)))
@@ -219,12 +237,6 @@ def container_spec(
         literal=True,
         contained=True,
     )
-
-
-def find_engine() -> str | None:
-    """`docker` or `podman`, whichever is installed; `HUDTUI_ENGINE` decides where both are."""
-    wanted = os.environ.get("HUDTUI_ENGINE")
-    return wanted or next((engine for engine in ENGINES if shutil.which(engine)), None)
 
 
 def _with_env(spec: ServerSpec, env: Mapping[str, str | None], image: str | None) -> ServerSpec:
@@ -269,7 +281,7 @@ def _file(path: Path, name: str) -> Source:
     if path.suffix.lower() in (".yaml", ".yml"):
         return _lock(path, name)
     if path.suffix.lower() == ".json" or text.lstrip()[:1] in ("{", "["):
-        return _config(parse_json(text, name), name, name)
+        return _config(parse_json(text, name), name, name, path)
     if os.access(path, os.X_OK):
         raise SourceError(
             "this is a program", fix=f"To start it as an MCP server, give it after `--`: -- {name}", where=Location(name)
@@ -277,7 +289,7 @@ def _file(path: Path, name: str) -> Source:
     raise SourceError("this file is neither a lock file (YAML) nor an mcp_config (JSON)", fix=FORMS, where=Location(name))
 
 
-def _config(data: Any, name: str, shown: str) -> Source:
+def _config(data: Any, name: str, shown: str, file: Path | None = None) -> Source:
     if isinstance(data, list):  # a task file: its tasks run on one environment, as a rule
         configs = [task.get("mcp_config") for task in data if isinstance(task, Mapping)]
         if not configs or any(config != configs[0] for config in configs):
@@ -287,7 +299,7 @@ def _config(data: Any, name: str, shown: str) -> Source:
         data = {"mcp_config": configs[0]}
     servers = read_config(data, name)
     images = tuple(dict.fromkeys(spec.image for spec in servers if spec.image))
-    return Source("config", shown, servers, image=images[0] if len(images) == 1 else None)
+    return Source("config", shown, servers, image=images[0] if len(images) == 1 else None, file=file)
 
 
 def _folder(path: Path, name: str) -> Source:
@@ -308,7 +320,7 @@ def _folder(path: Path, name: str) -> Source:
         if isinstance(image, str) and image:
             if not _IMAGE.match(image):
                 raise SourceError(f"{image!r} is not the name of an image", where=Location(str(project), field="tool.hud.image"))
-            return image_source(image, text=name)
+            return replace(image_source(image, text=name), file=project)
     if (path / "Dockerfile").is_file():
         tag = re.sub(r"[^a-z0-9]+", "-", path.resolve().name.lower()).strip("-") or "environment"
         raise SourceError(
@@ -327,12 +339,27 @@ def _lock(path: Path, name: str) -> Source:
     from hudtui.core.lockfile import read_lock
 
     lock = read_lock(path)
+    if not lock.is_one:
+        raise SourceError(
+            "this YAML file is no lock file",
+            why="It has neither image nor tools.",
+            fix="`hudtui lint` checks a gym configuration. " + FORMS,
+            where=Location(name),
+        )
     if lock.image is None:
         return Source("lock", name, lock=path)
-    variables = (*lock.variables.required, *lock.variables.optional)
-    return Source(
-        "lock", name, (container_spec(lock.image, variables, name=image_name(lock.image)),), image=lock.image, lock=path
-    )
+    variables = tuple(name for name in (*lock.variables.required, *lock.variables.optional) if not _is_service_key(name))
+    spec = container_spec(lock.image_here or lock.image, variables, name=image_name(lock.image))
+    return Source("lock", name, (spec,), image=lock.image, lock=path, file=path)
+
+
+def _is_service_key(name: str) -> bool:
+    """Whether a variable is the key of a service that an environment has nothing to do with; `--env NAME` passes it on."""
+    from hudtui.core.platform import BUILT_IN, HUD
+    from hudtui.core.settings import known_keys
+
+    own = {platform.key_variable for platform in BUILT_IN}
+    return any(key.name == name and key.secret and name not in own for key in known_keys(HUD))
 
 
 def _looks_like_path(name: str) -> bool:

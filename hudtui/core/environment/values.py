@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -165,6 +166,19 @@ class ToolResult:
     def text(self) -> str:
         """All text blocks, joined with newlines. Not cleaned: whoever shows it does that."""
         return "\n".join(block.text for block in self.blocks if block.type == "text" and block.text is not None)
+
+    @property
+    def says_it_twice(self) -> bool:
+        """Whether the structured content says what the text says: servers send both, for clients that know only one."""
+        text = self.text
+        if self.structured is None or not text:
+            return False
+        if self.structured in (text, {"result": text}):
+            return True
+        try:
+            return bool(json.loads(text) in (self.structured, [self.structured]))
+        except (ValueError, RecursionError):
+            return False
 
 
 class Session(Protocol):

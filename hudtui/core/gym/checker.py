@@ -25,10 +25,12 @@ _LIMIT = 1 << 27
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:
     """The finding that `Finding.to_json` wrote."""
-    fix = data["fix"]
-    return Finding(
-        **{**data, "fix": None if fix is None else Fix(fix["title"], tuple(Edit(**edit) for edit in fix["edits"]))},
-    )
+
+    def fix(name: str) -> Fix | None:
+        found = data[name]
+        return None if found is None else Fix(found["title"], tuple(Edit(**edit) for edit in found["edits"]))
+
+    return Finding(**{**data, "fix": fix("fix"), "guess": fix("guess")})
 
 
 class Checker:

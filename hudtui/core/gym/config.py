@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.gym.config_base import Steps, kind_of, shown
+from hudtui.core.gym.config_base import Steps, kind_of, nearly, shown
 from hudtui.core.gym.config_mappings import MappingReader
 from hudtui.core.gym.findings import Finding, errors_of
 from hudtui.core.gym.values import (
@@ -65,7 +66,7 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
 
     Returns:
         The configuration, without the mappings that have errors, and everything that is to say about the text in the order of its
-        lines. The configuration is None when the text is not YAML, or not a mapping.
+        lines. The configuration is None when the text is not YAML, not a mapping, or has no key of a configuration.
     """
     from hudtui.core.yamltext import load_yaml
 
@@ -109,14 +110,18 @@ class _Reader(MappingReader):
         if not isinstance(data, dict):
             self.report("shape", "error", f"a configuration is a mapping with `action_mappings`, not {kind_of(data)}", ())
             return None
+        if not any(key in TOP_KEYS or nearly(key, TOP_KEYS) for key in data):
+            self.report("shape", "error", _not_ours(data), ())
+            return None
         for key in data:
             self.unknown(key, TOP_KEYS, (), "the configuration")
-        mappings, broken = self.mappings(self._section("action_mappings"))
+        mappings, broken, partial = self.mappings(self._section("action_mappings"))
         return GymConfig(
             system_prompt=self._text("system_prompt"),
             parser=self._parser(),
             mappings=mappings,
             broken=broken,
+            partial=partial,
             weights=self._weights(),
             max_turns=self._max_turns(),
             allow_unmapped=self.flag(data.get("allow_unmapped", False), ("allow_unmapped",)),
@@ -203,6 +208,25 @@ class _Reader(MappingReader):
             at_value=True,
         )
         return DEFAULT_MAX_TURNS
+
+
+_OTHERS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("a DeepSpeed configuration", frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"))),
+    ("an accelerate configuration", frozenset(("distributed_type", "compute_environment", "num_processes"))),
+    ("an ART configuration", frozenset(("environments", "training"))),
+    ("a lock file", frozenset(("image", "images", "primary_dataset", "build"))),
+    ("settings of a trainer (hudtui rl --training FILE)", frozenset(("model", "learning_rate", "steps", "num_generations"))),
+    ("a compose file", frozenset(("services",))),
+)
+"""Files that lie beside configurations, and keys by which they are known."""
+
+
+def _not_ours(data: Mapping[str, Any]) -> str:
+    """What to say of a file that has none of a configuration's keys."""
+    seems = next((what for what, keys in _OTHERS if not keys.isdisjoint(data)), None)
+    keys = ", ".join(f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric"))
+    hint = f"it seems to be {seems}" if seems else f"it has none of its keys ({keys}, ...)"
+    return f"this is no gym configuration: {hint}"
 
 
 def _finite(value: float) -> bool:

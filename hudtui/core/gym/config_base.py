@@ -37,6 +37,7 @@ class ReaderBase:
         parameter: str | None = None,
         place: tuple[int, int] | None = None,
         fix: Fix | None = None,
+        guess: Fix | None = None,
     ) -> None:
         """Add a finding at the key of `path`, at its value, or at a place given as line and column."""
         mark = self.document.value_mark(path) if at_value else self.document.mark(path)
@@ -45,7 +46,8 @@ class ReaderBase:
             mapping = str(path[1])
             parameter = str(path[2]) if len(path) >= 3 and not str(path[2]).startswith("_") else parameter
         end = mark.end_column if place is None and mark.end_line == line else None
-        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, parameter, fix))
+        message = clean_line(message, 400)
+        self.findings.append(Finding(code, severity, message, line, column, end, mapping, parameter, fix, guess))
 
     def rename(self, path: Steps, word: str) -> Fix:
         """The fix that spells a key right."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hudtui.core.gym.config_base import ReaderBase, Steps, kind_of, nearly, short, shown
@@ -19,26 +19,35 @@ _BELONGS = {
     "from_args": frozenset({"from_args", "defaults"}),
 }
 _ACTION = re.compile(r"\w+\Z")
+_KEYWORD = re.compile(r"[^\W\d]\w*\Z")
+"""What can stand before the sign of equality in a call."""
 _NUMBERED = re.compile(r"arg(?:0|[1-9][0-9]{0,5})\Z")
 _DONE = "done"
+_HELD = ("_tool", "static", "from_arg", "from_args")
+"""What a mapping or a parameter holds, whatever its name."""
 
 
 class MappingReader(ReaderBase):
     """The part of the reader that knows mappings."""
 
-    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str]]:
-        """The good mappings by action, and the first error of each of the others."""
+    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
+        """The good mappings by action; of the others the first error, and what can be read of them all the same."""
         found: dict[str, ActionMapping] = {}
         broken: dict[str, str] = {}
+        partial: dict[str, ActionMapping] = {}
         for action, entry in section.items():
+            if self._is_comment(action, entry, ("action_mappings", action)):
+                continue
             before = len(self.findings)
             mapping = self._mapping(action, entry)
             errors = errors_of(self.findings[before:])
             if mapping is None or errors:
                 broken[action] = errors[0].message
+                if mapping is not None:
+                    partial[action] = mapping
             else:
                 found[action] = mapping
-        return found, broken
+        return found, broken, partial
 
     def _mapping(self, action: str, entry: Any) -> ActionMapping | None:
         path: Steps = ("action_mappings", action)
@@ -59,24 +68,33 @@ class MappingReader(ReaderBase):
                 nearest = nearly(key, ("_tool", "_parser"))
                 hint = f"; did you mean `{nearest}`?" if nearest else "; keys of our own are `_tool` and `_parser`"
                 fix = self.rename((*path, key), nearest) if nearest and nearest not in entry else None
-                self.report("unknown-key", "error", f"the key `{short(key)}` is not known{hint}", (*path, key), fix=fix)
+                message = f"the key `{short(key)}` is not known, and is not sent{hint}"
+                self.report("unknown-key", "warning", message, (*path, key), fix=fix)
         tool = self._tool(action, entry, path)
         positional = self._positional(entry, path)
         parameters: dict[str, Parameter] = {}
         numbered: set[str] = set()
         for key, value in entry.items():
-            if not key.startswith("_"):
+            if not key.startswith("_") and not self._is_comment(key, value, (*path, key)):
                 parameter = self._parameter(value, (*path, key))
                 if parameter is not None:
                     parameters[key] = parameter
                     numbered.update(name for name in _arguments_of(parameter) if _NUMBERED.match(name))
         names = _with_numbered(positional or (), numbered)
+        keywords: dict[str, None] = {}
         for key, parameter in parameters.items():
             if positional is not None:
-                self._check_names(parameter, names, (*path, key))
-        if tool is None or positional is None:
+                keywords.update(dict.fromkeys(self._keywords(parameter, names, (*path, key))))
+        if tool is None:
             return None
-        return ActionMapping(action, tool, names, parameters)
+        return ActionMapping(action, tool, names, parameters, tuple(keywords))
+
+    def _is_comment(self, key: str, value: Any, path: Steps) -> bool:
+        """Whether a key was meant as a comment: in quotes, YAML takes it for a key."""
+        if not key.lstrip().startswith(("#", "//")) or (isinstance(value, dict) and not value.keys().isdisjoint(_HELD)):
+            return False
+        self.report("comment", "warning", f"the key `{short(key)}` looks like a comment, and is not sent", path)
+        return True
 
     def _tool(self, action: str, entry: Mapping[str, Any], path: Steps) -> str | None:
         if "_tool" not in entry:
@@ -85,6 +103,8 @@ class MappingReader(ReaderBase):
             self.report("tool", "error", "`_tool` is missing: the MCP tool that this action calls", path)
             return None
         tool = entry["_tool"]
+        if tool is None and action == _DONE:
+            return _DONE
         if isinstance(tool, str) and tool.strip():
             return tool
         self.report("tool", "error", f"`_tool` is the name of an MCP tool, not {shown(tool)}", (*path, "_tool"), at_value=True)
@@ -137,7 +157,9 @@ class MappingReader(ReaderBase):
                 if key is not None
                 else "a mapping that is to be sent as it is stands below `static`"
             )
-            self.report("form", "error", f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}", path)
+            guess = self.rename((*path, key), word) if key is not None and word is not None else None
+            message = f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}"
+            self.report("form", "error", message, path, guess=guess)
             return None
         self._form_keys(form, value, path)
         for key in ("static", "default", "defaults"):
@@ -224,20 +246,22 @@ class MappingReader(ReaderBase):
             self.report("default", "warning", message, (*path, "defaults"))
         return FromArgs(tuple(arguments), tuple(defaults[: len(arguments)]))
 
-    def _check_names(self, parameter: Parameter, names: tuple[str, ...], path: Steps) -> None:
-        if isinstance(parameter, FromArg):
-            if parameter.arg not in names:
-                self.report("from-arg", "error", _unlisted(parameter.arg, names), (*path, "from_arg"), at_value=True)
-        elif isinstance(parameter, FromArgs):
-            for index, argument in enumerate(parameter.args):
-                if argument not in names:
-                    self.report("from-arg", "error", _unlisted(argument, names), (*path, "from_args", index), at_value=True)
-
-
-def _unlisted(argument: str, names: tuple[str, ...]) -> str:
-    nearest = nearly(argument, names)
-    known = f"; did you mean `{nearest}`?" if nearest else f": {', '.join(names)}" if names else ", which is empty"
-    return f"the argument `{short(argument)}` is not listed in `_parser.positional`{known}"
+    def _keywords(self, parameter: Parameter, names: tuple[str, ...], path: Steps) -> Iterable[str]:
+        """The arguments of a parameter that `positional` does not list: they are given by name alone."""
+        for index, argument in enumerate(_arguments_of(parameter)):
+            if argument in names:
+                continue
+            place = (*path, "from_args", index) if isinstance(parameter, FromArgs) else (*path, "from_arg")
+            nearest = nearly(argument, names)
+            if not _KEYWORD.match(argument):
+                message = (
+                    f"the argument `{short(argument)}` is not listed in `_parser.positional`, and cannot be given by this name"
+                )
+                self.report("from-arg", "error", message, place, at_value=True)
+            elif nearest:
+                message = f"the argument `{argument}` is not listed in `_parser.positional`, and is given by name alone"
+                self.report("from-arg", "warning", f"{message}; did you mean `{nearest}`?", place, at_value=True)
+            yield argument
 
 
 def _arguments_of(parameter: Parameter) -> tuple[str, ...]:

@@ -53,6 +53,8 @@ class Finding:
     parameter: str | None = None
     """The parameter of that action."""
     fix: Fix | None = None
+    guess: Fix | None = None
+    """A change that is likely meant, where none is certain: what "did you mean" suggests. Carried out only when asked for."""
 
     @property
     def subject(self) -> str:
@@ -79,6 +81,7 @@ class Finding:
             "mapping": self.mapping,
             "parameter": self.parameter,
             "fix": None if self.fix is None else self.fix.to_json(),
+            "guess": None if self.guess is None else self.guess.to_json(),
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import InputError
 from hudtui.core.gym import emit
 from hudtui.core.gym.draft import Action, Argument, Draft, LeftOut, action_for, draft, per_value_tools, tidy
 from hudtui.core.gym.examples import NOTHING, literal
@@ -23,6 +24,7 @@ __all__ = [
     "prompt_lines",
     "render",
     "snippet",
+    "usable_draft",
 ]
 
 DONE_LINES = ("- done(): End the episode when the task is complete.", "  Usage: <tool>done()</tool>")
@@ -41,8 +43,33 @@ def generate(
         name: What to call it; taken from the source by default.
         per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
         platform: Whose gym the first comment names.
+
+    Raises:
+        InputError: See `usable_draft`.
     """
-    return render(draft(analysis, name=name, per_value=per_value), platform=platform)
+    return render(usable_draft(analysis, name=name, per_value=per_value), platform=platform)
+
+
+def usable_draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+    """`draft`, where there is an action to write.
+
+    Raises:
+        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing.
+    """
+    plan = draft(analysis, name=name, per_value=per_value)
+    if plan.actions:
+        return plan
+    if analysis.analyzed_at is None and not analysis.tools:
+        raise InputError(
+            "the lock file lists no tools, and a configuration is made of them; nothing is written",
+            fix="Start the environment and look (hudtui rl init SOURCE --live), or build it anew so that the file lists them.",
+        )
+    left = "; ".join(f"{clean_line(item.tool, 60)}: {clean_line(item.reason, 100)}" for item in plan.left_out[:6])
+    raise InputError(
+        "the environment has no tool for the agent, and a configuration is made of them; nothing is written",
+        why=f"Left out: {left}." if left else "It lists no tools at all.",
+        fix="Name the server that has the agent's tools, or write the configuration by hand (docs/configuration.md).",
+    )
 
 
 def render(plan: Draft, *, platform: Platform = HUD) -> str:
@@ -167,9 +194,7 @@ def _described(argument: Argument) -> str:
 
 
 def _mappings(plan: Draft) -> list[str]:
-    if not plan.actions:
-        return ["# The environment has no tool for the agent: map actions here by hand.", "action_mappings: {}"]
-    lines = []
+    lines: list[str] = []
     if any(not argument.required and argument.default is NOTHING for action in plan.actions for argument in action.arguments):
         lines.append("# An optional argument without a `default` is not sent when the agent does not give it.")
     lines.append("action_mappings:")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hudtui.core.environment.values import Tool
@@ -89,13 +89,15 @@ class Interpreter:
     Args:
         config: The configuration.
         tools: The environment's tools by name; None when they are not known, and then nothing is checked against them.
-        reserved: Tools of the task itself (set-up and evaluation), which no unmapped action may reach.
+        reserved: Tools of the task itself, which no action may reach, and what each does: `judges this task`.
     """
 
-    def __init__(self, config: GymConfig, tools: Mapping[str, Tool] | None = None, *, reserved: Collection[str] = ()) -> None:
+    def __init__(
+        self, config: GymConfig, tools: Mapping[str, Tool] | None = None, *, reserved: Mapping[str, str] | None = None
+    ) -> None:
         self.config = config
         self.tools = tools
-        self._reserved = frozenset(reserved)
+        self._reserved = reserved or {}
         self._checkers: dict[str, SchemaChecker] = {}
         self._plans: dict[str, tuple[Plan | None, ...]] = {}
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -110,11 +112,11 @@ class Interpreter:
             return self._refused(parts, Problem("syntax", call.message, call.column))
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:
-            bound = bind(call, mapping.positional if mapping else None)
+            bound = bind(call, mapping.positional if mapping else None, mapping.keywords if mapping else ())
             return self._understood(parts, Action(DONE, bound.arguments), done=True)
         if mapping is None:
             return self._unmapped(parts, call)
-        bound = bind(call, mapping.positional)
+        bound = bind(call, mapping.positional, mapping.keywords)
         return self._mapped(parts, mapping, bound, Action(call.name, bound.arguments))
 
     def call_of(self, reply: str) -> FinishedCall | None:
@@ -217,6 +219,8 @@ class Interpreter:
     def _missing_tool(self, mapping: ActionMapping) -> Problem | None:
         if self.tools is None or self._callable(mapping.tool):
             return None
+        if mapping.tool in self._reserved:
+            return Problem("mapping", f"{clean_line(mapping.tool, 60)} {self._reserved[mapping.tool]}; the agent cannot call it")
         near = nearest(mapping.tool, [name for name in self.tools if self._callable(name)])
         hint = f"; did you mean {near}?" if near else ""
         return Problem("mapping", f"the environment has no tool {clean_line(mapping.tool, 60)}{hint}")

@@ -25,7 +25,7 @@ from hudtui.core.gym.lint_prompt import check_prompt
 from hudtui.core.gym.lint_report import MAPPINGS, Report
 from hudtui.core.gym.lint_tools import check_tools
 from hudtui.core.gym.lint_transforms import check_arguments, check_transforms
-from hudtui.core.gym.nearest import surely
+from hudtui.core.gym.nearest import nearest, surely
 from hudtui.core.gym.values import DEFAULT_WEIGHTS
 from hudtui.core.yamltext import Path, load_yaml
 
@@ -152,5 +152,8 @@ def _with_fix(report: Report, finding: Finding) -> Finding:
     listed = report.raw((MAPPINGS, finding.mapping, "_parser", "positional"))
     if not isinstance(written, str) or not isinstance(listed, list):
         return finding
-    meant = surely(written, [name for name in listed if isinstance(name, str)])
-    return finding if meant is None else replace(finding, fix=report.value(f"take it from `{meant}`", path, meant))
+    names = [name for name in listed if isinstance(name, str)]
+    sure, near = surely(written, names), nearest(written, names)
+    if sure is not None:
+        return replace(finding, fix=report.value(f"take it from `{sure}`", path, sure))
+    return finding if near is None else replace(finding, guess=report.value(f"take it from `{near}`", path, near))

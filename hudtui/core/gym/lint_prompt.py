@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hudtui.core.gym.findings import Edit, Fix, Severity
+from hudtui.core.gym.findings import Edit, Fix
 from hudtui.core.gym.generate import DONE_LINES
 from hudtui.core.gym.interpret import Interpreter
 from hudtui.core.gym.lint_report import MAPPINGS, PROMPT, Report
@@ -15,6 +15,10 @@ from hudtui.core.gym.parser import Call, Refusal, parse_call
 from hudtui.core.gym.prompt import PLACEHOLDERS, Heading, Usage, headings, mentioned, usages
 from hudtui.core.text import clean_line
 
+_CHAT_MARKS = re.compile(
+    r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"
+)
+"""Marks by which chat templates tell turns apart."""
 _DOTS = ("...", "…")
 _DONE = "done"
 _USAGE_LINE = re.compile(r"(?:^|\n)[ \t]*Usage:[ \t]*<tool>\s*\Z")
@@ -39,6 +43,11 @@ def check_prompt(report: Report, interpreter: Interpreter) -> dict[str, list[Map
         else:
             report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent is told nothing", PROMPT)
         return {}
+    for mark in _CHAT_MARKS.finditer(prompt):
+        message = (
+            f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or the turn of somebody else"
+        )
+        report.add_in_prompt("chat-mark", "warning", message, mark.start(), len(mark[0]))
     reader = _Reader(report, interpreter)
     found = usages(prompt)
     for usage in found:
@@ -85,7 +94,7 @@ class _Reader:
 
     def heading(self, heading: Heading) -> None:
         if heading.call:
-            self._not_mapped(heading.name, heading.start, "warning")
+            self._not_mapped(heading.name, heading.start)
 
     def usage(self, usage: Usage) -> None:
         call = parse_call(usage.text)
@@ -94,9 +103,9 @@ class _Reader:
             return
         mapping = self.report.config.mappings.get(call.name)
         if mapping is None:
-            self._not_mapped(call.name, usage.start + usage.text.index(call.name), "error")
+            self._not_mapped(call.name, usage.start + usage.text.index(call.name))
             return
-        if _explains(usage, call, mapping.positional):
+        if _explains(usage, call, mapping.arguments):
             return
         result = self.interpreter.interpret(f"<think>-</think><tool>{usage.text}</tool>")
         if result.action is not None:
@@ -111,7 +120,7 @@ class _Reader:
                 mapping=call.name,
             )
 
-    def _not_mapped(self, name: str, start: int, severity: Severity) -> None:
+    def _not_mapped(self, name: str, start: int) -> None:
         if self.anything or name in self.settled:
             return
         self.settled.add(name)
@@ -121,8 +130,9 @@ class _Reader:
         if sure is not None:
             calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
             fix = self.report.in_prompt(f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure)
+        guess = None if sure or not near else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
         message = f"the prompt describes `{name}`, but there is no such action{hint}"
-        self.report.add_in_prompt("described-not-mapped", severity, message, start, len(name), fix=fix)
+        self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess)
 
     def _does_not_parse(self, usage: Usage, refusal: Refusal) -> None:
         text = usage.text

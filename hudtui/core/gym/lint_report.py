@@ -58,12 +58,14 @@ class Report:
         mapping: ActionMapping | None = None,
         parameter: str | None = None,
         fix: Fix | None = None,
+        guess: Fix | None = None,
     ) -> None:
         """Report something about the key at a path, or about its value."""
         mark = self.document.value_mark(path) if at_value else self.document.mark(path)
         end = mark.end_column if mark.end_line == mark.line else None
         name = mapping.name if mapping is not None else None
-        self.findings.append(Finding(code, severity, clean_line(message, 400), mark.line, mark.column, end, name, parameter, fix))
+        place = (mark.line, mark.column, end)
+        self.findings.append(Finding(code, severity, clean_line(message, 400), *place, name, parameter, fix, guess))
 
     def add_in_prompt(
         self,
@@ -75,6 +77,7 @@ class Report:
         *,
         mapping: str | None = None,
         fix: Fix | None = None,
+        guess: Fix | None = None,
     ) -> None:
         """Report something about a stretch of the prompt, given by its offset in the prompt's text; the first hundred times."""
         self._in_prompt += 1
@@ -82,7 +85,7 @@ class Report:
             return
         line, column = self.document.inside(PROMPT, start)
         end = column + length if self._source(line, column, length) == self.config.system_prompt[start : start + length] else None
-        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, None, fix))
+        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, None, fix, guess))
 
     def in_prompt(self, title: str, starts: Iterable[int], length: int, text: str) -> Fix | None:
         """The fix that replaces stretches of the prompt; None where the prompt's text is not written out as it is."""

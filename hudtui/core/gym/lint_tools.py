@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?\Z")
 def check_tools(report: Report) -> None:
     """Tools that do not exist, parameters that they do not have or are not given, values that they do not take."""
     assert report.tools is not None
-    for mapping in report.config.mappings.values():
+    for mapping in (*report.config.mappings.values(), *report.config.partial.values()):
         if mapping.name == "done":
             continue
         tool = report.tools.get(mapping.tool)
@@ -57,12 +57,15 @@ def _unknown_tool(report: Report, mapping: ActionMapping, hub: str | None) -> No
         at_value=True,
         mapping=mapping,
         fix=None if sure is None else report.value(f"call `{sure}`", path, sure),
+        guess=None if sure or not near or hub is not None else report.value(f"call `{near}`", path, near),
     )
 
 
 def _check_mapping(report: Report, mapping: ActionMapping, schema: Schema) -> None:
     properties = {prop.name: prop for prop in schema.properties()}
-    missing = [prop.name for prop in properties.values() if prop.required and prop.name not in mapping.parameters]
+    # A parameter that stands there but cannot be read is not missing.
+    written = report.raw((MAPPINGS, mapping.name)) or mapping.parameters
+    missing = [prop.name for prop in properties.values() if prop.required and prop.name not in written]
     for name, parameter in mapping.parameters.items():
         path: Path = (MAPPINGS, mapping.name, name)
         if name not in properties:
@@ -107,6 +110,7 @@ def _unknown_parameter(
         mapping=mapping,
         parameter=name,
         fix=None if sure is None else report.key(f"rename to `{sure}`", path, sure),
+        guess=None if sure or not near else report.key(f"rename to `{near}`", path, near),
     )
 
 
@@ -159,6 +163,7 @@ def _check_value(
         mapping=mapping,
         parameter=prop.name,
         fix=None if meant is None else report.value(f"write {shown(meant)}", path, meant),
+        guess=None if meant is not None or near is None else report.value(f"write {shown(near)}", path, near),
     )
 
 

@@ -14,6 +14,9 @@ from typing import Any, Final
 MAX_DIGITS = 4_300
 """Digits of a whole number. Reading one takes time with the square of its length."""
 
+MAX_DEPTH = 100
+"""How deep lists and objects may be nested in one argument."""
+
 MAX_ODD_KEYS = 1_000
 """Keys that are not text, in all objects of one argument. Numbers can be chosen so that looking up one compares all others."""
 
@@ -139,7 +142,7 @@ _ITEM_WANTED, _VALUE_WANTED, _SEPARATOR_WANTED = "item", "value", "separator"
 
 
 def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
-    """The list or object that begins at `at`, and where it ends. Any depth: what is open is kept in a list."""
+    """The list or object that begins at `at`, and where it ends. What is open is kept in a list."""
     size = len(text)
     outer: list[tuple[Any, str, str, Any, int]] = []
     # The innermost open bracket: its value, what closes it, what may come next, the key that waits for a value, its place.
@@ -151,6 +154,8 @@ def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
         if sign in _OPENING and sign and wants != _SEPARATOR_WANTED:
             if wants == _ITEM_WANTED and closes == "}":
                 return Refusal("a key is a text or a number", at + 1)
+            if len(outer) + 2 > MAX_DEPTH:
+                return Refusal(f"nested more than {MAX_DEPTH} deep", at + 1)
             outer.append((holder, closes, wants, key, opened))
             holder, closes, wants, key, opened = _opened(text, at)
             at += 1

@@ -196,6 +196,7 @@ class Live:
         sections = _Whole()
         mappings: dict[str, Any] = {}
         broken: dict[str, str] = {}
+        partial: dict[str, Any] = {}
         entries: dict[str, Any] = {}
         for part in parts:
             config = self._read_part(part)
@@ -211,11 +212,12 @@ class Live:
             entries.update(added)
             mappings.update(config.mappings)
             broken.update(config.broken)
+            partial.update(config.partial)
         if entries:
             if MAPPINGS in sections.raw:
                 return None
             sections.raw[MAPPINGS] = entries
-            sections.values.update(mappings=mappings, broken=broken)
+            sections.values.update(mappings=mappings, broken=broken, partial=partial)
         return GymConfig(**sections.values, raw=sections.raw, path=self.name)
 
     def _within_one_entry(self, last: _Last, lines: Sequence[str]) -> _Last | None:
@@ -259,6 +261,7 @@ class Live:
             last.config,
             mappings={**last.config.mappings, **new.mappings},
             broken={**last.config.broken, **new.broken},
+            partial={**last.config.partial, **new.partial},
             raw={**last.config.raw, MAPPINGS: {**last.config.raw[MAPPINGS], **new.raw[MAPPINGS]}},
         )
         return _Last(lines, moved, config)
@@ -278,7 +281,7 @@ class Live:
             return False
         sections.raw[key] = config.raw[key]
         if key == MAPPINGS:
-            sections.values.update(mappings=config.mappings, broken=config.broken)
+            sections.values.update(mappings=config.mappings, broken=config.broken, partial=config.partial)
         elif key in _FIELDS:
             sections.values[_FIELDS[key]] = getattr(config, _FIELDS[key])
         return True

@@ -51,12 +51,13 @@ class Bound(NamedTuple):
     problem: Problem | None = None
 
 
-def bind(call: Call, positional: Collection[str] | None) -> Bound:
+def bind(call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()) -> Bound:
     """Give positional arguments their names.
 
     Args:
         call: What the agent wrote.
         positional: The names that its mapping knows, or None for an action without a mapping, which takes anything.
+        keywords: Further names that it knows, which are given by name alone.
 
     Returns:
         All arguments, further positional ones as `arg<position>`, and what is wrong with them.
@@ -71,15 +72,15 @@ def bind(call: Call, positional: Collection[str] | None) -> Bound:
         columns[name] = call.columns[index]
     if positional is not None and len(call.args) > len(names):
         expected = f"{len(names)} argument{'' if len(names) == 1 else 's'}" if names else "no arguments"
-        listed = f" ({', '.join(names)})" if names else ""
+        listed = f" ({', '.join(names)})" if names else f"; {', '.join(keywords)} by name" if keywords else ""
         problem = Problem("mapping", f"{call.name} takes {expected}{listed}, not {len(call.args)}", call.columns[len(names)])
-    known = set(names)
+    known = {*names, *keywords}
     for (name, value), column in zip(call.kwargs.items(), call.columns[len(call.args) :], strict=True):
         if name in arguments:
             problem = problem or Problem("mapping", f"the argument {clean_line(name, 60)} is given twice", column)
             continue
         if positional is not None and name not in known:
-            problem = problem or Problem("mapping", _unknown_argument(call.name, name, names), column)
+            problem = problem or Problem("mapping", _unknown_argument(call.name, name, [*names, *keywords]), column)
         arguments[name] = value
         columns[name] = column
     return Bound(arguments, columns, problem)
@@ -165,7 +166,7 @@ def _from_args(
         else:
             missing.append(argument)
     if missing:
-        return _left_out(mapping, name, parameter.args, missing, required)
+        return _left_out(mapping, name, parameter.args, missing, (name,) if given else required)
     column = next((bound.columns[argument] for argument in parameter.args if argument in bound.columns), None)
     return _sent(mapping, name, "argument" if given else "default", values, parameter.args, column)
 
@@ -178,7 +179,9 @@ def _left_out(
         return trace, None
     words = " and ".join(missing)
     what = f"the argument {words} is" if len(missing) == 1 else f"the arguments {words} are"
-    return trace, Problem("mapping", f"{what} missing: {mapping.tool} requires {name}", None, name)
+    others = [argument for argument in arguments if argument not in missing]
+    why = f"{mapping.tool} requires {name}" if not others else f"{name} is made of {', '.join(arguments)}"
+    return trace, Problem("mapping", f"{what} missing: {why}", None, name)
 
 
 def _sent(

@@ -243,7 +243,7 @@ def _parts(mapping: ActionMapping, names: tuple[str, ...], checker: SchemaChecke
                 if parameter.args[: len(given)] != tuple(given):
                     return None  # a default before an argument that is given
                 if len(parameter.args) > max(len(parameter.defaults), len(given)):
-                    if name in checker.required:
+                    if given or name in checker.required:
                         return None
                     continue
                 template[name] = None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import read_json, write_atomic
+from hudtui.core.places import places
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE, make_state_dir
 
@@ -45,43 +46,65 @@ class Recovered:
     """ISO 8601."""
 
 
-def _file(folder: Path, config: Path) -> Path:
-    digest = hashlib.sha256(str(config.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return folder / STATE / "recovery" / f"{digest}.json"
+def _files(folder: Path, config: Path) -> tuple[Path, Path]:
+    """Where a copy is kept: in the project, or in the user's own folder where the project cannot be written to."""
+    name = f"{hashlib.sha256(str(config.absolute()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
+    return folder / STATE / "recovery" / name, places().state / "recovery" / name
 
 
-def keep_copy(folder: Path, config: Path, text: str, now: str) -> None:
+def keep_copy(folder: Path, config: Path, text: str, now: str) -> Path:
     """Keep unsaved work, in one step and readable for its owner only.
 
     Args:
-        folder: The project folder.
+        folder: The project folder. Where it is read-only or its disk is full, the user's state folder takes the copy.
         config: The configuration's file.
         text: The unsaved text.
         now: The time, ISO 8601.
 
+    Returns:
+        The file that holds the copy.
+
     Raises:
-        InputError: The project folder cannot be written to.
+        InputError: Neither folder can be written to.
     """
-    make_state_dir(folder)
-    data = {"format": _FORMAT, "config": str(config), "saved_at": now, "text": text}
-    write_atomic(_file(folder, config), json.dumps(data, ensure_ascii=True), mode=0o600)
+    data = json.dumps({"format": _FORMAT, "config": str(config), "saved_at": now, "text": text}, ensure_ascii=True)
+    own, fallback = _files(folder, config)
+    try:
+        make_state_dir(folder)
+        write_atomic(own, data, mode=0o600)
+    except InputError:
+        write_atomic(fallback, data, mode=0o600)
+        return fallback
+    _remove(fallback)
+    return own
 
 
 def drop_copy(folder: Path, config: Path) -> None:
     """Forget the copy: the work is saved, or given up."""
+    for file in _files(folder, config):
+        _remove(file)
+
+
+def _remove(file: Path) -> None:
     with contextlib.suppress(OSError):
-        _file(folder, config).unlink()
+        file.unlink()
 
 
 def find_copy(folder: Path, config: Path, text: str) -> Recovered | None:
-    """Unsaved work that differs from what the file holds now, or None. A damaged copy counts as none."""
+    """Unsaved work that differs from what the file holds now, or None. Of two copies the newer counts, a damaged one never."""
+    found = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
+    newest = max(found, key=lambda copy: copy.saved_at, default=None)
+    return None if newest is None or newest.text == text else newest
+
+
+def _read(file: Path) -> Recovered | None:
     try:
-        data = read_json(_file(folder, config))
+        data = read_json(file)
     except InputError:
         return None
     if not isinstance(data, dict) or data.get("format") != _FORMAT or not isinstance(data.get("text"), str):
         return None
-    return None if data["text"] == text else Recovered(data["text"], clean_line(str(data.get("saved_at") or ""), 40))
+    return Recovered(data["text"], clean_line(str(data.get("saved_at") or ""), 40))
 
 
 def difference(before: str, after: str, before_name: str, after_name: str) -> str:

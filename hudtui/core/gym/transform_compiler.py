@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from hudtui.core.gym.transform_base import MAX_DEPTH, NO_CONSTANT, Closure, Refused, constant_of
 from hudtui.core.gym.transform_calls import Calls
 from hudtui.core.gym.transform_functions import FUNCTIONS
-from hudtui.core.gym.transform_limits import MAX_BITS, MAX_STEPS, Frame, Load, check_number, made
+from hudtui.core.gym.transform_limits import MAX_BITS, MAX_STEPS, Frame, Load, check_number, made, taken
 from hudtui.core.gym.transform_loops import UNBOUND, Loops
 from hudtui.core.gym.transform_operators import BINARY, COMPARISON, PLAIN_COMPARISON, UNARY, check_spec, formatted
 
@@ -180,8 +181,10 @@ class Compiler(Calls, Loops):
         return lambda frame: value(frame)[index(frame)]
 
     def _display(self, node: ast.List | ast.Tuple | ast.Set) -> Closure:
-        parts = [self.compile(part) for part in node.elts]
         kind: Any = {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)]
+        if any(isinstance(part, ast.Starred) for part in node.elts):
+            return self._unpacking(node.elts, kind)
+        parts = [self.compile(part) for part in node.elts]
 
         def run(frame: Frame) -> Any:
             load = Load()
@@ -195,22 +198,47 @@ class Compiler(Calls, Loops):
 
         return run
 
-    def _dictionary(self, node: ast.Dict) -> Closure:
-        pairs = []
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                raise Refused("** is not allowed", value)
-            pairs.append((self.compile(key), self.compile(value)))
+    def _unpacking(self, nodes: Sequence[ast.expr], kind: Any) -> Closure:
+        """A display with stars in it: `[*x, 1]`."""
+        parts = [
+            (True, self.compile(node.value, consumed=True)) if isinstance(node, ast.Starred) else (False, self.compile(node))
+            for node in nodes
+        ]
 
         def run(frame: Frame) -> Any:
             load = Load()
-            made_pairs = []
+            values: list[Any] = []
+            for starred, part in parts:
+                value = part(frame)
+                for item in taken(frame, value) if starred else (value,):
+                    load.add(item)
+                    values.append(item)
+            load.settle(frame)
+            return kind(values)
+
+        return run
+
+    def _dictionary(self, node: ast.Dict) -> Closure:
+        pairs = [
+            (None if key is None else self.compile(key), self.compile(value))
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+
+        def run(frame: Frame) -> Any:
+            load = Load()
+            made_pairs: list[tuple[Any, Any]] = []
             for make_key, make_value in pairs:
-                key = make_key(frame)
-                value = make_value(frame)
-                load.add(key)
-                load.add(value)
-                made_pairs.append((key, value))
+                if make_key is None:
+                    more = make_value(frame)
+                    if not isinstance(more, Mapping):
+                        raise TypeError(f"'{type(more).__name__}' object is not a mapping")
+                    found = list(more.items())
+                else:
+                    found = [(make_key(frame), make_value(frame))]
+                for key, value in found:
+                    load.add(key)
+                    load.add(value)
+                made_pairs += found
             load.settle(frame)
             return dict(made_pairs)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hudtui.core.gym.transform_limits import (
@@ -95,9 +95,63 @@ def _shift_left(frame: Frame, left: Any, right: Any) -> Any:
 
 
 def _modulo(frame: Frame, left: Any, right: Any) -> Any:
-    if type(left) is str:
-        raise TypeError("formatting with % is not available here; use an f-string")
-    return left % right
+    return _percent(frame, left, right) if type(left) is str else left % right
+
+
+_PERCENT = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?(?P<flags>[-#0 +]*)(?P<width>\*|[0-9]*)(?:\.(?P<precision>\*|[0-9]*))?[hlL]?(?P<kind>[a-zA-Z%])",
+    re.ASCII,
+)
+
+
+def _percent(frame: Frame, text: str, values: Any) -> str:
+    """`text % values`, one mark after the other, so that the text cannot grow beyond its limit in between.
+
+    Raises:
+        TypeError: As Python's, and for a width or precision that is taken from the values (`*`).
+        ValueError: As Python's.
+        BudgetExceededError: The text, a width or a precision is beyond its limit.
+    """
+    waiting: Iterator[Any] = iter(values if type(values) is tuple else (values,))
+    parts: list[str] = []
+    size = at = 0
+    while (begin := text.find("%", at)) >= 0:
+        if text.startswith("%(", begin) and not isinstance(values, Mapping):
+            raise TypeError("format requires a mapping")
+        mark = _PERCENT.match(text, begin)
+        if mark is None:
+            raise ValueError("incomplete format")
+        width, precision = mark["width"], mark["precision"] or "0"
+        if "*" in width + precision:
+            raise TypeError("a width of * is not available here")
+        if len(width) > 9 or (width and int(width) > MAX_CHARACTERS):
+            raise too_long()
+        if len(precision) > 9 or int(precision) > MAX_PRECISION:
+            raise BudgetExceededError(f"it formats with more than {MAX_PRECISION:,} digits")
+        name, whole = mark["name"], mark[0]
+        if mark["kind"] == "%" and whole != "%%":
+            raise ValueError("unsupported format character '%'")
+        if name is not None:
+            waiting = iter(())
+            check_printable(frame, values[name])
+            found = whole % {name: values[name]}
+        elif whole == "%%":
+            found = "%"
+        else:
+            try:
+                value = next(waiting)
+            except StopIteration:
+                raise TypeError("not enough arguments for format string") from None
+            check_printable(frame, value)
+            found = whole % (value,)
+        size += begin - at + len(found)
+        if size > MAX_CHARACTERS:
+            raise too_long()
+        parts += (text[at:begin], found)
+        at = mark.end()
+    if not isinstance(values, Mapping | list | range) and next(waiting, _percent) is not _percent:
+        raise TypeError("not all arguments converted during string formatting")
+    return check_text("".join(parts) + text[at:])
 
 
 def _combined(function: Callable[[Any, Any], Any], frame: Frame, left: Any, right: Any) -> Any:

@@ -81,6 +81,13 @@ class ActionMapping:
     """Names that positional arguments take, in order. Keyword arguments use the same names."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Parameter of the tool -> where its value comes from, in the order of the file."""
+    keywords: tuple[str, ...] = ()
+    """Further names, which parameters are taken from: arguments that are given by name alone."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All names of arguments, those that may be given by place first."""
+        return (*self.positional, *self.keywords)
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,8 @@ class GymConfig:
     """Action -> mapping, in the order of the file; those with errors are in `broken` instead."""
     broken: Mapping[str, str] = field(default_factory=dict)
     """Actions whose mapping has an error -> that error, so that an agent's call of one is answered with the reason."""
+    partial: Mapping[str, ActionMapping] = field(default_factory=dict)
+    """What can be read of those all the same, for the checks of their other parts. Never applied to a reply."""
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     """`rubric.weights` merged over the defaults, key by key."""
     max_turns: int = DEFAULT_MAX_TURNS

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Chunk, Host
+from hudtui.core.remote.host import NO_FILE, Chunk, FileRefused, Host
 
 CHUNK = 256 * 1024
 """Largest number of bytes in one chunk."""
@@ -106,6 +106,8 @@ async def last_lines(host: Host, path: PurePosixPath | str, lines: int, *, most:
         MachineError: The file cannot be read.
     """
     facts = await host.facts(path)
+    if facts is not None and not facts.regular:
+        raise FileRefused(f"{path} on {host.name} is not read", why=NO_FILE)
     if facts is None or lines <= 0:
         return facts.size if facts else 0
     block, position, floor = 64 * 1024, facts.size, max(facts.size - most, 0)

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
+
+from hudtui.core.errors import MachineError
+
+Progress = Callable[[int, int], None]
+"""Told the bytes that are there and the bytes in all."""
+
+WHOLE = 16 * 1024 * 1024
+"""Bytes of a file that is read as a whole, at most. Larger ones are read in pieces."""
+TOO_LARGE = f"it is larger than {WHOLE // 2**20} MiB"
+NO_FILE = "it is no ordinary file"
+OUTPUT = 64 * 1024 * 1024
+"""Bytes that a command may print, at most."""
+
+
+class FileRefused(MachineError):
+    """A file there cannot be read, or is none that is read; the machine itself answers."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +60,8 @@ class FileFacts:
     """Bytes."""
     modified: float
     """Seconds since the epoch, by the clock there."""
+    regular: bool = True
+    """It is an ordinary file, or a link to one: no folder, device or pipe."""
 
 
 class Host(Protocol):
@@ -72,7 +91,7 @@ class Host(Protocol):
             timeout: Seconds after which the command and its children are ended.
 
         Raises:
-            MachineError: The program does not exist, the connection broke, or the time ran out.
+            MachineError: The program does not exist, the connection broke, the time ran out, or it printed more than `OUTPUT`.
         """
         ...
 
@@ -85,10 +104,32 @@ class Host(Protocol):
         ...
 
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Bytes of a file there.
+        """Bytes of a file there; never more than `limit`, whatever the machine says of its size.
+
+        Args:
+            path: The file.
+            offset: Where to begin.
+            limit: Bytes, at most; None for all of a file that is not larger than `WHOLE`.
 
         Raises:
-            MachineError: It does not exist or cannot be read.
+            FileRefused: It does not exist, is no ordinary file, or all of one larger than `WHOLE` is wanted.
+            MachineError: The machine does not answer.
+        """
+        ...
+
+    async def get_file(
+        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+    ) -> object:
+        """Bring a file of any size here, in one step and whole; of one that grows what it has at the beginning.
+
+        Args:
+            remote: The file there.
+            local: Where it goes.
+            most: Bytes, at most: what is beyond is left there.
+            progress: Told the bytes that are here and the bytes in all.
+
+        Raises:
+            MachineError: It cannot be read or written, or arrived damaged.
         """
         ...
 
@@ -104,5 +145,18 @@ class Host(Protocol):
         """The bytes of a file from `offset` on, for ever, as they are written; a file that does not exist yet is waited for.
 
         Exact by byte offset: nothing is lost or doubled. The consumer ends it by leaving the loop.
+        """
+        ...
+
+    def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
+        """A port of this machine that leads to `remote_host:remote_port` as seen from there; the context gives its number.
+
+        Args:
+            local_port: 0 for any.
+            remote_host: Such as `127.0.0.1` for the machine itself.
+            remote_port: The port there.
+
+        Raises:
+            MachineError: The port here is in use, or the machine cannot be reached.
         """
         ...

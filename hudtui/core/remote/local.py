@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
+import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import BinaryIO, cast
 
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.files import write_atomic
 from hudtui.core.remote.follow import follow_file
-from hudtui.core.remote.host import Chunk, Completed, FileFacts
+from hudtui.core.remote.host import NO_FILE, OUTPUT, TOO_LARGE, WHOLE, Chunk, Completed, FileFacts, FileRefused, Progress
 
+_BLOCK = 1024 * 1024
 _STRAGGLE = 1.0
 """Seconds that output may still come after a command ended, when something it started holds the pipes open."""
 
@@ -58,7 +61,7 @@ class LocalHost:
                 pipe.write(stdin)
                 pipe.close()
             async with asyncio.timeout(timeout):
-                await asyncio.shield(protocol.exited)  # a cancelled waiter must not cancel the future itself
+                await asyncio.shield(protocol.over)  # a cancelled waiter must not cancel the future itself
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STRAGGLE):
                         await asyncio.shield(protocol.drained)
@@ -72,6 +75,8 @@ class LocalHost:
                     with contextlib.suppress(asyncio.CancelledError):
                         await asyncio.shield(protocol.exited)
             transport.close()
+        if protocol.flooded:
+            raise MachineError(f"`{words[0]}` printed more than {OUTPUT // 2**20} MiB, and was ended")
         status = transport.get_returncode()
         return Completed(words, -1 if status is None else status, *protocol.texts())
 
@@ -93,14 +98,41 @@ class LocalHost:
         """See `Host.get`."""
 
         def read() -> bytes:
-            with open(_place(path), "rb") as stream:
+            with _opened(path) as stream:
                 stream.seek(offset)
-                return stream.read(-1 if limit is None else limit)
+                return stream.read(WHOLE + 1 if limit is None else limit)
 
         try:
-            return await asyncio.to_thread(read)
+            data = await asyncio.to_thread(read)
         except OSError as error:
-            raise MachineError(f"{path} cannot be read", why=_reason(error)) from None
+            raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
+        if limit is None and len(data) > WHOLE:
+            raise FileRefused(f"{path} is not read", why=TOO_LARGE)
+        return data
+
+    async def get_file(
+        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+    ) -> None:
+        """See `Host.get_file`."""
+
+        def copy() -> int:
+            part = local.with_name(f".{local.name[:40]}.part")
+            with _opened(remote) as source:
+                there = os.fstat(source.fileno()).st_size
+                size = left = there if most is None else min(there, most)
+                with part.open("wb") as sink:
+                    while left and (block := source.read(min(left, _BLOCK))):
+                        sink.write(block)
+                        left -= len(block)
+            os.replace(part, local)
+            return size
+
+        try:
+            size = await asyncio.to_thread(copy)
+        except OSError as error:
+            raise MachineError(f"{remote} cannot be brought to {local}", why=_reason(error)) from None
+        if progress is not None:
+            progress(size, size)
 
     async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
         """See `Host.facts`."""
@@ -109,12 +141,17 @@ class LocalHost:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise MachineError(f"{path} cannot be looked at", why=_reason(error)) from None
-        return FileFacts(found.st_size, found.st_mtime)
+            raise FileRefused(f"{path} cannot be looked at", why=_reason(error)) from None
+        return FileFacts(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
 
     def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[Chunk]:
         """See `Host.follow`."""
         return follow_file(_place(path), offset=offset)
+
+    @contextlib.asynccontextmanager
+    async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
+        """See `Host.forward`. What this machine sees is here already."""
+        yield remote_port
 
 
 class _Collector(asyncio.SubprocessProtocol):
@@ -124,23 +161,47 @@ class _Collector(asyncio.SubprocessProtocol):
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
         self.drained: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        """It has ended, or printed too much."""
         self._output: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         self._open = {1, 2}
 
+    @property
+    def flooded(self) -> bool:
+        """It has printed more than a command may."""
+        return sum(map(len, self._output.values())) > OUTPUT
+
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._output[fd] += data
+        if not self.flooded:
+            self._output[fd] += data
+        else:
+            _set(self.over)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
-        if not self._open and not self.drained.done():
-            self.drained.set_result(None)
+        if not self._open:
+            _set(self.drained)
 
     def process_exited(self) -> None:
-        if not self.exited.done():
-            self.exited.set_result(None)
+        _set(self.exited)
+        _set(self.over)
 
     def texts(self) -> tuple[str, str]:
         return self._output[1].decode("utf-8", "replace"), self._output[2].decode("utf-8", "replace")
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _opened(path: PurePosixPath | str) -> BinaryIO:
+    """An ordinary file; anything else, such as a pipe, is not even waited for."""
+    handle = os.open(_place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, NO_FILE)
+    return os.fdopen(handle, "rb")
 
 
 def _place(path: PurePosixPath | str) -> Path:

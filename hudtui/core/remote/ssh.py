@@ -9,13 +9,13 @@ from types import TracebackType
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files, ssh_run, ssh_transfer, ssh_tunnel
-from hudtui.core.remote.host import Chunk, Completed, FileFacts
+from hudtui.core.remote.host import Chunk, Completed, FileFacts, Progress
 from hudtui.core.remote.hostkeys import HostKeyChanged, Pins, Seen
 from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused
 from hudtui.core.remote.ssh_keys import Ask
 from hudtui.core.remote.ssh_link import Link, Say
 from hudtui.core.remote.ssh_target import SshTarget, parse_target
-from hudtui.core.remote.ssh_transfer import Progress, Transfer
+from hudtui.core.remote.ssh_transfer import Transfer
 
 __all__ = [
     "Disconnected",
@@ -146,7 +146,13 @@ class SshHost:
         return await ssh_transfer.put_file(self._link, local, remote, mode=mode, progress=progress)
 
     async def get_file(
-        self, remote: PurePosixPath | str, local: Path, *, mode: int | None = None, progress: Progress | None = None
+        self,
+        remote: PurePosixPath | str,
+        local: Path,
+        *,
+        mode: int | None = None,
+        most: int | None = None,
+        progress: Progress | None = None,
     ) -> Transfer:
         """Bring a file of any size here: as many bytes as it has at the beginning, so that a growing log may be fetched too.
 
@@ -154,12 +160,13 @@ class SshHost:
             remote: The file there.
             local: Where it goes; it appears here in one step, whole.
             mode: Its mode here; the user's default when None.
+            most: Bytes, at most: what is beyond is left there.
             progress: Told the bytes that are here and the bytes in all.
 
         Raises:
             MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
         """
-        return await ssh_transfer.get_file(self._link, remote, local, mode=mode, progress=progress)
+        return await ssh_transfer.get_file(self._link, remote, local, mode=mode, most=most, progress=progress)
 
     def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
         """A port of this machine, on loopback, that leads to `remote_host:remote_port` as seen from there.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
+import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import FileFacts
+from hudtui.core.remote.host import NO_FILE, TOO_LARGE, WHOLE, FileFacts, FileRefused
 from hudtui.core.remote.ssh_link import Link
 from hudtui.core.text import clean_line
 
@@ -75,22 +76,24 @@ async def get(link: Link, path: PurePosixPath | str, *, offset: int, limit: int 
 
     async def read() -> bytes:
         files = await link.files()
+        if not is_regular(await files.stat(str(path))):  # before it is opened: a pipe would hold the server
+            raise asyncssh.SFTPFailure(NO_FILE)
         parts: list[bytes] = []
-        place, left = offset, limit
+        place, left = offset, WHOLE + 1 if limit is None else limit
         async with opened(files, str(path), "rb") as there:
-            while left is None or left > 0:
-                block = await there.read(BLOCK if left is None else min(left, BLOCK), place)
-                if not block:
-                    break
+            while left > 0 and (block := (await there.read(min(left, BLOCK), place))[:left]):
                 parts.append(block)
                 place += len(block)
-                left = None if left is None else left - len(block)
+                left -= len(block)
         return b"".join(parts)
 
     try:
-        return await link.repeat(read)
+        data = await link.repeat(read)
     except asyncssh.SFTPError as error:
-        raise MachineError(f"{path} cannot be read on {link.target.name}", why=reason(error)) from None
+        raise FileRefused(f"{path} cannot be read on {link.target.name}", why=reason(error)) from None
+    if limit is None and len(data) > WHOLE:
+        raise FileRefused(f"{path} on {link.target.name} is not read", why=TOO_LARGE)
+    return data
 
 
 async def facts(link: Link, path: PurePosixPath | str) -> FileFacts | None:
@@ -100,14 +103,19 @@ async def facts(link: Link, path: PurePosixPath | str) -> FileFacts | None:
     async def look() -> FileFacts:
         files = await link.files()
         found = await files.stat(str(path))
-        return FileFacts(found.size or 0, float(found.mtime or 0))
+        return FileFacts(found.size or 0, float(found.mtime or 0), is_regular(found))
 
     try:
         return await link.repeat(look)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
         return None
     except asyncssh.SFTPError as error:
-        raise MachineError(f"{path} cannot be looked at on {link.target.name}", why=reason(error)) from None
+        raise FileRefused(f"{path} cannot be looked at on {link.target.name}", why=reason(error)) from None
+
+
+def is_regular(found: asyncssh.SFTPAttrs) -> bool:
+    """Whether it is an ordinary file, as far as its machine says what it is."""
+    return found.permissions is None or stat.S_ISREG(found.permissions)
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files
 from hudtui.core.remote.follow import CHUNK, FASTEST, SLOWEST
-from hudtui.core.remote.host import Chunk
+from hudtui.core.remote.host import NO_FILE, Chunk
 from hudtui.core.remote.ssh_channel import NoChannel
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.remote.ssh_link import BackOff, Link
@@ -140,14 +140,12 @@ async def _poll(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
 
 
 async def _open(files: asyncssh.SFTPClient, path: str) -> Any:
-    import stat
-
     import asyncssh
 
     try:
         found = await files.stat(path)  # before it is opened: a pipe would hold the server
-        if found.permissions is not None and not stat.S_ISREG(found.permissions):
-            raise asyncssh.SFTPFailure("it is no ordinary file")
+        if not ssh_files.is_regular(found):
+            raise asyncssh.SFTPFailure(NO_FILE)
         # One request at a time: of several, those in flight when the follower leaves would report their failure to the terminal.
         return await files.open(path, "rb", encoding=None, block_size=0)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Completed
+from hudtui.core.remote.host import OUTPUT, Completed
 from hudtui.core.remote.ssh_channel import NoChannel, Session, open_channel
 from hudtui.core.remote.ssh_errors import Disconnected, explain
 from hudtui.core.remote.ssh_link import BackOff, Link
@@ -127,9 +127,9 @@ async def _once(
                     channel.write(stdin)
             with contextlib.suppress(BrokenPipeError, OSError):
                 channel.write_eof()
-            await asyncio.shield(collector.exited)
+            await asyncio.shield(collector.over)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STRAGGLE):
+                async with asyncio.timeout(0.0 if collector.flooded else STRAGGLE):
                     await asyncio.shield(collector.closed)
     except TimeoutError:
         if channel is None:
@@ -143,6 +143,9 @@ async def _once(
     finally:
         if channel is not None:
             channel.close()
+    if collector.flooded:
+        await _end(link, collector, mark)
+        raise MachineError(f"`{words[0]}` printed more than {OUTPUT // 2**20} MiB, and was ended")
     if collector.status is None:
         raise _lost(link, words, explain(collector.error, link.target).why if collector.error else None)
     output, errors = collector.after(mark)
@@ -182,6 +185,8 @@ class Collector(Session):
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        """It has ended, or printed too much."""
         self.closed: asyncio.Future[None] = loop.create_future()
         self.status: int | None = None
         self.error: Exception | None = None
@@ -189,18 +194,27 @@ class Collector(Session):
         """The channel is there: from now on the command may run, whatever is heard of it."""
         self._output: dict[int | None, bytearray] = {None: bytearray(), 1: bytearray()}
 
+    @property
+    def flooded(self) -> bool:
+        """It has printed more than a command may."""
+        return sum(map(len, self._output.values())) > OUTPUT
+
     def connection_made(self, chan: Any) -> None:
         """The channel is there."""
         self.opened = True
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Output came."""
-        self._output[datatype] += data
+        if not self.flooded:
+            self._output[datatype] += data
+        else:
+            _set(self.over)
 
     def exit_status_received(self, status: int) -> None:
         """The command ended."""
         self.status = status
         _set(self.exited)
+        _set(self.over)
 
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
         """The command was ended by a signal: its number, negative, as for local ones."""
@@ -209,11 +223,13 @@ class Collector(Session):
         number = getattr(signals, f"SIG{signal}", None)
         self.status = -int(number) if number is not None else -1
         _set(self.exited)
+        _set(self.over)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The channel is closed, or the connection with it."""
         self.error = exc
         _set(self.exited)
+        _set(self.over)
         _set(self.closed)
 
     def group(self, mark: str) -> int | None:

@@ -9,19 +9,13 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files
+from hudtui.core.remote.host import NO_FILE, Progress
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.remote.ssh_link import BackOff, Link
 from hudtui.core.remote.ssh_run import run_command
-
-if TYPE_CHECKING:
-    pass
-
-Progress = Callable[[int, int], None]
-"""Told the bytes that are there and the bytes in all."""
 
 BLOCK = 4 * 1024 * 1024
 """Bytes that are on their way at a time, and that are sent again after a disconnect: writes may be lost out of order."""
@@ -102,16 +96,27 @@ async def put_file(
 
 
 async def get_file(
-    link: Link, remote: PurePosixPath | str, local: Path, *, mode: int | None = None, progress: Progress | None = None
+    link: Link,
+    remote: PurePosixPath | str,
+    local: Path,
+    *,
+    mode: int | None = None,
+    most: int | None = None,
+    progress: Progress | None = None,
 ) -> Transfer:
     """See `SshHost.get_file`."""
     target = Path(os.path.realpath(local))
     part = target.with_name(f".{target.name[:40]}.part")
 
     async def fetch() -> Transfer:
+        import asyncssh
+
         files = await link.files()
+        if not ssh_files.is_regular(await files.stat(str(remote))):
+            raise asyncssh.SFTPFailure(NO_FILE)
         async with ssh_files.opened(files, str(remote), "rb") as stream:
             size = (await stream.stat()).size or 0
+            size = size if most is None else min(size, most)
             target.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "r+b") as sink:
@@ -120,7 +125,7 @@ async def get_file(
                     begun = sink.seek(0)
                 counter, at = _Counter(progress, size), begun
                 counter.at(at)
-                while at < size and (block := await stream.read(min(BLOCK, size - at), at)):
+                while at < size and (block := (await stream.read(min(BLOCK, size - at), at))[: size - at]):
                     await asyncio.to_thread(sink.write, block)
                     at += len(block)
                     counter.at(at)

@@ -89,7 +89,8 @@ class EpisodePlayer:
         self._images = images
         self._limit = limit
         self._timeout = timeout
-        own = {call.name for call in (*task.setup, *task.evaluate)}
+        own = dict.fromkeys((call.name for call in task.setup), "sets this task up")
+        own |= dict.fromkeys((call.name for call in task.evaluate), "judges this task")
         self._tools = {
             name: tool for name, tool in session.tools.items() if name not in own and tool.kind not in _KEPT_FROM_AGENT
         }
@@ -123,6 +124,11 @@ class EpisodePlayer:
         form = gym_scores.format_score(self._interpretations, self.config)
         total = gym_scores.total(self._completion, tool, form, self.config)
         return Scores(self._completion, tool, form, total, self._found)
+
+    @property
+    def evaluation(self) -> Any:
+        """What the evaluate tool answered last; None before."""
+        return self._evaluation
 
     async def start(self) -> tuple[Message, ...]:
         """Make the task's set-up calls. Returns the conversation that the first reply answers."""

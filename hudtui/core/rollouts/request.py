@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.environment.powers import task_powers
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
@@ -21,6 +22,7 @@ from hudtui.core.rollouts.outcome import Outcome, Summary, outcome_of, read_outc
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.task import Task
+from hudtui.core.trust import require
 from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ async def run_request(
 
     Raises:
         InputError: A file, the policy or an option cannot be used.
+        Untrusted: The tasks name a server that the user has not agreed to.
         HudtuiError: No episode can succeed; see `evaluate`.
     """
     folder = settings.folder
@@ -125,8 +128,14 @@ async def run_request(
             why=str(read.problems[0]) if read.problems else None,
             where=Location(request.tasks),
         )
+    if request.source is None:
+        await asyncio.to_thread(
+            require, folder, task_powers((task.mcp_config for task in tasks), tasks_file(request.tasks, folder))
+        )
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     endpoint = _endpoint(request, settings)
+    if request.policy.startswith("openai:") and endpoint.key is None and endpoint.base_url == DEFAULT_BASE_URL:
+        settings.require(request.key_variable)  # OpenAI itself answers nobody without one
     policy = policy_source(request.policy, config, seed=request.seed or 0, endpoint=endpoint, send_seed=request.seed is not None)
     try:
         connect = _connect(request, folder, lookup)
@@ -166,6 +175,12 @@ async def run_request(
 def with_python(lookup: Lookup) -> Lookup:
     """`lookup`, with the interpreter that runs this as the value of `HUDTUI_PYTHON` where nobody set another."""
     return lambda name: lookup(name) or (sys.executable if name == PYTHON_VARIABLE else None)
+
+
+def tasks_file(tasks: str, folder: Path) -> Path:
+    """The file that tasks are read from; for a dataset of the Hub, the folder under its name."""
+    path = folder / Path(tasks).expanduser()
+    return path if path.exists() else folder / tasks.replace("/", "_")
 
 
 def new_out_dir(folder: Path, request: EvalRequest) -> Path:
@@ -211,6 +226,7 @@ def _connect(request: EvalRequest, folder: Path, lookup: Lookup) -> Connect:
 
         return open_config
     source = parse_source(request.source, folder=folder, lookup=lookup)
+    require(folder, source.powers)
 
     def open_source(mcp_config: Mapping[str, Any]) -> AbstractAsyncContextManager[Session]:
         return connect(source, timeout=request.timeout)

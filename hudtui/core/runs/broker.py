@@ -129,6 +129,6 @@ def unsettled(summary: RunSummary) -> Notice:
         return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
     return Notice(
         "warning",
-        f"run {summary.id} has ended ({summary.state}), and its machine{price}, may still be there: "
+        f"run {summary.id} has ended ({summary.state}), and its machine{price + ',' if price else ''} may still be there: "
         f"hudtui runs resume {summary.id} fetches the results and ends it",
     )

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
+
+from hudtui.core.compute.machine import size
 from hudtui.core.errors import MachineError
 from hudtui.core.python import bare_python
 from hudtui.core.remote.host import Host
-from hudtui.core.runs.hosts import Distant
 from hudtui.core.runs.machine import Machine
 from hudtui.core.text import clean, clean_line
+from hudtui.core.training.recipe import RECIPE
 
 Progress = Callable[[str, int, int], None]
 """Told the name of a file, its bytes that are here, and its bytes in all."""
 
-_RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs")
-"""What every run leaves, beside the outputs of its plan."""
+_RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs", RECIPE)
+"""What every run leaves, beside the outputs of its plan; and what a training was, without which its model is of little use."""
 _PATIENCE = 900.0
+_TOLD = 5
+"""Files that were left there and are named."""
 _LIST = r"""
 import hashlib, json, os, sys
 folder, names, found = sys.argv[1], sys.argv[2:], []
@@ -56,6 +59,22 @@ class Collected:
     """Bytes of all of them."""
     fetched: int
     """Bytes that were not here before."""
+    left: tuple[str, ...] = ()
+    """Files that the machine offered and that were left there: the plan does not name them, or they have no sane names."""
+
+    @property
+    def told(self) -> str | None:
+        """That something was left there, in words; None where nothing was."""
+        if not self.left:
+            return None
+        more = ", ..." if len(self.left) > _TOLD else ""
+        return f"left on the machine, because the plan does not name it: {', '.join(self.left[:_TOLD])}{more}"
+
+
+class _Listed(msgspec.Struct, frozen=True, array_like=True):
+    name: Annotated[str, msgspec.Meta(max_length=4096)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 async def collect(machine: Machine, target: Path, *, progress: Progress | None = None) -> Collected:
@@ -69,63 +88,65 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
         progress: Told how it goes.
 
     Raises:
-        MachineError: The machine does not answer, a file cannot be read or written, or arrived damaged.
+        MachineError: The machine does not answer, a file cannot be read or written, or arrived damaged; or there is no room here.
     """
     source = Path(machine.record.folder)
     if machine.record.host == "local" and source.absolute() == target.absolute():
         files = [path for path in target.rglob("*") if path.is_file()]
         return Collected(target, len(files), sum(path.stat().st_size for path in files), 0)
     names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
-    wanted = await _list(machine, names)
-    fetched = 0
-    for name, size, digest in wanted:
-        here = target / name
-        if await asyncio.to_thread(_digest, here) == digest:
-            continue
-        await _fetch(machine.host, machine.path(name), here, size, progress)
-        fetched += size
-    return Collected(target, len(wanted), sum(size for _, size, _ in wanted), fetched)
+    listed = await _list(machine, names)
+    wanted = [file for file in listed if _is_wanted(file.name, names)]
+    missing = [file for file in wanted if await asyncio.to_thread(_digest, target / file.name) != file.digest]
+    needed = sum(file.size for file in missing)
+    if needed > (room := await asyncio.to_thread(_room, target)):
+        raise MachineError(
+            f"the results of run {machine.record.id} do not fit here: they take {size(needed)}",
+            why=f"{size(room)} are left for {target}",
+            fix="Make room, or name another folder.",
+        )
+    for file in missing:
+        await _fetch(machine.host, machine.path(file.name), target / file.name, file.size, progress)
+    left = tuple(clean_line(file.name, 80) for file in listed if file not in wanted)
+    return Collected(target, len(wanted), sum(file.size for file in wanted), needed, left)
 
 
-async def _list(machine: Machine, names: list[str]) -> list[tuple[str, int, str]]:
+async def _list(machine: Machine, names: list[str]) -> tuple[_Listed, ...]:
+    """What the machine says that there is."""
     host = machine.host
     done = await host.run(bare_python(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
     try:
-        found: list[Any] = json.loads(done.stdout)
-    except ValueError:
-        raise MachineError(
-            f"{clean_line(host.name)} could not list the results of the run", why=clean(done.stderr[-1000:]).strip() or None
-        ) from None
-    wanted = []
-    for name, size, digest in found:
-        parts = PurePosixPath(str(name)).parts
-        if parts and not str(name).startswith("/") and ".." not in parts and "\0" not in str(name):
-            wanted.append((str(name), int(size), str(digest)))
-    return wanted
+        return msgspec.json.decode(done.stdout, type=tuple[_Listed, ...])
+    except (msgspec.DecodeError, RecursionError) as error:
+        why = clean(done.stderr[-1000:]).strip() or clean_line(str(error), 200)
+        raise MachineError(f"{clean_line(host.name)} could not list the results of the run", why=why) from None
 
 
-async def _fetch(host: Host, remote: str, here: Path, size: int, progress: Progress | None) -> None:
+def _is_wanted(name: str, wanted: list[str]) -> bool:
+    """Whether a file is one of those that were asked for, or lies below one, under a name that is none but a name."""
+    parts = name.split("/")
+    sane = name.isprintable() and len(parts) <= 32 and all(0 < len(part) < 256 and part not in (".", "..") for part in parts)
+    return sane and any(name == one or name.startswith(f"{one}/") for one in wanted)
+
+
+def _room(target: Path) -> int:
+    """Bytes that are left where a folder is, or will be."""
+    place = next(folder for folder in (target, *target.absolute().parents) if folder.is_dir())
+    return shutil.disk_usage(place).free
+
+
+async def _fetch(host: Host, remote: str, here: Path, most: int, progress: Progress | None) -> None:
     def told(done: int, whole: int) -> None:
         if progress is not None:
             progress(here.name, done, whole)
 
     try:
         here.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(host, Distant):
-            await (await host.reach()).get_file(remote, here, progress=told)
-        else:
-            await asyncio.to_thread(_copy, Path.home() / remote, here)
-            told(size, size)
     except OSError as error:
         raise MachineError(
             f"{here} cannot be written", why=error.strerror, fix="Make room, then fetch the results again."
         ) from None
-
-
-def _copy(source: Path, target: Path) -> None:
-    part = target.with_name(f".{target.name[:40]}.part")
-    shutil.copyfile(source, part)
-    os.replace(part, target)
+    await host.get_file(remote, here, most=most, progress=told)
 
 
 def _digest(path: Path) -> str | None:

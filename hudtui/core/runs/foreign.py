@@ -8,9 +8,9 @@ alone.
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,10 +21,11 @@ from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.follow import last_lines
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import FileFacts, FileRefused, Host
 from hudtui.core.remote.lines import LineFeed
 from hudtui.core.remote.tmux import PREFIX
-from hudtui.core.runs.alarms import Sign, signs_of
+from hudtui.core.runs.alarms import Alarm, RunFacts, Sign, alarms, signs_of, spread_of
+from hudtui.core.runs.reports import read_status
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.recognise import LogReader
@@ -35,6 +36,14 @@ POLL = 0.5
 """Seconds between two looks at a window."""
 HISTORY = 3000
 """Lines of a window that one look reads."""
+_STAGES = 64
+"""Stages of a run whose logs are followed."""
+_HEAD = 4096
+"""Bytes that tell what kind of a file it is."""
+_SIGNS = 8
+"""Signs of trouble that are kept, the newest."""
+_AGAIN = 3.0
+"""Seconds after which a machine that does not answer is asked again."""
 _ANCHOR = 50
 _ENV = {"TMUX": ""}
 _PATIENCE = 15.0
@@ -122,9 +131,9 @@ async def tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
     for line in first.splitlines():
         pane, attached, created, names = [*line.split(" ", 3), "", "", "", ""][:4]
         session, _, window = names.partition(":")
-        if not session or not created.isdigit():
+        if not session or not _is_count(created) or not _is_count(attached):
             continue
-        known = found.get(session) or TmuxSession(session, float(created), int(attached or 0))
+        known = found.get(session) or TmuxSession(session, float(created), int(attached))
         panes = (*known.panes, Pane(pane, window, _folder(started.get(pane, ""))))
         found[session] = TmuxSession(session, known.created, known.attached, panes)
     return tuple(sorted(found.values(), key=lambda session: session.created, reverse=True))
@@ -185,15 +194,32 @@ async def find_foreign(host: Host, *, session: str | None = None, file: str | No
 async def _files_of(host: Host, folder: str) -> tuple[Source, ...]:
     """The logs and the metrics of a run's folder."""
     try:
-        status = json.loads(await host.get(f"{folder}/status.json"))
-    except (MachineError, ValueError):
+        status = await read_status(host, f"{folder}/status.json")
+    except FileRefused:
         return ()
-    stages = status.get("stages") if isinstance(status, dict) else None
-    names = [name for name in stages if isinstance(name, str) and "/" not in name] if isinstance(stages, dict) else []
+    names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
     sources = [Source(name, path=f"{folder}/logs/{name}.log") for name in names]
     if await host.facts(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(Source("metrics", path=f"{folder}/out/metrics.jsonl"))
     return tuple(sources)
+
+
+def kind_of(path: str, head: bytes) -> str | None:
+    """What a file is that holds no lines, in words; None for a log, and for what may be one.
+
+    Args:
+        path: Where it lies.
+        head: Its first bytes.
+    """
+    if head.startswith(b"SQLite format 3\0"):
+        return "an SQLite database, such as trackio keeps"
+    if head.startswith(b":W&B"):
+        return "a W&B run"
+    if b"brain.Event:" in head[:64] or "tfevents" in PurePosixPath(path).name:
+        return "a TensorBoard file"
+    if PurePosixPath(path).name == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head):
+        return "the state of a trainer (trainer_state.json), which is written anew at each checkpoint"
+    return "no text" if b"\0" in head else None
 
 
 class Watch:
@@ -202,19 +228,31 @@ class Watch:
     Args:
         host: The machine.
         foreign: What to watch.
-        lines: Lines before the end that are told at the beginning.
+        lines: Lines before the end that are told at the beginning; None for all.
         now: The time, in seconds since the epoch.
     """
 
-    def __init__(self, host: Host, foreign: Foreign, *, lines: int = 200, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, host: Host, foreign: Foreign, *, lines: int | None = 200, now: Callable[[], float] = time.time) -> None:
         self.host, self.foreign = host, foreign
         self._lines, self._now = lines, now
         self.readers: dict[str, LogReader] = {source.name: LogReader() for source in foreign.sources}
+        self.before: dict[str, int] = {}
+        """Bytes of a source before the first line that was told."""
+        self._signs: deque[Sign] = deque(maxlen=_SIGNS)
 
     @property
     def numbers(self) -> MetricsReader:
         """The numbers of the source that tells most quantities; of those that tell as many, the one with most lines."""
         return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What is wrong, the worst first: the alarms of own runs, as far as lines tell of them."""
+        numbers, signs = self.numbers, tuple(reversed(self._signs))
+        dead = dict.fromkeys(sign.stage for sign in signs if sign.kind == "server")
+        lines = {sign.stage: sign.line for sign in reversed(signs) if sign.kind == "server"}
+        servers = tuple(Alarm("server", "error", f"the server of {stage} is dead: {lines[stage]}", None, stage) for stage in dead)
+        return (*servers, *alarms(RunFacts(active=True, signs=signs, wrong=numbers.wrong, spread=spread_of(numbers))))
 
     async def follow(self, *, once: bool = False) -> AsyncGenerator[Seen, None]:
         """What comes in, from all sources.
@@ -256,7 +294,9 @@ class Watch:
     def _seen(self, source: Source, lines: list[str], note: str | None = None) -> Seen:
         at, reader = self._now(), self.readers[source.name]
         rows = [row for line in lines if (row := reader.see(line, at=at)) is not None]
-        return Seen(source.name, at, tuple(lines), tuple(rows), signs_of(source.name, lines), note)
+        signs = signs_of(source.name, lines)
+        self._signs.extend(signs)
+        return Seen(source.name, at, tuple(lines), tuple(rows), signs, note)
 
     async def _file(self, source: Source, once: bool) -> AsyncGenerator[Seen, None]:
         assert source.path is not None
@@ -266,7 +306,10 @@ class Watch:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
             yield Seen(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
-        start = await last_lines(host, path, self._lines)
+        if facts is not None:
+            await self._refuse(path, facts)
+        start = 0 if self._lines is None else await last_lines(host, path, self._lines)
+        self.before[source.name] = start
         if facts is not None and start:
             first = max(start - BACKLOG, 0)
             reader = self.readers[source.name]
@@ -291,12 +334,37 @@ class Watch:
                         yield self._seen(source, [found.partial])
                     return
 
+    async def _refuse(self, path: str, facts: FileFacts) -> None:
+        """Files that hold no lines."""
+        if not facts.regular:
+            raise InputError(
+                f"{clean_line(path)} on {self.host.name} is a folder, or no ordinary file: not read",
+                fix="Name a log in it: --file PATH.",
+            )
+        kind = kind_of(path, await self.host.get(path, limit=_HEAD))
+        if kind is not None:
+            raise InputError(
+                f"{clean_line(path)} on {self.host.name} is {kind}: not read",
+                fix="Follow what the trainer prints instead: its log, or its tmux session.",
+            )
+
     async def _pane(self, source: Source, once: bool) -> AsyncGenerator[Seen, None]:
         assert source.pane is not None
         view = _Window(self.host, source.pane)
         first, full = True, False
+        away = False
         while True:
-            look = await view.look(self._lines if first else None)
+            try:
+                look = await view.look((HISTORY if self._lines is None else self._lines) if first else None)
+            except MachineError as error:
+                if first:
+                    raise
+                if not away:
+                    yield Seen(source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}")
+                away = True
+                await asyncio.sleep(_AGAIN)
+                continue
+            away = False
             if look is None:
                 if first:
                     raise MachineError(f"the window {source.name} of {self.host.name} is gone")
@@ -358,7 +426,9 @@ class _Window:
         if told is None:
             return None
         head, _, text = told.partition("\n")
-        history, width = (int(part) for part in head.split())
+        if len(parts := head.split()) != 2 or not all(map(_is_count, parts)):
+            return None
+        history, width = int(parts[0]), max(int(parts[1]), 1)
         lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
         if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
             lines.pop()  # it may go on in the row of the cursor
@@ -376,10 +446,15 @@ class _Window:
         names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")
         told = await _tmux(self._host, "display-message", "-p", "-t", self._pane, " ".join(f"#{{{name}}}" for name in names))
         parts = (told or "").split()
-        if len(parts) != len(names) or not all(part.isdigit() for part in parts):
+        if len(parts) != len(names) or not all(map(_is_count, parts)):
             return None
         numbers = [int(part) for part in parts]
         return (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5])
+
+
+def _is_count(text: str) -> bool:
+    """Whether tmux says a number that may be one: of rows, of seconds."""
+    return text.isascii() and text.isdecimal() and len(text) < 12
 
 
 def _place(before: list[str], lines: list[str], grown: int) -> int | None:

@@ -1,14 +1,15 @@
-"""Files on a run's machine that are looked at again and again: only what is new is fetched."""
+"""Files on a run's machine that are looked at again and again: only what is new is fetched, and never more than a look may."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from hudtui.core.remote.host import FileFacts, Host
+from hudtui.core.remote.host import NO_FILE, FileFacts, FileRefused, Host
 
 SEAM = 64
 """Bytes before the offset that are read again, to notice a file that was written anew."""
-PIECE = 4 * 1024 * 1024
+PIECE = 1024 * 1024
 """Bytes that are fetched at once."""
 
 
@@ -20,7 +21,7 @@ class Fresh:
     anew: bool = False
     """The file was emptied or replaced: what was read before belongs to an older one."""
     skipped: int = 0
-    """Bytes before `data` that were passed over."""
+    """Bytes before `data` that were passed over: the first line of `data` may lack its beginning."""
 
 
 class GrowingFile:
@@ -28,40 +29,57 @@ class GrowingFile:
 
     Args:
         path: On its machine.
-        most: Bytes of one look. What is older is passed over; None to read everything.
+        most: Bytes of one look. What is older is passed over.
     """
 
-    def __init__(self, path: str, *, most: int | None = None) -> None:
+    def __init__(self, path: str, *, most: int) -> None:
         self.path = path
         self.facts: FileFacts | None = None
         """What the last look saw; None for a file that was not there."""
+        self.skipped = 0
+        """Bytes that were passed over in all, of the file as it is now."""
         self._most = most
         self._offset, self._seam = 0, b""
 
     async def look(self, host: Host) -> Fresh:
-        """Fetch what is new.
+        """Fetch what is new, as a whole.
 
         Raises:
-            MachineError: It cannot be read.
+            FileRefused: It cannot be read, or is no ordinary file.
+            MachineError: The machine does not answer.
+        """
+        found = [piece async for piece in self.pieces(host)]
+        return Fresh(b"".join(piece.data for piece in found), *((found[0].anew, found[0].skipped) if found else ()))
+
+    async def pieces(self, host: Host) -> AsyncGenerator[Fresh, None]:
+        """Fetch what is new, piece by piece; the first one tells what happened to the file.
+
+        Raises:
+            FileRefused: It cannot be read, or is no ordinary file.
+            MachineError: The machine does not answer.
         """
         self.facts = facts = await host.facts(self.path)
         if facts is None or (facts.size == self._offset and facts.size > 0):
-            return Fresh(b"")
+            return
+        if not facts.regular:
+            raise FileRefused(f"{self.path} on {host.name} is not read", why=NO_FILE)
         anew = False
         if self._seam:
             head = await host.get(self.path, offset=self._offset - len(self._seam), limit=len(self._seam))
             if head != self._seam:
-                anew, self._offset, self._seam = True, 0, b""
-        skipped = 0
-        if self._most is not None and facts.size - self._offset > self._most:
-            skipped = facts.size - self._most - self._offset
+                anew, self._offset, self._seam, self.skipped = True, 0, b"", 0
+        skipped = max(facts.size - self._offset - self._most, 0)
+        if skipped:
             self._offset, self._seam = self._offset + skipped, b""
-        parts: list[bytes] = []
+            self.skipped += skipped
+        first = True
         while self._offset < facts.size:
             data = await host.get(self.path, offset=self._offset, limit=min(PIECE, facts.size - self._offset))
             if not data:
                 break
-            parts.append(data)
             self._offset += len(data)
             self._seam = (self._seam + data)[-SEAM:]
-        return Fresh(b"".join(parts), anew, skipped)
+            yield Fresh(data, anew and first, skipped if first else 0)
+            first = False
+        if first and anew:
+            yield Fresh(b"", anew)

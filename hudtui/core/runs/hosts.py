@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import write_atomic
 from hudtui.core.places import places
-from hudtui.core.remote.host import Chunk, Completed, FileFacts, Host
+from hudtui.core.remote.host import Chunk, Completed, FileFacts, Host, Progress
 from hudtui.core.remote.local import LocalHost
 
 if TYPE_CHECKING:
@@ -97,12 +97,24 @@ class Distant:
         """See `Host.facts`."""
         return await (await self.reach()).facts(path)
 
+    async def get_file(
+        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
+    ) -> object:
+        """See `Host.get_file`."""
+        return await (await self.reach()).get_file(remote, local, most=most, progress=progress)
+
     async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[Chunk, None]:
         """See `Host.follow`."""
         chunks = cast("AsyncGenerator[Chunk, None]", (await self.reach()).follow(path, offset=offset))
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
+
+    @contextlib.asynccontextmanager
+    async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncGenerator[int, None]:
+        """See `Host.forward`."""
+        async with (await self.reach()).forward(local_port, remote_host, remote_port) as here:
+            yield here
 
     def reverse(self, remote_port: int, host: str, port: int) -> _Reverse:
         """See `SshHost.reverse`."""

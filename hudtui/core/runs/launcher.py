@@ -165,7 +165,12 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
 async def carry_out(
     run: str, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
 ) -> AsyncGenerator[RunEvent, None]:
-    """Do what is still missing until the machine has taken a run over; each step is an event."""
+    """Do what is still missing until the machine has taken a run over; each step is an event.
+
+    Raises:
+        Untrusted: The user did not start this run.
+    """
+    store.require_own(run)
     machine = Machine(host, store.record(run))
     try:
         if not await machine.begun():
@@ -254,7 +259,9 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
 
     Raises:
         MachineError: The machine does not answer, or something of the run is still there after all.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     machine = Machine(host, store.record(run))
     with contextlib.suppress(RunError):
         await machine.sync(store)
@@ -294,6 +301,7 @@ async def change_time(run: str, host: Host, store: RunStore, hours: float | None
     """
     if not store.summary(run).active:
         raise RunError(f"run {run} has ended")
+    store.require_own(run)
     limits = {"max_seconds": None if hours is None else hours * 3600}
     await host.put(json.dumps(limits).encode(), Machine(host, store.record(run)).path("limits.json"), mode=0o600)
     store.append(run, "limits", {"max_hours": hours})
@@ -314,6 +322,7 @@ async def remove(run: str, store: RunStore, *, keep_results: bool = False) -> tu
         RunError: It goes on, or its rented machine may still be there.
         MachineError: Its machine does not answer; nothing is removed.
     """
+    store.require_own(run)
     summary, record = store.summary(run), store.record(run)
     if summary.active or summary.unsettled:
         raise RunError(f"run {run} has not ended, or its machine may still be there", fix=f"hudtui runs stop {run}")
@@ -368,8 +377,14 @@ async def reconcile(
         except HudtuiError as error:
             return Notice("warning", f"run {summary.id}: {sentence(error)}")
 
-    found = await asyncio.gather(*(one(run) for run in store.runs() if run.active or run.unsettled or run.state == "lost"))
-    return tuple(notice for notice in found if notice)
+    open_runs = [run for run in store.runs() if run.active or run.unsettled or run.state == "lost"]
+    found = await asyncio.gather(*(one(run) for run in open_runs if store.is_own(run.id)))
+    notices = [notice for notice in found if notice]
+    if others := [run.id for run in open_runs if not store.is_own(run.id)]:
+        told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
+        text = f"not started here by you, and left alone: {told}. `hudtui trust --show` tells what they would do"
+        notices.append(Notice("warning", text))
+    return tuple(notices)
 
 
 async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
@@ -401,10 +416,13 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     return notice
 
 
-async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice:
-    """Only look: whoever tends it does what is missing, and that may take long."""
+async def _look_at_rented(summary: RunSummary, machine: Machine, store: RunStore) -> Notice | None:
+    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
     from hudtui.core.runs.broker import unsettled
+    from hudtui.core.runs.claim import tended
 
+    if tended(store, summary.id):
+        return None
     if summary.started is not None and not summary.final:
         with contextlib.suppress(MachineError):
             await reached(machine.host, within=_ANSWERS)

@@ -10,17 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from hudtui.core.compute.machine_guard import arm
-from hudtui.core.errors import MachineError
+from hudtui.core.errors import MachineError, RunError
 from hudtui.core.python import bare_python
 from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.runs.growing import GrowingFile
+from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean, clean_line
 
+_EVENTS = 2 * 1024 * 1024
+"""Bytes of a machine's events that one look takes: ten times what the longest run has. Older ones are passed over."""
 _PATIENCE = 90.0
 """Seconds for one word with the supervisor, on a machine under load."""
 
@@ -29,15 +35,15 @@ _PATIENCE = 90.0
 class MachineStatus:
     """What `supervisor.py status` says."""
 
-    status: Mapping[str, Any] | None
+    status: Mapping[str, Any] | None = None
     """Its status.json; None when the run was never begun there."""
-    supervisor: int | None
+    supervisor: int | None = None
     """Process id of the supervisor, while it lives."""
-    stages: tuple[str, ...] = ()
+    stages: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
     """Stages of which something runs."""
     session: bool = False
     """The tmux session is there."""
-    processes: tuple[int, ...] = ()
+    processes: Annotated[tuple[int, ...], msgspec.Meta(max_length=100_000)] = ()
     """All processes that the run has started and that are still there."""
 
     @property
@@ -48,11 +54,24 @@ class MachineStatus:
 
 @dataclass
 class Machine:
-    """A run's folder on its host."""
+    """A run's folder on its host.
+
+    Raises:
+        RunError: The run merely lies in this folder: the user did not start it. `RunStore.require_own` says what to do.
+    """
 
     host: Host
     record: RunRecord
-    _offset: int = field(default=0, init=False)
+    _heard: bytes = field(default=b"", init=False)
+    """Of its events: what the store has not taken yet."""
+
+    def __post_init__(self) -> None:
+        self._events = GrowingFile(self.path("events.jsonl"), most=_EVENTS)
+        if not self.record.own:
+            raise RunError(
+                f"run {self.record.id} was not started here by you, and is not acted on",
+                fix="See what it would do with `hudtui trust --show`.",
+            )
 
     def path(self, *parts: str) -> str:
         """A path in the run's folder."""
@@ -106,14 +125,13 @@ class Machine:
             MachineError: The run's folder is gone, or the machine does not answer.
         """
         found = await self._ask("status")
-        status = found.get("status")
-        return MachineStatus(
-            status=status if isinstance(status, dict) else None,
-            supervisor=found.get("supervisor"),
-            stages=tuple(found.get("stages", ())),
-            session=bool(found.get("session")),
-            processes=tuple(found.get("processes", ())),
-        )
+        try:
+            return msgspec.convert(found, MachineStatus)
+        except (msgspec.ValidationError, RecursionError) as error:
+            why = clean_line(str(error), 200)
+            raise MachineError(
+                f"what the run's supervisor on {clean_line(self.host.name)} says is not readable", why=why
+            ) from None
 
     async def request_stop(self, grace: float | None, why: str | None = None) -> None:
         """Ask the supervisor to end the run; one that is dead is started for it."""
@@ -137,15 +155,21 @@ class Machine:
 
     async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
         """Take over into the store what the supervisor has written since the last time; returns what was new there."""
-        facts = await self.host.facts(self.path("events.jsonl"))
-        if facts is None or facts.size == self._offset:
+        if self._heard.rfind(b"\n") < 0:  # else the store could not take it the last time
+            fresh = await self._events.look(self.host)
+            if fresh.anew or fresh.skipped:
+                self._heard = b""
+            data = fresh.data
+            if fresh.skipped:  # in the middle of a line
+                _, _, data = data.partition(b"\n")
+            self._heard += data
+        whole = self._heard[: self._heard.rfind(b"\n") + 1]
+        if not whole:
+            self._heard = self._heard[: LINE + 1]  # the line is too long in any case
             return ()
-        if facts.size < self._offset:
-            self._offset = 0
-        data = await self.host.get(self.path("events.jsonl"), offset=self._offset)
-        whole = data[: data.rfind(b"\n") + 1]
-        events = await asyncio.to_thread(store.mirror, self.record.id, _objects(whole))
-        self._offset += len(whole)
+        reports = [read_report(line) for line in whole.splitlines() if line.strip()]
+        events = await asyncio.to_thread(store.mirror, self.record.id, reports)
+        self._heard = self._heard[len(whole) :]
         return events
 
     async def _ask(
@@ -155,7 +179,7 @@ class Machine:
         done = await self._run(bare_python(self.python, *words), stdin)
         try:
             found = json.loads(done.stdout)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or done.exit_status not in accept:
             said = found.get("error") if isinstance(found, dict) else None
@@ -169,15 +193,3 @@ class Machine:
             with contextlib.suppress(Disconnected):
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
         return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)
-
-
-def _objects(data: bytes) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    for line in data.splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue  # torn by a full disk or a crash; what it said was written again after it
-        if isinstance(value, dict):
-            found.append(value)
-    return found

@@ -10,17 +10,19 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
+from hudtui.core.compute.machine import size
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.follow import CHUNK, last_lines
-from hudtui.core.remote.host import Chunk, Host
+from hudtui.core.remote.host import NO_FILE, Chunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.alarms import SILENT, RunFacts, Sign, StageFacts, alarms, signs_of, spread_of
 from hudtui.core.runs.growing import GrowingFile
-from hudtui.core.runs.launcher import find_host
+from hudtui.core.runs.launcher import find_host, sentence
 from hudtui.core.runs.machine import Machine
-from hudtui.core.runs.store import RunStore
+from hudtui.core.runs.reports import StatusReport, read_status
+from hudtui.core.runs.store import RunStore, home_of
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.view import (
     Gpu,
@@ -30,7 +32,7 @@ from hudtui.core.runs.view import (
     StageView,
     gpu_load,
     gpus_of,
-    result_rows,
+    result_of,
     server_load,
     stage_view,
     time_left,
@@ -44,6 +46,12 @@ __all__ = ["SILENT", "Gpu", "Monitor", "Result", "ResultRow", "RunView", "StageV
 
 _LOG_LOOK = 256 * 1024
 """Bytes of a log that one look searches for signs of trouble, at most."""
+_METRICS_LOOK = 16 * 1024 * 1024
+"""Bytes of the metrics that one look reads, at most: the newest."""
+_LATE = 5.0
+"""Seconds without an answer after which a view is told to be an old one."""
+_SLOWEST = 30.0
+"""Seconds between two looks at a machine that does not answer, at most."""
 _SERVER_EVERY = 2.0
 """Seconds between two questions to a model server."""
 _SERVER_WAIT = 0.3
@@ -73,6 +81,7 @@ class Monitor:
         """By the run, and the folder that it was brought home to."""
         self._seen: dict[str, _Seen] = {}
         self._rented: dict[str, bool] = {}
+        self._own: dict[str, bool] = {}
         self._kept: dict[str, _Kept] = {}
 
     def _keep(self, run: str) -> _Kept:
@@ -84,11 +93,11 @@ class Monitor:
         return kept
 
     def _machine(self, run: str) -> Machine:
-        summary = self._keep(run).summary
-        home = summary.results if summary.results and not summary.active and Path(summary.results).is_dir() else None
+        home = home_of(self._keep(run).summary)
         known = self._machines.get((run, home))
         if known is not None:
             return known
+        self.store.require_own(run)
         record = self.store.record(run)
         # Brought home it lies in the same order as on its machine, which may be gone.
         host = LocalHost() if home is not None else self._hosts(record.host)
@@ -99,15 +108,17 @@ class Monitor:
         return machine
 
     def _waits(self, run: str) -> bool:
-        """Its machine is still being got, or was never there: nothing can be asked of it."""
+        """Nothing can be asked of its machine: it is still being got, was never there, or is none of the user's."""
         if run not in self._rented:
-            self._rented[run] = self.store.record(run).spec.rent is not None
-        return self._rented[run] and self._keep(run).summary.started is None
+            record = self.store.record(run)
+            self._rented[run] = record.spec.rent is not None
+            self._own[run] = record.own
+        return not self._own[run] or (self._rented[run] and self._keep(run).summary.started is None)
 
     def _nowhere(self, run: str) -> Machine:
         """Stands in for a machine that is not there yet: it knows of no file."""
         record = self.store.record(run)
-        return Machine(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet")))
+        return Machine(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet"), own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
         """All runs, the oldest first, with what their machines have said until now.
@@ -116,7 +127,7 @@ class Monitor:
         """
         changed = False
         for run in (runs := self.store.runs()):
-            if run.active or run.state == "lost":
+            if (run.active or run.state == "lost") and self.store.is_own(run.id):
                 with contextlib.suppress(MachineError, RunError):
                     changed = bool(await self._machine(run.id).sync(self.store)) or changed
         return self.store.runs() if changed else runs
@@ -130,31 +141,34 @@ class Monitor:
         """
         waits = self._waits(run)
         machine = self._nowhere(run) if waits else self._machine(run)
-        problem = None
+        problems = _Problems()
         if self._keep(run).summary.active:
-            try:
+            with problems:
                 await machine.sync(self.store)
-            except RunError as error:
-                problem = error.what
         kept = self._keep(run)
         summary = kept.summary
-        status = await _status(machine)
-        saved = status.get("stages")
-        states = saved if isinstance(saved, dict) else {}
-        stages = tuple(stage_view(stage.name, stage.service, states.get(stage.name)) for stage in machine.record.plan.stages)
+        status: StatusReport | None = None
+        with problems:
+            status = await read_status(machine.host, machine.path("status.json"))
+        status = status or StatusReport()
+        stages = tuple(
+            stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
+        )
         seen, host = self._seen.get(run) or _Seen(machine), machine.host
         if not waits:
             self._seen[run] = seen
-        await seen.read_metrics(host)
-        grew = await seen.read_logs(host, stages)
+        with problems:
+            await seen.read_metrics(host)
+        grew: dict[str, float] = {}
+        for stage in stages:
+            with problems:
+                grew |= await seen.read_log(host, stage)
         now = self._now()
-        await seen.read_gpus(host)
+        with problems:
+            await seen.read_gpus(host)
         servers = await seen.ask_servers(host, stages, now) if summary.active else {}
-        beat = status.get("heartbeat")
-        there = float(beat) if isinstance(beat, int | float) and not isinstance(beat, bool) else None
+        there = status.heartbeat
         silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
-        free = status.get("disk_free")
-        disk_free = free if isinstance(free, int) and not isinstance(free, bool) else None
         group = machine.record.spec.group if machine.record.engine == "rollouts" else None
         facts = RunFacts(
             active=summary.active,
@@ -175,7 +189,7 @@ class Monitor:
             wrong=seen.metrics.wrong,
             spread=spread_of(seen.metrics, group),
             step_times=seen.metrics.quantity("step_time")[-20:],
-            disk_free=disk_free,
+            disk_free=status.disk_free,
         )
         return RunView(
             summary=summary,
@@ -184,9 +198,9 @@ class Monitor:
             silent=silent,
             result=seen.result,
             metrics=seen.metrics,
-            disk_free=disk_free,
+            disk_free=status.disk_free,
             events=kept.events,
-            problem=problem,
+            problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
             alarms=alarms(facts),
             gpus=seen.gpus,
             servers=tuple(servers.values()),
@@ -196,17 +210,63 @@ class Monitor:
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
-        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end."""
+        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end.
+
+        While the machine does not answer, or the store cannot be read, the views go on: they say for how long (`RunView.away`).
+
+        Raises:
+            RunError: There is no such run.
+            MachineError: Its machine does not answer the first look.
+        """
         view = await self.view(run)
-        yield view
-        while view.summary.active or view.summary.unsettled:
-            await asyncio.sleep(every)
-            kept = self._keep(run)
-            if view.summary.active or kept.summary.active:
-                view = await self.view(run)
-            else:  # nothing changes there any more, and it may go away at any moment
-                view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()))
+        heard, look = time.monotonic(), None
+        pause = not_before = 0.0
+        try:
             yield view
+            while view.summary.active or view.summary.unsettled:
+                await asyncio.sleep(every)
+                kept = self._keep(run)
+                if not (view.summary.active or kept.summary.active):
+                    # Nothing changes there any more, and it may go away at any moment.
+                    view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
+                    yield view
+                    continue
+                if look is None and time.monotonic() >= not_before:
+                    look = asyncio.create_task(self.view(run))
+                why = None
+                if look is not None and (await asyncio.wait((look,), timeout=every))[0]:
+                    try:
+                        view, heard, pause = look.result(), time.monotonic(), 0.0
+                    except (MachineError, RunError) as error:
+                        why = clean_line(sentence(error), 300)
+                        pause = min(max(2 * pause, every), _SLOWEST)
+                        not_before = time.monotonic() + pause
+                    look = None
+                silent = time.monotonic() - heard
+                if why is not None or view.away is not None or silent > _LATE:
+                    view = self._away(view, kept, silent, why)
+                yield view
+            if view.away is not None:  # it has ended meanwhile: what is left of it may lie here by now
+                with contextlib.suppress(MachineError, RunError):
+                    yield await self.view(run)
+        finally:
+            if look is not None:
+                look.cancel()
+                await asyncio.gather(look, return_exceptions=True)
+
+    def _away(self, view: RunView, kept: _Kept, silent: float, why: str | None) -> RunView:
+        """A view without a look at the machine: what is known, and for how long nothing was heard."""
+        now = self._now()
+        return replace(
+            view,
+            summary=kept.summary,
+            events=kept.events,
+            elapsed=kept.summary.elapsed(now),
+            cost=kept.summary.cost(now),
+            left=None,
+            away=silent,
+            problem=why or view.problem,
+        )
 
     def log_path(self, run: str, window: str | None = None) -> str:
         """Where the log of a window lies on its machine; by default of the stage that runs, or ran last.
@@ -231,6 +291,8 @@ class Monitor:
             return
         host, path = self._machine(run).host, self.log_path(run, window)
         facts = await host.facts(path)
+        if facts is not None and not facts.regular:
+            raise FileRefused(f"{path} on {host.name} is not read", why=NO_FILE)
         end = facts.size if facts else 0
         while offset < end:
             data = await host.get(path, offset=offset, limit=min(CHUNK, end - offset))
@@ -314,13 +376,29 @@ def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
     return look(path), look(path.with_name(f"{path.name}-wal"))
 
 
+class _Problems:
+    """Keeps what a look failed at, in words; the look goes on with the rest. A machine that is away is another thing."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not isinstance(error, FileRefused | RunError):
+            return False
+        self.words.append(clean_line(sentence(error), 300))
+        return True
+
+
 class _Seen:
     """What was seen of a run so far, so that looking again costs what is new."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         output = machine.record.plan.output("metrics")
-        self._file = GrowingFile(machine.path(output.path)) if output else None
+        self._file = GrowingFile(machine.path(output.path), most=_METRICS_LOOK) if output else None
         self._make = find_engine(machine.record.engine).reader if output else MetricsReader
         self.metrics = self._make()
         self.result = Result()
@@ -349,12 +427,23 @@ class _Seen:
     async def read_metrics(self, host: Host) -> None:
         if self._file is None:
             return
-        fresh = await self._file.look(host)
-        if fresh.anew:
-            self.metrics = self._make()
-        if fresh.anew or fresh.data:
-            self.metrics.feed(fresh.data)
-            self.result = Result(result_rows(self.metrics))
+        changed = False
+        async with contextlib.aclosing(self._file.pieces(host)) as pieces:
+            async for fresh in pieces:
+                if fresh.anew or fresh.skipped:
+                    self.metrics = self._make()
+                self.metrics.feed(fresh.data)
+                changed = True
+                await asyncio.sleep(0)  # a long file is not the only thing to be done
+        if changed:
+            self.result = result_of(self.metrics)
+
+    @property
+    def passed_over(self) -> str | None:
+        """What was not read of the metrics, in words."""
+        if self._file is None or not self._file.skipped:
+            return None
+        return f"the first {size(self._file.skipped)} of its metrics are not read, only the newest {size(_METRICS_LOOK)}"
 
     async def read_gpus(self, host: Host) -> None:
         for line in (await self._gpu_file.look(host)).data.splitlines():
@@ -388,21 +477,17 @@ class _Seen:
             if server is not None and (told := server_load(server)):
                 self.load.add({**told, "time": now})
 
-    async def read_logs(self, host: Host, stages: Iterable[StageView]) -> dict[str, float]:
-        """Look for signs of trouble; gives when each log grew last, by the clock of the machine."""
-        grew = {}
-        for stage in stages:
-            if stage.state == "waiting":
-                continue
-            log = self._logs[stage.name]
-            fresh = await log.look(host)
-            if fresh.anew:
-                self._signs.pop(stage.name, None)
-            for sign in signs_of(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
-                self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
-            if log.facts is not None:
-                grew[stage.name] = log.facts.modified
-        return grew
+    async def read_log(self, host: Host, stage: StageView) -> dict[str, float]:
+        """Look for signs of trouble; gives when the log grew last, by the clock of the machine."""
+        if stage.state == "waiting":
+            return {}
+        log = self._logs[stage.name]
+        fresh = await log.look(host)
+        if fresh.anew:
+            self._signs.pop(stage.name, None)
+        for sign in signs_of(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
+            self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
+        return {} if log.facts is None else {stage.name: log.facts.modified}
 
     def silence(self, beat: float, now: float, clock: float) -> float:
         """Seconds since the last heartbeat. The clock there may be wrong: once the heart was seen to beat, ours counts.
@@ -420,14 +505,3 @@ class _Seen:
 
 async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
     return await anext(chunks, None)
-
-
-async def _status(machine: Machine) -> dict[str, Any]:
-    path = machine.path("status.json")
-    if await machine.host.facts(path) is None:
-        return {}
-    try:
-        found = json.loads(await machine.host.get(path))
-    except (MachineError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,14 +16,15 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
 from hudtui.core.text import clean_line, counted
 from hudtui.core.training.recipe import FEWEST_TASKS
-from hudtui.core.variables import names_in, substitute_tree
-from hudtui.core.workspace import Workspace, make_state_dir
+from hudtui.core.variables import Lookup, names_in, substitute_tree
+from hudtui.core.workspace import Workspace, make_state_dir, noted_dataset
 
 if TYPE_CHECKING:
     from hudtui.core.compute.guard import Limits
     from hudtui.core.compute.values import Offer
     from hudtui.core.environment.push import Pushing
     from hudtui.core.gym.config import GymConfig
+    from hudtui.core.lockfile import Lock
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.task import Task
 
@@ -50,6 +51,8 @@ class Wish:
     policy: str = "greedy"
     training: Path | None = None
     """File with the trainer's settings."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Single settings of the trainer; they come before those of the file."""
     name: str | None = None
     steps: int | None = None
     group: int = 1
@@ -66,6 +69,12 @@ class Wish:
     """Such as `4xH100`."""
     offer: Offer | None = None
     """The machine that was chosen already."""
+    offer_name: str | None = None
+    """The offer to take, by its six characters or its whole id."""
+    clouds: tuple[str, ...] = ()
+    """Whose machines are taken; empty: anybody's."""
+    regions: tuple[str, ...] = ()
+    """Where they may be: regions, countries or data centres; empty: anywhere."""
     python: str | None = None
     """Python on the machine with all that the run needs, instead of an environment that is made there."""
     limits: Limits | None = None
@@ -83,7 +92,7 @@ class Check:
     """Something that a run needs, and whether it is there."""
 
     name: str
-    """`tasks`, `config`, `image`, `keys`, `machine`, `environment`, `plan`."""
+    """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `memory`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
@@ -109,8 +118,10 @@ class Looked:
     remarks: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
-    local_image: str | None = None
-    """The environment's image, where no registry has it."""
+    local_image: Lock | None = None
+    """The lock file, where no registry has the environment's image."""
+    image: str | None = None
+    """The environment's image, where a registry has it."""
     tunnels: list[int] = field(default_factory=list)
     """Ports of this computer that environments listen on."""
 
@@ -140,9 +151,9 @@ def look_at_files(wish: Wish, workspace: Workspace, settings: Settings, seen: Lo
 
 
 def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
-    """Image and dataset that the lock file names."""
+    """Image and dataset that the lock file names; without one, the dataset that was made here last."""
     if workspace.lock is None:
-        return None, None
+        return None, noted_dataset(workspace.folder)
     from hudtui.core.lockfile import read_lock
 
     try:
@@ -150,9 +161,10 @@ def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
     except InputError as error:
         seen.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
         return None, None
-    if lock.image is not None and lock.image == lock.image_local:
-        seen.local_image = lock.image
+    if lock.image_here is not None:
+        seen.local_image = lock
     elif lock.image is not None:
+        seen.image = lock.image
         seen.add("image", "fine", lock.image)
     return lock.image, lock.primary_dataset.name if lock.primary_dataset else None
 
@@ -172,10 +184,10 @@ async def push_locked(workspace: Workspace, name: str) -> AsyncGenerator[Pushing
     from hudtui.core.lockfile import read_lock, set_image
 
     lock = read_lock(workspace.lock) if workspace.lock is not None else None
-    if lock is None or lock.image is None or lock.image != lock.image_local:
+    if lock is None or lock.image_here is None:
         why = "there is no lock file" if lock is None else f"its image is {lock.image}"
         raise InputError("no image of this project is on this computer alone", why=why, fix="Leave --push-image out.")
-    async with aclosing(push_image(lock.image, name)) as steps:
+    async with aclosing(push_image(lock.image_here, name)) as steps:
         async for step in steps:
             if step.image is not None:
                 set_image(lock.path, step.image)
@@ -248,9 +260,7 @@ def _on_platform(
         seen.refuse("environment", error)
         return tasks
     if settings.get(platform.key_variable) is None:
-        name = platform.key_variable
-        text, fix = f"{name} is not set, and the environments run on {platform.title}", f"hudtui settings set {name}"
-        seen.add("keys", "missing", text, fix, remedy="set-key", options=(name,))
+        _missing((platform.key_variable,), f"is not set, and the environments run on {platform.title}", seen)
     return moved
 
 
@@ -258,7 +268,8 @@ def _shown(source: str, workspace: Workspace) -> str:
     return workspace.relative(Path(source)) if source.startswith("/") else source
 
 
-def _without_own(settings: Settings) -> Any:
+def _without_own(settings: Settings) -> Lookup:
+    """Values of the tasks' variables. An empty one counts as none: it does not travel, and no server can use it."""
     return lambda name: settings.lookup(name) or (sys.executable if name in _OWN_VARIABLES else None)
 
 
@@ -324,72 +335,148 @@ def _look_at_policy(wish: Wish, config: GymConfig) -> None:
         policy_source(wish.policy, config)
 
 
+def look_at_model(wish: Wish, workspace: Workspace, seen: Looked, *, remote: bool, rented: bool) -> None:
+    """Whether the model can be trained, as far as this computer tells. Reads the training's settings."""
+    if wish.rehearse or wish.engine not in ("trl", "prime-rl"):
+        return
+    from hudtui.core.training.model import judge_model
+    from hudtui.core.training.recipe import read_settings
+
+    name = wish.model
+    if name is None and wish.training is not None:
+        try:
+            name = read_settings(read_text(wish.training), name=str(wish.training)).get("model")
+        except HudtuiError as error:
+            seen.refuse("plan", error)
+            return
+    if name is None:
+        return  # the engine's own choice
+    found = judge_model(name, workspace.folder, here=not remote)
+    if found.state == "unknown" and rented and found.fix is not None:
+        found = replace(found, state="refused")  # nothing was ever put onto a machine that is yet to be rented
+    states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
+    seen.add("model", states[found.state], found.text, found.fix)
+
+
 # --- environments and keys ------------------------------------------------------------------------------------------------
 
 
 def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> None:
     """How the run's machine reaches the environments of the tasks."""
+    used = _images_of_tasks(seen, settings)
     if seen.local_image is not None:
-        _look_at_local_image(seen, seen.local_image, remote=remote)
+        _look_at_local_image(seen, seen.local_image, used, remote=remote)
+    _look_at_other_images(seen, used, remote=remote)
     if not seen.tasks or not remote:
         return
-    told: dict[str, None] = {}
-    configs = {id(task.mcp_config): task.mcp_config for task in seen.tasks}
-    for config in configs.values():
+    told: dict[str, CheckState] = {}
+    for config in _configs(seen):
         found, _ = substitute_tree(config, _without_own(settings))
-        for name, server in found.items() if isinstance(found, dict) else ():
-            told.setdefault(_way(str(name), server, seen))
-    for text in list(told)[:8]:
+        for name, server in found.items():
+            state, text = _way(str(name), server, seen)
+            told.setdefault(text, state)
+    for text, state in list(told.items())[:8]:
         seen.remarks.append(text)
-        state: CheckState = "warning" if "tunnel" in text or "has to be" in text else "fine"
         seen.add("environment", state, text)
 
 
-def _look_at_local_image(seen: Looked, image: str, *, remote: bool) -> None:
-    """An image that no registry has can be used on this computer alone."""
-    if not remote:
-        seen.add("image", "fine", f"{image}, which is on this computer alone")
-    elif any(image in json.dumps(task.mcp_config) for task in seen.tasks):
+def _configs(seen: Looked) -> Iterable[Mapping[str, Any]]:
+    """The different `mcp_config` of the tasks."""
+    return {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values()
+
+
+def _images_of_tasks(seen: Looked, settings: Settings) -> dict[str, bool]:
+    """The images that tasks run on; True for those that run beside the tasks: on their machine, or behind an address of it."""
+    from hudtui.core.environment.spec import read_config
+
+    found: dict[str, bool] = {}
+    for config in _configs(seen):
+        try:
+            servers = read_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
+        except InputError:
+            continue  # what is wrong with it was told with the tasks
+        for server in servers:
+            if server.image is not None:
+                beside = server.url is None or _is_here(server.url)
+                found[server.image] = found.get(server.image, True) and beside
+    return found
+
+
+def _is_here(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    except ValueError:
+        return False
+
+
+def _look_at_local_image(seen: Looked, lock: Lock, used: Mapping[str, bool], *, remote: bool) -> None:
+    """The lock file's image, which can be used on this computer alone."""
+    image = clean_line(lock.image_here or "", 120)
+    ours = [beside for name, beside in used.items() if name in lock.images]
+    if not ours:
+        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+    elif remote or not all(ours):
         text = f"the environment's image {image} is on this computer alone, and its tasks run on it"
         fix = "Push it to a registry that the machine can reach: --push-image ghcr.io/my-org/"
         seen.add("image", "missing", text, fix, remedy="push-image", options=(image,))
     else:
-        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+        seen.add("image", "fine", f"{image}, which is on this computer alone")
 
 
-def _way(name: str, server: Any, seen: Looked) -> str:
+def _look_at_other_images(seen: Looked, used: Mapping[str, bool], *, remote: bool) -> None:
+    """Images that tasks name themselves, and that only this computer can have."""
+    from hudtui.core.environment.engine import built_here
+    from hudtui.core.lockfile import is_local_image
+
+    known = seen.local_image.images if seen.local_image is not None else frozenset()
+    for name, beside in used.items():
+        if name in known or not is_local_image(name) or (beside and not remote):
+            continue
+        # The platform can have it from nowhere. A machine may know it as one of Docker's own, such as `node`.
+        state: CheckState = "missing" if not beside or built_here(name) else "warning"
+        instead = seen.image or "the name that it has there"
+        text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
+        fix = f"Push it, and put {clean_line(instead, 120)} into the tasks. Without an mcp_config they get the lock file's image."
+        seen.add("image", state, text, fix)
+
+
+def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
+    """How a server of a task is reached from the run's machine, and whether that needs something more."""
     name = clean_line(name, 60)
     server = server if isinstance(server, Mapping) else {}
     url = server.get("url")
     if isinstance(url, str):
+        if not _is_here(url):
+            return "fine", f"environment {name}: at {clean_line(url.partition('://')[2].partition('/')[0], 80)}, as from here"
         parts = urlsplit(url)
-        if parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            return f"environment {name}: at {clean_line(parts.netloc, 80)}, as from here"
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
         if port not in seen.tunnels:
             seen.tunnels.append(port)
-        return (
-            f"environment {name}: port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
-        )
+        way = f"port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
+        return "warning", f"environment {name}: {way}"
     command = str(server.get("command") or "")
     if Path(command).name.startswith("python") and any(str(arg).startswith("hudtui.envs.") for arg in server.get("args") or ()):
-        there = command in ("python", "python3", sys.executable)
-        return f"environment {name}: started on the machine, with the hudtui that travels there" + (
-            "" if there else f"; {clean_line(command, 80)} has to be there"
-        )
-    return f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
+        text = f"environment {name}: started on the machine, with the hudtui that travels there"
+        if command in ("python", "python3", sys.executable):
+            return "fine", text
+        return "warning", f"{text}; {clean_line(command, 80)} has to be there"
+    return "warning", f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
 
 
 def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) -> None:
-    """Which settings travel to the machine. What tasks miss was told with the tasks."""
+    """Which settings the run needs, and which travel to the machine."""
     names: dict[str, None] = {}
-    for config in {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values():
+    needed: dict[str, None] = {}
+    for config in _configs(seen):
         names.update(dict.fromkeys(names_in(config)))
-    needed = ["OPENAI_API_KEY"] if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url else []
-    missing = [name for name in needed if settings.get(name) is None]
-    if missing:
-        fix = f"hudtui settings set {missing[0]}"
-        seen.add("keys", "missing", f"{', '.join(missing)} is not set", fix, remedy="set-key", options=tuple(missing))
+        needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
+    _missing(tuple(needed), "is not set, and the tasks' servers need it", seen)
+    if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url:
+        _missing(() if settings.get("OPENAI_API_KEY") else ("OPENAI_API_KEY",), "is not set", seen)
+    _look_at_placeholders(tuple(names), settings, seen)
     if not remote:
         return
     wanted = [*names, "OPENAI_API_KEY", "OPENAI_BASE_URL"] if wish.engine == "rollouts" else [*names, *_SERVICES]
@@ -406,3 +493,25 @@ def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) 
     if wish.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
         text = "WANDB_API_KEY is not set: no metrics go to Weights & Biases; they are kept in the run as always"
         seen.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
+
+
+def _missing(names: tuple[str, ...], why: str, seen: Looked) -> None:
+    """Take note of variables without a value; each is asked for by itself."""
+    for name in names:
+        name = clean_line(name, 60)
+        known = any(check.options == (name,) for check in seen.checks)
+        if not known:
+            fix = f"hudtui settings set {name}"
+            seen.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
+
+
+def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: Looked) -> None:
+    """Keys of the tasks whose value is none, such as the sample of a `.env` file."""
+    from hudtui.core.settings import check_value
+
+    for name in names:
+        key, value = settings.keys.get(name), settings.get(name)
+        problem = check_value(key, value) if key is not None and key.secret and value is not None else None
+        if problem is not None:
+            text = f"{name}: {problem}; the tasks' servers need it"
+            seen.add("keys", "missing", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from hudtui.core.compute.acquire import Acquired, acquire, resume
-from hudtui.core.compute.guard import Limits, Usage, Verdict, hours_left, judge
+from hudtui.core.compute.budget import RUN_TAIL as GRACE
+from hudtui.core.compute.budget import grant_changed
+from hudtui.core.compute.guard import Limits, Usage, Verdict, judge
 from hudtui.core.compute.ledger import Owned
 from hudtui.core.compute.machine_guard import KEY as GUARD_KEY
 from hudtui.core.compute.machine_guard import POWER_OFF, end_rule, ends_itself
@@ -31,6 +30,7 @@ from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.broker import Broker, order_of, results_folder
+from hudtui.core.runs.claim import alone
 from hudtui.core.runs.collect import Collected, Progress, collect
 from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine
 from hudtui.core.runs.launcher import Lookup, carry_out, check, secrets_if_there, sentence, stop
@@ -42,8 +42,6 @@ START_WITHIN = 1800.0
 """Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
 FETCH_WITHIN = 3600.0
 """Seconds for which a run that has ended waits for somebody who fetches its results."""
-GRACE = 900.0
-"""Seconds between the guard's request to stop and the moment it switches the machine off: to fetch the results."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds for another hudtui to give up a machine that it is getting."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
@@ -76,7 +74,9 @@ async def tend(
         RunError: Another hudtui tends it, or the store cannot be written.
         ProviderError: No machine could be had, or it could not be ended for certain and may still cost money.
         MachineError: A step failed. The machine is gone, unless the error says otherwise.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, lookup, tmux, progress)
     async with alone(store, run):
         trouble: HudtuiError | None = None
@@ -110,7 +110,9 @@ async def end(
     Raises:
         RunError: Another hudtui is getting its machine, and does not let go of it.
         MachineError: The machine could not be ended for certain, or does not answer.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, None, True, progress)
     await tending.stop(grace)
     async with alone(store, run, patience=120.0), aclosing(tending.settle()) as events:
@@ -125,37 +127,15 @@ async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limit
     Raises:
         InputError: They cannot be kept here; nothing is changed.
         MachineError: Its machine does not answer: there the old ones hold until `tend` reaches it.
+        Untrusted: The user did not start this run.
     """
+    store.require_own(run)
     tending = _Tending(store.record(run), store, broker, None, True, None)
     broker.book.set(tending.rent.machine, limits)
+    tending.grant()
     store.append(run, "limits", limits.to_json())
     if store.summary(run).started is not None:
         await tending.machine.rule(tending.rules())
-
-
-@contextlib.asynccontextmanager
-async def alone(store: RunStore, run: str, *, patience: float = 0.0) -> AsyncGenerator[None, None]:
-    """One process at a time tends a run. The kernel lets go of it when the process ends, however that comes.
-
-    Raises:
-        RunError: Another one does.
-    """
-    folder = store.state_dir / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / run, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= until:
-                    raise RunError(f"another hudtui tends run {run}", fix=f"Look at it: hudtui runs show {run}.") from None
-                await asyncio.sleep(0.2)
-        yield
-    finally:
-        os.close(handle)
 
 
 class _Unwanted(RunError):
@@ -226,10 +206,12 @@ class _Tending:
             if broker.book.get(self.rent.machine) is None:
                 broker.book.set(self.rent.machine, Limits.from_json(self.record.spec.limits))
             steps = acquire(
-                replace(order_of(self.rent), max_hours=hours_left(self.limits(), self.usage(), self.rent.hourly)),
+                order_of(self.rent),
                 broker.provider,
                 broker.ledger,
                 login=self.login,
+                limits=self.limits(),
+                tail=GRACE,
                 run=self.run,
                 workspace=self.record.spec.workspace,
                 sleep=self.pause,
@@ -322,13 +304,13 @@ class _Tending:
 
     def rules(self) -> dict[str, Any]:
         """What the guard on the machine goes by, counted from now: it may be a new one, after the machine had lost the first."""
-        limits = self.limits()
-        left = hours_left(limits, self.usage(), self.rent.hourly)
-        owned = self.owned()
-        pod = owned.pod if owned is not None else None
+        limits, owned, now = self.limits(), self.owned(), time.time()
+        if owned is not None and owned.until is None:  # an older hudtui has rented it
+            owned = self.grant()
+        pod, until = (owned.pod, owned.until) if owned is not None else (None, None)
         return {
-            "max_seconds": None if left is None else round(left * 3600, 1),
-            "count_from": f"{time.time():.3f}",
+            "max_seconds": None if until is None else round(max(until - GRACE - now, 0.0), 1),
+            "count_from": f"{now:.3f}",
             "grace_seconds": GRACE,
             "start_seconds": START_WITHIN,
             "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,
@@ -336,6 +318,13 @@ class _Tending:
             "power_off": [["true"]] if self.rent.simulated or ends_itself(self.broker.provider) else list(POWER_OFF),
             "end": end_rule(self.broker.provider, pod, self.broker.settings) if pod is not None else None,
         }
+
+    def grant(self) -> Owned | None:
+        """Ask until when the machine may live with the limits that it has now."""
+        owned = self.owned()
+        if owned is None:
+            return None
+        return self.broker.ledger.grant(owned.name, grant_changed(owned, self.limits(), tail=GRACE))
 
     def limits(self) -> Limits:
         return self.broker.book.get(self.rent.machine) or Limits.from_json(self.record.spec.limits)
@@ -364,7 +353,7 @@ class _Tending:
                 await self.still_there(error)
             if not self.summary.active:
                 return
-            verdict = judge(self.limits(), self.usage())
+            verdict = judge(self.limits(), await asyncio.to_thread(self.usage))
             for event in self.warn(verdict):
                 yield event
             if verdict.level == "end":
@@ -412,9 +401,9 @@ class _Tending:
             return  # nobody can say; both may be there again in a while
         if pod is not None and pod.alive:
             return
-        await settle(owned, self.broker.provider, self.broker.ledger, why="it was gone while its run went on", pod=pod)
+        noted = await settle(owned, self.broker.provider, self.broker.ledger, pod=pod)
         raise MachineError(
-            f"the machine of run {self.run} is gone: it was taken back, or ended elsewhere",
+            f"the machine of run {self.run} is gone: {noted.why}",
             why=f"{self.broker.provider.title} {'does not know it any more' if pod is None else f'calls it {pod.status}'}",
         ) from error
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.verdicts import Verdict
 
 StationName = Literal["environment", "mapping", "dataset", "compute", "run"]
 StationState = Literal["done", "next", "missing", "running", "failed"]
-
-GLYPHS: dict[StationState, str] = {"done": "✓", "next": "▶", "missing": "·", "running": "●", "failed": "✗"}
-"""One character a state, always shown together with a word."""
 
 
 class Folder(Protocol):
@@ -46,23 +44,30 @@ class Station:
     what_next: str
     """What the user can do here now."""
 
-    @property
-    def glyph(self) -> str:
-        """One character for the state."""
-        return GLYPHS[self.state]
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"name": self.name, "state": self.state, "detail": self.detail, "what_next": self.what_next}
+    errors: int = 0
+    """How many the check of its files has found; 0 too where the state has another reason."""
 
 
-def road(workspace: Folder, *, analysis: str | None = None, runs: Sequence[RunSummary] = ()) -> tuple[Station, ...]:
+def road(
+    workspace: Folder,
+    *,
+    analysis: str | None = None,
+    runs: Sequence[RunSummary] = (),
+    lock_error: str | None = None,
+    configs_wrong: Verdict = Verdict(),  # noqa: B008 - frozen
+    tasks_wrong: Verdict = Verdict(),  # noqa: B008
+    rents: bool = False,
+) -> tuple[Station, ...]:
     """The five stations in order.
 
     Args:
         workspace: What lies in the project folder.
         analysis: Name of the environment that was analysed last in this workspace; None when none was.
         runs: The workspace's runs, in any order.
+        lock_error: Why the lock file cannot be read; None when it can, or there is none.
+        configs_wrong: What is wrong with the configurations.
+        tasks_wrong: What is wrong with the task files.
+        rents: There is a key with which machines can be rented.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
@@ -74,13 +79,26 @@ def road(workspace: Folder, *, analysis: str | None = None, runs: Sequence[RunSu
             "mapping", _count(configs, "config"), "no config", "Generate a config from the environment.", "Edit and check it."
         ),
         _station("dataset", _count(tasks, "task file"), "no task file", "Add a tasks file.", "Validate and convert the tasks."),
-        Station("compute", "done", "this machine", "Runs start on this machine."),
     ]
-    first = next((place for place, station in enumerate(stations) if station.state != "done"), None)
-    if first is not None:
+    if lock_error is not None and analysis is None:
+        stations[0] = Station("environment", "failed", lock_error, "Analyse an environment; that writes the lock file anew.", 1)
+    if configs and configs_wrong.errors:
+        stations[1] = Station("mapping", "failed", configs_wrong.text, "Mend what the check has found.", configs_wrong.errors)
+    if tasks and tasks_wrong.errors:
+        stations[2] = Station("dataset", "failed", tasks_wrong.text, "Mend what the check has found.", tasks_wrong.errors)
+    ready = all(station.state == "done" for station in stations)
+    # This machine is there in any case: it is an answer only where there is something that could run on it.
+    chosen = rents or bool(known or configs or tasks or runs)
+    stations.append(
+        Station("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")
+        if chosen
+        else Station("compute", "missing", "this machine, or a rented one", "Choose where to run.")
+    )
+    first = next((place for place, station in enumerate(stations) if station.state == "missing"), None)
+    if first is not None and not any(station.state == "failed" for station in stations[:first]):
         open_one = stations[first]
         stations[first] = Station(open_one.name, "next", open_one.detail, open_one.what_next)
-    return (*stations, _run_station(runs, ready=first is None))
+    return (*stations, _run_station(runs, ready=ready))
 
 
 def _count(number: int, word: str) -> str | None:
@@ -102,6 +120,9 @@ def _run_station(runs: Sequence[RunSummary], *, ready: bool) -> Station:
             return Station("run", "next", "no run yet", "Start a run.")
         return Station("run", "missing", "no run yet", "Complete the stations before this one.")
     last = max(runs, key=lambda run: run.created)
+    detail = f"{last.name} {last.state}"
     if last.state in ("failed", "lost"):
-        return Station("run", "failed", f"{last.name} {last.state}", "Read its log, mend the cause and start it again.")
-    return Station("run", "done", f"{last.name} {last.state}", "Look at its result, or start another run.")
+        return Station("run", "failed", detail, "Read its log, mend the cause and start it again.")
+    if last.state == "stopped":
+        return Station("run", "next" if ready else "missing", detail, "Start it again, or look at what it has written.")
+    return Station("run", "done", detail, "Look at its result, or start another run.")

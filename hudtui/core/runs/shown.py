@@ -13,6 +13,7 @@ from hudtui.core.runs.hosts import LOCAL
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.wish import Preparation
 from hudtui.core.text import clean_line
+from hudtui.core.training.recipe import recipe_for, recipe_words
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,21 @@ class PlanLine:
     label: str
     """What it tells of: `machine`, `cost`, `file`, the name of a stage, ..."""
     text: str
+
+
+def start_question(record: RunRecord) -> str:
+    """What is asked before a run is started: with its price, and with what is known to fail."""
+    rent = record.spec.rent
+    if rent is None:
+        return "Start it?"
+    if not rent.simulated:
+        return f"Start it? It costs {money(rent.hourly, rent.currency)} an hour."
+    if record.engine == "rollouts" or record.spec.rehearse:
+        return "Start it?"
+    return (
+        "A simulated machine has no GPU, and this training will end with an error at the look at its GPUs "
+        "(hudtui rl --rehearse works without). Start it all the same?"
+    )
 
 
 def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
@@ -34,6 +50,9 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
     """
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
+    if record.engine != "rollouts":
+        recipe = recipe_for(spec)
+        lines.append(PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_words(recipe)}"))
     for file in plan.files:
         source = f"  from {_short(file.source.path)}" if file.source else ""
         lines.append(PlanLine("file", f"RUN/{file.path}  {file.size:,} bytes{source}"))

@@ -15,16 +15,23 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from hudtui.core import trust
 from hudtui.core.errors import Location, RunError
-from hudtui.core.runs.values import RunEvent, RunSummary, fold
+from hudtui.core.runs.values import ENDS, LATEST, UNREADABLE, RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
 from hudtui.core.training.plan import Plan, RunSpec, plan_from_json, spec_from_json
 from hudtui.core.workspace import STATE, make_state_dir
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.reports import Report, Unreadable
+
+MOST_REPORTS = 10_000
+"""Events of one machine that are kept of a run."""
 
 _VERSION = 1
 _SCHEMA = """
@@ -51,6 +58,8 @@ CREATE TABLE events (
 CREATE INDEX events_of_run ON events (run, number);
 CREATE UNIQUE INDEX events_once ON events (run, once) WHERE once IS NOT NULL;
 """
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""Of a run: it names a folder, and a tmux session."""
 _ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 
@@ -68,6 +77,8 @@ class RunRecord:
     folder: str
     spec: RunSpec
     plan: Plan
+    own: bool = True
+    """The user started it, or took it over: it may be acted on. False for what merely lies in the folder; see `core.trust`."""
 
     def start(self) -> RunSummary:
         """The run before its first event."""
@@ -104,15 +115,18 @@ class RunStore:
                 return run
 
     def add(self, record: RunRecord) -> RunEvent:
-        """Keep a new run, with its first event `planned`.
+        """Keep a new run, with its first event `planned`, and mark it as the user's own.
 
         Raises:
             RunError: There is a run of that id, or the store cannot be written.
+            InputError: The mark cannot be written.
         """
         row = (
             *(record.id, record.created, record.name, record.engine, record.host, record.machine, record.folder),
             *(json.dumps(record.spec.to_json()), json.dumps(record.plan.to_json())),
         )
+        # First, so that a run is never kept without its mark. A mark alone says nothing.
+        trust.mark_run(self.path, record.id, _content(row))
         with self._writing() as database:
             try:
                 database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -134,23 +148,42 @@ class RunStore:
         with self._writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
-    def mirror(self, run: str, lines: Iterable[Mapping[str, Any]]) -> tuple[RunEvent, ...]:
+    def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | Report | Unreadable]) -> tuple[RunEvent, ...]:
         """Keep what the supervisor on the machine wrote; those that are there already are passed over.
+
+        What is no event of a machine is counted (`RunSummary.unreadable`) and not taken. Of one that never ceases to report the
+        first `MOST_REPORTS` are kept, and its end.
 
         Args:
             run: The run.
-            lines: Objects of its `events.jsonl`. What is no event is passed over.
+            lines: Objects of its `events.jsonl`, or what `reports.read_report` made of them.
         """
-        events = [line for line in lines if _is_event(line)]
-        if not events:
+        from hudtui.core.runs.reports import Report, Unreadable, check_report
+
+        found = [line if isinstance(line, Report | Unreadable) else check_report(line) for line in lines]
+        if not found:
             return ()
         with self._writing() as database:
-            added = [
-                self._insert(
-                    database, run, line["type"], line["data"], float(line["at"]), "machine", f"machine:{int(line['seq'])}"
-                )
-                for line in events
-            ]
+            kept = {row[0] for row in database.execute("SELECT once FROM events WHERE run = ? AND once IS NOT NULL", (run,))}
+            counts = {"machine": 0, "unreadable": 0}
+            for mark in kept:
+                kind = mark.partition(":")[0]
+                counts[kind] = counts.get(kind, 0) + 1
+            added = []
+            for one in found:
+                kind = "machine" if isinstance(one, Report) else "unreadable"
+                mark = f"{kind}:{one.seq if isinstance(one, Report) else one.mark}"
+                if mark in kept:
+                    continue
+                if isinstance(one, Unreadable):
+                    if counts[kind] < UNREADABLE:
+                        self._insert(database, run, kind, {"why": one.why}, time.time(), "app", mark)
+                elif counts[kind] < MOST_REPORTS or (one.type in ENDS and counts[kind] < MOST_REPORTS + UNREADABLE):
+                    added.append(self._insert(database, run, one.type, one.data, one.at, "machine", mark))
+                else:
+                    continue
+                kept.add(mark)
+                counts[kind] += 1
         return tuple(event for event in added if event is not None)
 
     def ids(self) -> tuple[str, ...]:
@@ -180,18 +213,67 @@ class RunStore:
         """What was laid down about a run. One whose rented machine is gone lies where its results were brought to.
 
         Raises:
-            RunError: There is no such run, or it is of a newer hudtui.
+            RunError: There is no such run, it is of a newer hudtui, or what is kept of it cannot be understood.
         """
-        with self._reading() as database:
-            row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone() if database else None
-        if row is None:
-            raise RunError(f"there is no run {clean_line(run)!r}")
+        row = self._row(run)
         known, created, name, engine, host, machine, folder, spec, plan = row
-        made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        try:
+            made = spec_from_json(json.loads(spec)), plan_from_json(json.loads(plan))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise RunError(
+                f"what is kept of run {clean_line(run)!r} cannot be understood", why=clean_line(repr(error), 200)
+            ) from None
+        own = self._is_own(row)
         summary = self.summary(known)
-        if summary.machine == "released" and summary.results is not None:
-            host, machine, folder = "local", this_machine(), summary.results
-        return RunRecord(known, created, name, engine, host, machine, folder, *made)
+        if summary.machine == "released" and (home := home_of(summary)) is not None:
+            host, machine, folder = "local", this_machine(), home
+        return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
+
+    def is_own(self, run: str) -> bool:
+        """Whether the user started a run from this folder, or took it over.
+
+        Raises:
+            RunError: There is no such run.
+        """
+        return self._is_own(self._row(run))
+
+    def require_own(self, run: str) -> None:
+        """Make sure that a run is the user's, before it is acted on: its machine reached, its processes ended, its files removed.
+
+        Raises:
+            RunError: There is no such run.
+            Untrusted: It merely lies in this folder.
+        """
+        row = self._row(run)
+        if not self._is_own(row):
+            raise trust.Untrusted(self.state_dir.parent, [self._power(row)])
+
+    def powers(self) -> tuple[trust.Power, ...]:
+        """One power for each run that may still change and that the user has not started; see `core.trust`."""
+        waiting = [run.id for run in self.runs() if run.active or run.unsettled or run.state == "lost"]
+        rows = [row for row in map(self._row, waiting) if not trust.owns_run(self.path, row[0], _content(row))]
+        return tuple(map(self._power, rows))
+
+    def _row(self, run: str) -> tuple[Any, ...]:
+        with self._reading() as database:
+            row: tuple[Any, ...] | None = None
+            if database is not None:
+                row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
+        if row is None or not isinstance(row[0], str) or not _ID.fullmatch(row[0]):
+            raise RunError(f"there is no run {clean_line(str(run))!r}")
+        return row
+
+    def _is_own(self, row: tuple[Any, ...]) -> bool:
+        owns = trust.owns_run(self.path, row[0], _content(row))
+        return owns or not trust.missing(self.state_dir.parent, [self._power(row)])
+
+    def _power(self, row: tuple[Any, ...]) -> trust.Power:
+        run, *_, host, _, folder, _, plan = row
+        try:
+            commands = "; ".join(" ".join(map(str, stage["argv"])) for stage in json.loads(plan)["stages"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            commands = "commands that cannot be understood"
+        return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
     def events(self, run: str) -> tuple[RunEvent, ...]:
         """All events of a run, in order."""
@@ -237,7 +319,8 @@ class RunStore:
                 found = database.execute("SELECT id, name, engine, host, folder, created FROM runs").fetchall()
                 starts = {row[0]: _start(*row) for row in found}
         for run, events in fresh.items():
-            self._folded[run] = fold(self._folded.get(run) or starts[run], events)
+            if (before := self._folded.get(run) or starts.get(run)) is not None:
+                self._folded[run] = fold(before, events)
         self._seen = rows[-1][1]
 
     def _continues(self, database: sqlite3.Connection) -> bool:
@@ -285,10 +368,10 @@ class RunStore:
         """A connection, also on a full disk and in a read-only folder, where SQLite cannot make its side files."""
         try:
             return self._connect()
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             waiting = self.path.with_name(f"{self.path.name}-wal")
-            if waiting.exists() and waiting.stat().st_size:
-                raise
+            if not error.sqlite_errorname.startswith(_NO_SIDE_FILES) or (waiting.exists() and waiting.stat().st_size):
+                raise  # a file that another process holds, or writes, is no frozen one
             return self._connect(how="mode=ro&immutable=1")
 
     @contextlib.contextmanager
@@ -359,20 +442,42 @@ class RunStore:
         return room.f_bavail * room.f_frsize < 64 * 1024  # SQLite's side files take so much
 
 
+_ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
+_NO_SIDE_FILES = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
+
+
+def _content(row: Sequence[Any]) -> str:
+    """All that decides what a run does, as one text."""
+    return json.dumps(list(row), default=str)
+
+
 _EVENTS = "SELECT run, number, at, type, data, origin FROM events"
 
 
 def _event(row: tuple[Any, ...]) -> RunEvent:
-    return RunEvent(row[0], row[1], row[2], row[3], json.loads(row[4]), row[5])
+    """An event as it was kept. The file may have been written by anything: what is odd in it is left out, not raised."""
+    run, number, at, kind, data, origin = row
+    try:
+        told = json.loads(data)
+    except (ValueError, TypeError, RecursionError):
+        told = None
+    return RunEvent(run, number, _moment(at), str(kind), told if isinstance(told, dict) else {}, _ORIGINS.get(origin, "machine"))
 
 
 def _start(run: str, name: str, engine: str, host: str, folder: str, created: float) -> RunSummary:
-    return RunSummary(run, name, engine, host, folder, created=created, updated=created)
+    return RunSummary(
+        str(run), str(name), str(engine), str(host), str(folder), created=_moment(created), updated=_moment(created)
+    )
 
 
-def _is_event(line: Mapping[str, Any]) -> bool:
-    numbers = all(isinstance(line.get(key), int | float) and not isinstance(line.get(key), bool) for key in ("seq", "at"))
-    return numbers and isinstance(line.get("type"), str) and isinstance(line.get("data"), dict)
+def _moment(value: object) -> float:
+    """Seconds since the epoch that are a date; 0 for what is none."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST else 0.0
+
+
+def home_of(run: RunSummary) -> str | None:
+    """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
+    return run.results if run.results and not run.active and Path(run.results).is_dir() else None
 
 
 def this_machine() -> str:

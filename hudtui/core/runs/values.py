@@ -15,6 +15,21 @@ ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stop
 MachineState = Literal["none", "asked", "held", "released"]
 """Of a rented machine: `none`: there never was one; `asked`: it may exist; `held`: it exists; `released`: it is gone."""
 
+REPORTED = frozenset(
+    {
+        *("started", "resumed", "stage_started", "stage_ready", "stage_ended"),
+        *("stopping", "note", "finished", "failed", "stopped"),
+    }
+)
+"""Types of the events of a machine; `reports` has their fields."""
+
+LATEST = 1e10
+"""Seconds since the epoch, in the year 2286: what is told of later than that is no date."""
+UNREADABLE = 20
+"""Unreadable records of a machine that are counted; more of them are not kept."""
+_NOTES = 50
+"""Notes of a run that are kept, the newest."""
+
 GLYPHS: Mapping[RunState, str] = {
     "planned": "○",
     "starting": "◔",
@@ -38,9 +53,8 @@ class RunEvent:
     """Something that happened to a run, kept for ever.
 
     What the app does has the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
-    `stop_requested`, `limits`, `removed`, `failed`, `lost`. What the supervisor on the machine
-    reports has `started`, `resumed`, `stage_started`, `stage_ready`, `stage_ended`, `stopping`, `note`, `finished`, `failed`
-    and `stopped`.
+    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a record of the machine that was not taken). What the
+    supervisor on the machine reports has those of `REPORTED`, and no others.
     """
 
     run: str
@@ -100,6 +114,10 @@ class RunSummary:
     """Folder on this computer that its results were brought to."""
     removed: bool = False
     """The user wants to see no more of it."""
+    unreadable: int = 0
+    """Records of its machine that were no events, and were passed over. Counted up to `UNREADABLE`."""
+    unreadable_why: str | None = None
+    """What was wrong with the first of them."""
 
     @property
     def active(self) -> bool:
@@ -118,6 +136,16 @@ class RunSummary:
         if self.hourly is None or self.held_since is None:
             return None
         return self.hourly * max((self.released or now) - self.held_since, 0.0) / 3600
+
+    @property
+    def passed_over(self) -> str | None:
+        """That records of its machine were not readable, in words; None where all were."""
+        if not self.unreadable:
+            return None
+        if self.unreadable == 1:
+            return f"1 record of the machine was not readable: {self.unreadable_why}"
+        more = " or more" if self.unreadable >= UNREADABLE else ""
+        return f"{self.unreadable}{more} records of the machine were not readable, the first one: {self.unreadable_why}"
 
     @property
     def session(self) -> str:
@@ -149,6 +177,7 @@ class RunSummary:
             "updated": iso(self.updated),
             "elapsed_seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
             "notes": list(self.notes),
+            "unreadable": self.unreadable,
             "machine": self.machine,
             "hourly": self.hourly,
             "currency": self.currency,
@@ -157,47 +186,63 @@ class RunSummary:
         }
 
 
-_ENDS: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
+ENDS: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
 
 
 def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
-    """The run after `events`, which come in the order of their numbers.
+    """The run after `events`, which come in the order of their numbers. Whatever they hold, nothing is raised.
 
     What the machine says about the end is final. `lost` is what the app believes while the machine is silent: any later word of
-    the machine overrules it.
+    the machine overrules it. A machine tells of its run alone: not of its rent, nor of where the results lie here.
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
-        _take(run, event)
+        run["updated"] = max(run["updated"], event.at)
+        if event.type == "note" and (message := _text(event, "message")):
+            run["notes"] = (*run["notes"], message)[-_NOTES:]
+        if event.origin == "machine":
+            _take_report(run, event)
+        else:
+            _take_own(run, event)
     return RunSummary(**run)
 
 
-def _take(run: dict[str, Any], event: RunEvent) -> None:
-    kind, data, machine = event.type, event.data, event.origin == "machine"
-    run["updated"] = max(run["updated"], event.at)
-    if machine and data.get("mode"):
-        run["mode"] = data["mode"]
-    if kind == "note" and data.get("message"):
-        run["notes"] = (*run["notes"], str(data["message"]))
-    if kind == "machine":
-        _take_machine(run, event)
-    elif kind == "step" and data.get("folder"):
-        run["results"] = str(data["folder"])
-    elif kind == "removed":
-        run["removed"] = True
+def _take_report(run: dict[str, Any], event: RunEvent) -> None:
+    """What the supervisor on the machine says."""
+    if event.type not in REPORTED:
+        return
+    if event.data.get("mode") in ("tmux", "processes"):
+        run["mode"] = event.data["mode"]
     if run["final"]:
         return
-    if kind in _ENDS:
-        run.update(final=machine, state=_ENDS[kind], ended=event.at, why=data.get("why"))
-    elif machine:
-        stopping = kind == "stopping" or run["state"] == "stopping"
-        run.update(state="stopping" if stopping else "running", ended=None, why=None)
-        if kind == "started":
-            run["started"] = event.at
-        elif kind == "stage_started":
-            run["stage"] = data.get("stage")
+    if event.type in ENDS:
+        run.update(final=True, state=ENDS[event.type], ended=event.at, why=_text(event, "why"))
+        return
+    stopping = event.type == "stopping" or run["state"] == "stopping"
+    run.update(state="stopping" if stopping else "running", ended=None, why=None)
+    if event.type == "started":
+        run["started"] = event.at
+    elif event.type == "stage_started":
+        run["stage"] = _text(event, "stage")
+
+
+def _take_own(run: dict[str, Any], event: RunEvent) -> None:
+    """What the app did, or saw."""
+    kind = event.type
+    if kind == "machine":
+        _take_machine(run, event)
+    elif kind == "step" and (folder := _text(event, "folder")):
+        run["results"] = folder
+    elif kind == "removed":
+        run["removed"] = True
+    elif kind == "unreadable":
+        run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
+    if run["final"]:
+        return
+    if kind in ENDS:
+        run.update(state=ENDS[kind], ended=event.at, why=_text(event, "why"))
     elif kind == "lost":
-        run.update(state="lost", why=data.get("why"))
+        run.update(state="lost", why=_text(event, "why"))
     elif kind == "stop_requested" and run["state"] in ("planned", "starting", "running"):
         run["state"] = "stopping"
     elif kind in ("step", "machine") and run["state"] == "planned":
@@ -209,14 +254,26 @@ _HELD = frozenset({"created", "adopted", "waiting", "installing", "trying", "rea
 
 def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
     """A word about the rented machine. What was released stays so, unless it is seen again."""
-    kind, data = event.data.get("kind"), event.data
+    kind = _text(event, "kind")
     if kind == "intended":
         run.update(machine="asked", held_since=event.at)
     elif kind in _HELD:
         run["machine"] = "held"
     elif kind == "released":
-        run.update(machine="released", released=event.at, billed=data.get("billed"))
+        run.update(machine="released", released=event.at, billed=_amount(event, "billed"))
     elif kind == "never":
         run.update(machine="none", held_since=None)
-    if data.get("hourly") is not None:
-        run.update(hourly=float(data["hourly"]), currency=str(data.get("currency") or run["currency"]))
+    if (hourly := _amount(event, "hourly")) is not None:
+        run.update(hourly=hourly, currency=_text(event, "currency") or run["currency"])
+
+
+def _text(event: RunEvent, name: str) -> str | None:
+    value = event.data.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _amount(event: RunEvent, name: str) -> float | None:
+    value = event.data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
+        return None
+    return float(value)

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.remote.tmux import attach_argv
 from hudtui.core.runs.alarms import SILENT, Alarm
 from hudtui.core.runs.values import RunEvent, RunSummary, iso
 from hudtui.core.runs.vllm import Server
 from hudtui.core.text import clean_line
-from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.metrics import MetricsReader, is_number
+
+if TYPE_CHECKING:
+    from hudtui.core.runs.reports import StageReport
+
+STEPS = 500
+"""Steps that a result holds, the newest."""
+_LONGEST = 10 * 365 * 86400.0
+"""Seconds that a run may have left; more is no estimate."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class StageView:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One line of a result table: a task, or a step of training."""
+    """One task."""
 
     task: str
     reward: float
@@ -52,10 +60,30 @@ class ResultRow:
 
 
 @dataclass(frozen=True)
+class StepRow:
+    """One step of a training."""
+
+    step: float
+    reward: float
+    reward_std: float | None = None
+    loss: float | None = None
+    completion_length: float | None = None
+    """Mean tokens of a reply."""
+    step_time: float | None = None
+    """Seconds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
 class Result:
-    """What a run has brought so far."""
+    """What a run has brought so far: its tasks, or the steps of a training."""
 
     rows: tuple[ResultRow, ...] = ()
+    steps: tuple[StepRow, ...] = ()
+    """In their order, the newest `STEPS` of them."""
 
     @property
     def reward(self) -> float | None:
@@ -79,6 +107,7 @@ class Result:
             "episodes": self.episodes,
             "errors": self.errors,
             "tasks": [row.to_json() for row in self.rows],
+            "steps": [row.to_json() for row in self.steps],
         }
 
 
@@ -114,7 +143,9 @@ class RunView:
     """Bytes left on the machine's disk."""
     events: tuple[RunEvent, ...] = ()
     problem: str | None = None
-    """Why the newest events could not be kept: what is shown may be out of date."""
+    """What of the run could not be read or kept, in words: what is shown may be out of date."""
+    away: float | None = None
+    """Seconds since its machine answered; None where it does. All the rest is as it was then."""
     alarms: tuple[Alarm, ...] = ()
     """What is wrong, the worst first."""
     gpus: tuple[Gpu, ...] = ()
@@ -151,6 +182,15 @@ class RunView:
         return points[-1].y if points else None
 
     @property
+    def scales(self) -> dict[str, tuple[float, float | None]]:
+        """Of the curves of `load` what lies at the floor and at the ceiling; None: the largest value."""
+        found: dict[str, tuple[float, float | None]] = dict.fromkeys(self.load.names, (0.0, None))
+        for gpu in self.gpus:
+            found[gpu_busy(gpu)] = (0.0, 100.0)
+            found[gpu_memory(gpu)] = (0.0, None if gpu.total_mib is None else gpu.total_mib / 1024)
+        return {name: (0.0, 100.0) if name.endswith("%") else scale for name, scale in found.items()}
+
+    @property
     def step(self) -> str | None:
         """How far it is: `12/100`, or `12` where the end is not known; None before the first numbers."""
         newest = self.metrics.newest
@@ -165,6 +205,7 @@ class RunView:
             **self.summary.to_json(),
             "elapsed_seconds": None if self.elapsed is None else round(self.elapsed, 3),
             "silent_seconds": None if self.silent is None else round(self.silent, 3),
+            "away_seconds": None if self.away is None else round(self.away, 3),
             "step": self.step,
             "seconds_left": None if self.left is None else round(self.left),
             "cost": self.cost,
@@ -182,23 +223,42 @@ class RunView:
         }
 
 
-def stage_view(name: str, service: bool, saved: Any) -> StageView:
+def stage_view(name: str, service: bool, saved: StageReport | None) -> StageView:
     """A stage from what status.json says of it."""
-    if not isinstance(saved, dict):
+    if saved is None:
         return StageView(name, "waiting", service)
-    known = {key: saved.get(key) for key in ("exit", "started", "ended", "pid")}
-    return StageView(name, str(saved.get("state")), service, int(saved.get("attempt") or 0), **known)
+    state = clean_line(saved.state, 40)
+    return StageView(name, state, service, saved.attempt, saved.exit, saved.started, saved.ended, saved.pid)
+
+
+def result_of(metrics: MetricsReader) -> Result:
+    """What the numbers of a run tell of its result."""
+    rows = result_rows(metrics)
+    return Result(rows, () if rows else step_rows(metrics))
+
+
+def step_rows(metrics: MetricsReader) -> tuple[StepRow, ...]:
+    """The table of steps, from the lines that tell a reward."""
+
+    def of(quantity: str) -> dict[float, float]:
+        return {point.x: point.y for point in metrics.quantity(quantity)}
+
+    stds, losses, lengths, times = (of(name) for name in ("reward_std", "loss", "completion_length", "step_time"))
+    return tuple(
+        StepRow(point.x, point.y, stds.get(point.x), losses.get(point.x), lengths.get(point.x), times.get(point.x))
+        for point in metrics.quantity("reward")[-STEPS:]
+    )
 
 
 def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
     """The table of tasks, from the lines of metrics that name one."""
     found: dict[str, ResultRow] = {}
     for row in metrics.rows:
-        task, reward = row.get("task"), row.get("reward")
-        if isinstance(task, str) and isinstance(reward, int | float):
+        task = row.get("task")
+        if isinstance(task, str) and (reward := _float(row.get("reward"))) is not None:
             found[task] = ResultRow(
-                task=clean_line(task),
-                reward=float(reward),
+                task=clean_line(task, 200),
+                reward=reward,
                 reward_std=_float(row.get("reward_std")),
                 episodes=int(_float(row.get("episodes")) or 1),
                 turns=_float(row.get("turns")),
@@ -247,14 +307,24 @@ def server_text(server: Server) -> str:
     return "  ".join((server.stage, *(words.format(value) for value, words in told if value is not None)))
 
 
+def gpu_busy(gpu: Gpu) -> str:
+    """Name of the curve of how busy it is."""
+    return f"GPU {gpu.index} busy %"
+
+
+def gpu_memory(gpu: Gpu) -> str:
+    """Name of the curve of its memory."""
+    return f"GPU {gpu.index} GiB"
+
+
 def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a line of gpu.jsonl, by the names of their curves."""
     found = {}
     for gpu in gpus_of(row):
         if gpu.utilization is not None:
-            found[f"GPU {gpu.index} busy %"] = gpu.utilization
+            found[gpu_busy(gpu)] = gpu.utilization
         if gpu.used_mib is not None:
-            found[f"GPU {gpu.index} GiB"] = gpu.used_mib / 1024
+            found[gpu_memory(gpu)] = gpu.used_mib / 1024
     return found
 
 
@@ -282,9 +352,9 @@ def time_left(metrics: MetricsReader) -> float | None:
         if len(points) < 2 or points[-1].x <= points[0].x:
             return None
         times = [((points[-1].at or 0.0) - (points[0].at or 0.0)) / (points[-1].x - points[0].x)]
-    each = median(times)
-    return each * (last - newest[0]) if each > 0 else None
+    left = median(times) * (last - newest[0])
+    return left if 0 < left < _LONGEST else None
 
 
 def _float(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None

@@ -8,17 +8,14 @@ in it, and would be one more thing to install on every machine.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.local import LocalHost
 from hudtui.core.text import clean_line
+from hudtui.core.training.metrics import is_number
 
 _PATIENCE = 5.0
 """Seconds for one answer."""
@@ -108,7 +105,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if is_number(value) else None
 
 
 class ServerWatch:
@@ -185,7 +182,7 @@ async def fetch(host: Host, port: int) -> str:
     try:
         async with (
             asyncio.timeout(_PATIENCE),
-            _reach(host, port) as here,
+            host.forward(0, _HERE, port) as here,
             httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PATIENCE) as client,
             client.stream("GET", f"http://{_HERE}:{here}/metrics") as answer,
         ):
@@ -202,17 +199,3 @@ async def fetch(host: Host, port: int) -> str:
     except (httpx2.HTTPError, TimeoutError) as error:
         why = clean_line(str(error), 120) or f"no answer within {_PATIENCE:g} s"
         raise MachineError(f"port {port} of {host.name} does not answer", why=why) from None
-
-
-@asynccontextmanager
-async def _reach(host: Host, port: int) -> AsyncIterator[int]:
-    """The port of this machine that leads to one of `host`."""
-    if isinstance(host, LocalHost):
-        yield port
-        return
-    machine: Any = host
-    reach = getattr(machine, "reach", None)
-    if reach is not None:
-        machine = await reach()
-    async with machine.forward(0, _HERE, port) as here:
-        yield cast(int, here)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
+from hudtui.core.runs.fitting import GIB_OF_A_GB, look_at_memory, suitable
 from hudtui.core.runs.hosts import LOCAL, find_host, rented_host
 from hudtui.core.runs.launcher import draft, make_spec
 from hudtui.core.runs.preflight import (
@@ -20,6 +21,7 @@ from hudtui.core.runs.preflight import (
     look_at_environments,
     look_at_files,
     look_at_keys,
+    look_at_model,
 )
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
@@ -100,17 +102,17 @@ async def prepare(
         machine = await _look_at_machine(host, wish, seen)
     else:
         try:
-            provider = _provider(wish, settings, providers)
+            provider = await asyncio.to_thread(_provider, wish, settings, providers)
             choice = await _look_at_market(wish, provider, seen)
             key = await _ssh_key(provider, settings, seen) if starts else None
         except HudtuiError as error:
-            remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
-            seen.refuse("machine", error, remedy=remedy)
+            _refuse_market(wish, error, seen)
         finally:
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
-    look_at_environments(seen, settings, remote=remote)
+    await asyncio.to_thread(look_at_model, wish, workspace, seen, remote=remote, rented=host is None)
+    await asyncio.to_thread(look_at_environments, seen, settings, remote=remote)
     look_at_keys(wish, settings, seen, remote=remote)
     if seen.missing or seen.task_file is None or seen.config is None:
         return Preparation(tuple(seen.checks), None, choice)
@@ -126,10 +128,11 @@ async def prepare(
         if wish.rehearse:
             spec = replace(as_rehearsal(spec, steps=wish.steps or _REHEARSED), trainer_python=wish.python)
         record = await asyncio.to_thread(draft, spec, target, store)
+        look_at_memory(spec, seen)
     except HudtuiError as error:
         seen.refuse("plan", error)
         return Preparation(tuple(seen.checks), None, choice, estimate)
-    return Preparation(tuple(seen.checks), record, choice, estimate)
+    return Preparation(tuple(seen.checks), None if seen.missing else record, choice, estimate)
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------
@@ -163,16 +166,30 @@ async def _look_at_machine(host: str, wish: Wish, seen: Looked) -> Machine | Non
 
 
 def _provider(wish: Wish, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
-    """Who a machine is rented from."""
+    """Who a machine is rented from. Blocks while the demo's simulator starts."""
+    from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.providers import open_provider
 
+    if providers is None:
+        ensure_simulator(settings.get)
     name = wish.offer.provider if wish.offer is not None else wish.provider or "prime"
     return open_provider(name, settings.get, providers=providers)
 
 
+def _refuse_market(wish: Wish, error: HudtuiError, seen: Looked) -> None:
+    """Take note that no machine can be had, with what can be offered about it."""
+    from hudtui.core.compute.provider import LoginNeeded
+
+    remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
+    if remedy is None and isinstance(error, LoginNeeded):
+        seen.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
+    else:
+        seen.refuse("machine", error, remedy=remedy)
+
+
 async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choice:
     from hudtui.core.compute.choose import Choice, choose
-    from hudtui.core.compute.gpuspec import parse_spec
+    from hudtui.core.compute.gpuspec import has_gpu, parse_spec
     from hudtui.core.compute.values import Query
 
     if wish.offer is not None:
@@ -183,14 +200,31 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
+        found = replace(found, found=suitable(found.found, wish, spec))
+        if spec is None and found.found and not any(map(has_gpu, found.found)):
+            spec = parse_spec("cpu")
         for warning in found.warnings:
             seen.add("machine", "warning", f"{provider.title}: {warning}")
-        choice = choose(found.found, spec=spec, query=Query(spot=False) if spec else None)
+        if wish.offer_name is not None:
+            choice = Choice(_named_offer(found.found, wish.offer_name, provider), ("it was chosen by you",))
+        else:
+            query = Query(spot=False if spec else None, clouds=wish.clouds, regions=wish.regions)
+            choice = choose(found.found, spec=spec, query=query)
     seen.add("machine", "fine", f"{provider.title}: {describe(choice.offer)}")
     if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
         text = "simulated machines have no GPU: a training ends at the look at it"
         seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
+
+
+def _named_offer(offers: Sequence[Offer], name: str, provider: Provider) -> Offer:
+    from hudtui.core.compute.provider import find_offer
+
+    found = find_offer(offers, name)
+    if found is None:
+        fix = "hudtui gpus lists what there is now; --gpus takes the cheapest."
+        raise InputError(f"{provider.title} has no offer {clean_line(name, 40)}", why="Offers come and go.", fix=fix)
+    return found
 
 
 def describe(offer: Offer) -> str:
@@ -207,10 +241,15 @@ def _rented(
     spec: RunSpec, wish: Wish, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.acquire import unique_name
-    from hudtui.core.compute.guard import estimate
+    from hudtui.core.compute.budget import RUN_TAIL, grant_new
+    from hudtui.core.compute.guard import estimate, money
+    from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.machine_guard import end_rule
+    from hudtui.core.compute.release import realm_of
     from hudtui.core.runs.broker import GUARDED, WARNING, offer_to_json
 
+    # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
+    grant_new("", offer.price, realm_of(provider), limits, tail=RUN_TAIL)(Ledger().owned(alive=False))
     rent = Rent(
         provider=provider.name,
         machine=unique_name(spec.name),
@@ -225,11 +264,14 @@ def _rented(
     if limits.run_budget is not None and offer.price.hourly > 0:
         hours = min(hours, limits.run_budget / offer.price.hourly)  # the guard ends it then
     expected = estimate(offer, hours)
+    if wish.rehearse and offer.price.stated:
+        part = money(offer.price.hourly / 4, offer.price.currency)
+        expected = replace(expected, text=f"a rehearsal takes minutes, and {part} a quarter of an hour; at most {expected.text}")
     spec = replace(
         spec,
         rent=rent,
         gpus=max(offer.gpu_count, 1),
-        gpu_memory=offer.gpu_memory or 80.0,
+        gpu_memory=(offer.gpu_memory or 80.0) * GIB_OF_A_GB,
         limits=limits.to_json(),
         max_seconds=None,  # the guard holds the time, and can be told another one
         remarks=(*spec.remarks, WARNING if end_rule(provider, rent.machine, settings.get) is None else GUARDED),
@@ -293,6 +335,7 @@ def _spec(wish: Wish, workspace: Workspace, seen: Looked, limits: Limits) -> Run
     training: Mapping[str, Any] = {}
     if wish.training is not None:
         training = read_settings(read_text(wish.training), name=str(wish.training))
+    training = {**training, **wish.settings}
     spec = make_spec(
         workspace,
         engine=wish.engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hudtui.core.errors import InputError
@@ -36,6 +36,8 @@ class Checked:
     evaluate: list[dict[str, Any]] | dict[str, Any] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+    elsewhere: str | None = None
+    """What the task runs on, where its calls were not checked because the analysed environment is another one."""
     inferred: bool = False
     """The `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()
@@ -69,12 +71,15 @@ def check_record(record: Any, rules: Rules) -> Checked:
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
     if isinstance(config, Mapping) and config:
         config = without_nulls(config)
+        found.elsewhere = rules.elsewhere(config)
         if rules.rewrite is not None:
             config, found.rewritten = rules.rewrite(config)
         found.mcp_config = config
     if not is_empty(config) and config is not BROKEN:
         found.remarks += check_config(config, rules)
 
+    if found.elsewhere is not None:
+        rules = replace(rules, analysis=None)
     setup = _data(found, record, "setup_tool")
     if not is_empty(setup) and setup is not BROKEN:
         found.setup = _calls(found, "setup_tool", setup, rules)
@@ -94,6 +99,30 @@ def check_record(record: Any, rules: Rules) -> Checked:
     if rules.strict:
         found.remarks = [remark._replace(severity="error") for remark in found.remarks]
     return found
+
+
+def names_in(record: Any) -> tuple[str, str]:
+    """What a record that may be unusable names: its servers, and its evaluators as `evaluate/function`; empty where unknown."""
+    if not isinstance(record, Mapping):
+        return "", ""
+    config, calls = _loosely(record.get("mcp_config")), _loosely(record.get("evaluate_tool"))
+    servers = ", ".join(str(name) for name in config) if isinstance(config, Mapping) else ""
+    found = []
+    for call in calls if isinstance(calls, list) else [calls]:
+        if isinstance(call, Mapping) and isinstance(call.get("name"), str):
+            arguments = _loosely(call.get("arguments"))
+            inner = arguments.get("name") if isinstance(arguments, Mapping) else None
+            found.append(f"{call['name']}/{inner}" if isinstance(inner, str) and inner else call["name"])
+    return servers[:200], ", ".join(dict.fromkeys(found))[:200]
+
+
+def _loosely(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_json(value, "")
+    except InputError:
+        return None
 
 
 BROKEN: Any = object()

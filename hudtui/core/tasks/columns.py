@@ -22,7 +22,7 @@ import msgspec
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record
+from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record, names_in
 from hudtui.core.tasks.records import Parsed, Parser, compacted
 from hudtui.core.tasks.rules import (
     CHARACTERS_A_TOKEN,
@@ -75,6 +75,10 @@ class Part:
     inferred: int = 0
     rewritten: dict[str, int] = field(default_factory=dict)
     """How many usable records `Rules.rewrite` changed, by what it did."""
+    names: list[tuple[int, str, str]] = field(default_factory=list)
+    """Position, servers and evaluators of unusable records, as far as they say."""
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    """How many usable records run on other servers than the analysed environment, by what they run on."""
 
     def append(self, other: Part) -> None:
         """Add the records of `other` behind one's own."""
@@ -82,6 +86,7 @@ class Part:
         self.count += other.count
         self.kept = [*self.kept, *(offset + place for place in other.kept)]
         self.remarks += [(offset + place, name, remark) for place, name, remark in other.remarks]
+        self.names += [(offset + place, servers, evaluators) for place, servers, evaluators in other.names]
         for name in self.columns.keys() | other.columns.keys():
             own = self.columns.setdefault(name, [None] * before)
             own += other.columns.get(name) or [None] * len(other.ids)
@@ -90,6 +95,8 @@ class Part:
         self.inferred += other.inferred
         for what, times in other.rewritten.items():
             self.rewritten[what] = self.rewritten.get(what, 0) + times
+        for what, times in other.elsewhere.items():
+            self.elsewhere[what] = self.elsewhere.get(what, 0) + times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +107,7 @@ class _Config:
     remarks: tuple[Remark, ...]
     inferred: bool
     rewritten: tuple[str, ...]
+    elsewhere: str | None = None
 
 
 class Checker:
@@ -108,7 +116,10 @@ class Checker:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._configs: dict[bytes | None, _Config | None] = {}
-        self._known: dict[str, dict[bytes | None, bytes | None]] = {name: {} for name in JSON_FIELDS}
+        self._known: dict[tuple[str, bool], dict[bytes | None, bytes | None]] = {}
+        """Final spellings by field, and by whether calls were checked against the analysed environment."""
+        self._against = rules.analysis is not None
+        """Calls of the records that are looked at now are checked against the analysed environment."""
         self._varied: dict[str, float] = {}
         """By field, how often lately nearly all of its values differed: then looking for equal ones is a waste."""
         self._parser = Parser()
@@ -174,6 +185,8 @@ class Checker:
             return None
         if rules.token_budget is not None and max(map(len, prompts)) > rules.token_budget * CHARACTERS_A_TOKEN:
             return None
+        if rules.same_servers and not self._choose(columns.get("mcp_config") or [None] * count):
+            return None
         part.ids = self._ids(ids, part)
         if not _clean(part.ids) or (part.remarks and rules.strict):
             return None
@@ -194,6 +207,15 @@ class Checker:
                     return None
                 part.columns[name] = extra
         return part
+
+    def _choose(self, column: list[bytes | None]) -> bool:
+        """Decide whether calls are checked; False where they are of some of the records only."""
+        entries = self._entries(column)
+        if entries is None or self.rules.analysis is None:
+            return entries is not None
+        found = {entry.elsewhere is None for entry in entries.values()}
+        self._against = True in found
+        return len(found) == 1
 
     def _ids(self, ids: list[str | int | None], part: Part) -> list[str | None]:
         if set(map(type, ids)) == {str}:
@@ -219,7 +241,7 @@ class Checker:
                 self._varied[name] -= 0.1  # now and then it is seen whether the values still differ
                 return texts
             column = list(map(bytes, column))  # type: ignore[arg-type]
-        known = self._known[name]
+        known = self._known.setdefault((name, self._against), {})
         distinct = _distinct(column)
         if 2 * len(distinct) > count and len(distinct) > 16:
             self._varied[name] = self._varied.get(name, 0) + 1
@@ -286,7 +308,7 @@ class Checker:
                     return None
             elif not call.name:  # type: ignore[union-attr]
                 return None
-        if self.rules.analysis is None:
+        if not self._against:
             return calls
         return None if any(check_calls(name, msgspec.to_builtins(call), self.rules) for call in calls) else calls
 
@@ -311,6 +333,30 @@ class Checker:
 
     def _mcp(self, column: list[bytes | None], part: Part) -> bool:
         """Put the column of `mcp_config` into `part`; False where one of its values needs a closer look."""
+        known = self._entries(column)
+        if known is None:
+            return False
+        if len(known) == 1:
+            (entry,) = known.values()
+            part.columns["mcp_config"] = [entry.text] * len(column)
+        else:
+            part.columns["mcp_config"] = [known[text].text for text in column]
+        telling = {text for text, entry in known.items() if entry.remarks or entry.inferred or entry.rewritten or entry.elsewhere}
+        if telling:
+            for place, text in enumerate(column):
+                if text in telling:
+                    entry = known[text]
+                    part.remarks += [(place, part.ids[place], remark) for remark in entry.remarks]
+                    part.inferred += entry.inferred
+                    for what in entry.rewritten:
+                        part.rewritten[what] = part.rewritten.get(what, 0) + 1
+                    if entry.elsewhere is not None:
+                        part.elsewhere[entry.elsewhere] = part.elsewhere.get(entry.elsewhere, 0) + 1
+            part.remarks.sort(key=lambda item: item[0])
+        return True
+
+    def _entries(self, column: list[bytes | None]) -> dict[bytes | None, _Config] | None:
+        """Each distinct value of `mcp_config` after its checks, or None where one of them needs a closer look."""
         configs = self._configs
         if len(configs) > _REMEMBERED:
             configs.clear()
@@ -320,31 +366,17 @@ class Checker:
                 configs[text] = self._config(text)
             entry = configs[text]
             if entry is None:
-                return False
+                return None
             known[text] = entry
-        if len(known) == 1:
-            (entry,) = known.values()
-            part.columns["mcp_config"] = [entry.text] * len(column)
-        else:
-            part.columns["mcp_config"] = [known[text].text for text in column]
-        telling = {text for text, entry in known.items() if entry.remarks or entry.inferred or entry.rewritten}
-        if telling:
-            for place, text in enumerate(column):
-                if text in telling:
-                    entry = known[text]
-                    part.remarks += [(place, part.ids[place], remark) for remark in entry.remarks]
-                    part.inferred += entry.inferred
-                    for what in entry.rewritten:
-                        part.rewritten[what] = part.rewritten.get(what, 0) + 1
-            part.remarks.sort(key=lambda item: item[0])
-        return True
+        return known
 
     def _config(self, text: bytes | None) -> _Config | None:
         if text is None or text in _EMPTY:
             if self.rules.lock_image is None:
                 return None
-            made, did = self._rewritten(self.rules.platform.mcp_config(self.rules.lock_image, self.rules.lookup))
-            return _Config(compact(made), (), True, did)
+            inferred = self.rules.platform.mcp_config(self.rules.lock_image, self.rules.lookup)
+            made, did = self._rewritten(inferred)
+            return _Config(compact(made), (), True, did, self.rules.elsewhere(inferred))
         try:
             value = parse_json(text.decode(), "mcp_config")
             if isinstance(value, str):
@@ -358,7 +390,7 @@ class Checker:
         remarks = tuple(check_config(made, self.rules))
         if remarks and (self.rules.strict or any(remark.severity == "error" for remark in remarks)):
             return None
-        return _Config(compact(made), remarks, False, did)
+        return _Config(compact(made), remarks, False, did, self.rules.elsewhere(value))
 
     def _rewritten(self, config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         return self.rules.rewrite(config) if self.rules.rewrite is not None else (config, ())
@@ -368,6 +400,8 @@ class Checker:
         part = Part(1)
         checked = Checked(remarks=[record]) if isinstance(record, Remark) else check_record(record, self.rules)
         if not checked.usable:
+            if any(names := names_in(record)):
+                part.names = [(0, *names)]
             part.remarks = [(0, checked.id, remark) for remark in checked.remarks]
             return part
         try:
@@ -389,6 +423,7 @@ class Checker:
         part.remarks = [(0, checked.id, remark) for remark in checked.remarks]
         part.inferred = int(checked.inferred)
         part.rewritten = dict.fromkeys(checked.rewritten, 1)
+        part.elsewhere = {checked.elsewhere: 1} if checked.elsewhere is not None else {}
         return part
 
 

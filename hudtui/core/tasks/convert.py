@@ -49,6 +49,8 @@ class Request:
     lookup: Lookup | None = None
     lock_image: str | None = None
     analysis: Analysis | None = None
+    same_servers: bool = False
+    """Calls are checked only of tasks whose servers are the analysed environment."""
     token_budget: int | None = None
     strict: bool = False
     remote: bool = False
@@ -181,6 +183,8 @@ class _Conversion:
             lock_image=request.lock_image,
             platform=request.platform,
             analysis=request.analysis,
+            same_servers=request.same_servers,
+            folder=request.folder,
             token_budget=request.token_budget,
             strict=request.strict,
             rewrite=rewrite.rewriting(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
-from hudtui.core.lockfile import find_lock, read_lock, set_primary_dataset
+from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.settings import Settings
 from hudtui.core.tasks import rewrite
 from hudtui.core.tasks.card import Facts
@@ -25,6 +25,8 @@ from hudtui.core.tasks.publish import Pushed, push
 from hudtui.core.tasks.select import Selection
 from hudtui.core.tasks.source import find_source
 from hudtui.core.tasks.write import Format, Target
+from hudtui.core.web import is_loopback
+from hudtui.core.workspace import note_dataset
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -41,6 +43,7 @@ class DatasetRequest:
     name: str | None = None
     """`org/name` on the Hub, or what a local file is called."""
     private: bool | None = None
+    """True: it has to be private. False: a new one is public. None: a new one is private, another stays as it is."""
     push: bool = True
     output: Path | None = None
     """Where the local result goes; with `push` there is none unless this is given."""
@@ -55,11 +58,15 @@ class DatasetRequest:
     replace_secrets: bool = False
     keep_secrets: bool = False
     """Push although secrets are written out in the tasks."""
+    name_in_lock: bool | None = None
+    """Whether the lock file names the result as the project's dataset; None: when the tasks come from the project itself."""
     in_place: bool = False
     """Write what was changed in the tasks back into their own file as well."""
     min_tasks: int = 0
     selection: Selection = field(default_factory=Selection)
     analysis: Analysis | None = None
+    same_servers: bool = False
+    """Calls are checked only of tasks whose servers are the analysed environment."""
     token: str | None = field(default=None, repr=False)
 
 
@@ -73,6 +80,8 @@ class Made:
     pushed: Pushed | None = None
     lock: Path | None = None
     """The lock file that names the dataset now."""
+    note: Path | None = None
+    """The file in `.hudtui/` that names it, where there is no lock file."""
     name: str | None = None
 
 
@@ -86,6 +95,7 @@ def conversion(request: DatasetRequest, settings: Settings, image: str | None, t
         lookup=settings.get,
         lock_image=image,
         analysis=request.analysis,
+        same_servers=request.same_servers,
         token_budget=request.token_budget,
         strict=request.strict,
         remote=request.remote,
@@ -117,6 +127,15 @@ def lock_image(request: DatasetRequest, settings: Settings) -> tuple[Path | None
         return None, request.image, (Notice("warning", message),)
 
 
+def is_here_alone(image: str, lock: Path | None) -> bool:
+    """Whether no registry has an image, as far as its name and the lock file tell."""
+    if lock is not None:
+        known = read_lock(lock)
+        if image in known.images:
+            return known.image_here is not None and image != known.image_pushed
+    return is_local_image(image)
+
+
 def survey(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Converted]:
     """Read and check everything and write nothing: what a person is asked about next is decided by the result.
 
@@ -144,6 +163,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
     """
     lock, image, notices = lock_image(request, settings)
     yield from notices
+    here = image if image is not None and is_here_alone(image, lock) else None
     name = _name(request, settings)
     if request.remote and image is None:
         raise InputError(
@@ -164,23 +184,64 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
                 yield step
         assert converted is not None
         yield from _remarks(converted, request)
+        if here is not None and not request.push and (moved := _on_image(converted)):
+            yield Notice("warning", f"{moved:,} tasks name the image {here}, which is on this computer alone: {_PUSH_IT}")
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
         made = Made(converted, target.path if target is not None else None, name=name)
         if request.push:
+            if here is not None:
+                yield from _refuse_local_image(converted, settings, here)
             for published in _publish(request, settings, converted, staged.path, name, image):
                 if isinstance(published, Pushed):
                     made = replace(made, pushed=published, name=published.repo)
                 else:
                     yield published
-    if lock is not None:
-        called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
-        try:
-            set_primary_dataset(lock, called, converted.tasks, datetime.now(UTC).replace(tzinfo=None))
+    called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
+    now = datetime.now(UTC).replace(tzinfo=None)
+    try:
+        if lock is not None and names_in_lock(request, settings):
+            set_primary_dataset(lock, called, converted.tasks, now)
             made = replace(made, lock=lock)
-        except InputError as error:  # the dataset is there; only the note about it is missing
-            yield Notice("warning", f"the lock file was not updated: {error.lines()[0]}")
+        elif lock is not None and request.name_in_lock is None:
+            yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
+        elif lock is None and names_in_lock(request, settings) and find_lock(settings.folder, settings.platform) is None:
+            made = replace(made, note=note_dataset(settings.folder, called, converted.tasks, now))
+    except InputError as error:  # the dataset is there; only the note about it is missing
+        what = "the lock file was not updated" if lock is not None else "which dataset this project has is not written down"
+        yield Notice("warning", f"{what}: {error.lines()[0]}")
     yield made
+
+
+_PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock file names it, or give --image NAME"
+
+
+def _on_image(converted: Converted) -> int:
+    """How many tasks got the image into their servers."""
+    return converted.inferred + converted.rewritten.get(rewrite.REMOTE, 0)
+
+
+def _refuse_local_image(converted: Converted, settings: Settings, image: str) -> Iterator[Notice]:
+    """Raises an error where the dataset would send a platform to an image that it cannot have."""
+    moved = _on_image(converted)
+    if not moved:
+        return
+    if is_loopback(settings.platform.url("mcp", settings.get) or ""):  # each player has a platform of their own
+        yield Notice("warning", f"{moved:,} tasks name the image {image}, which is on this computer alone: {_PUSH_IT}")
+        return
+    raise InputError(
+        f"{moved:,} tasks would run on the image {image}, which is on this computer alone; nothing is published",
+        why=f"{settings.platform.title} cannot have it.",
+        fix=f"{_PUSH_IT[:1].upper()}{_PUSH_IT[1:]}.",
+    )
+
+
+def names_in_lock(request: DatasetRequest, settings: Settings) -> bool:
+    """Whether the lock file of the project names what comes of a request: when that is asked for, or its own tasks are taken."""
+    if request.name_in_lock is not None:
+        return request.name_in_lock
+    path = find_source(request.tasks, folder=settings.folder).path
+    return path is not None and path.resolve().is_relative_to(settings.folder.resolve())
 
 
 def _called(output: Path, settings: Settings) -> str:
@@ -293,4 +354,4 @@ def _publish(
         duplicated=converted.duplicated,
         skipped=converted.total - converted.valid,
     )
-    yield from push(files, facts, private=request.private or None, token=hub_token(request, settings))
+    yield from push(files, facts, private=request.private, token=hub_token(request, settings))

@@ -241,6 +241,7 @@ class TaskIndex:
         extras: Fields beside those of the dataset format, in the order of their appearance.
         noticed: Tasks by what `rewrite` noticed in their `mcp_config`.
         inferred: Tasks whose `mcp_config` comes from the lock file's image.
+        elsewhere: Tasks whose calls were not checked, because the analysed environment is another one, by what they run on.
     """
 
     def __init__(self) -> None:
@@ -250,6 +251,10 @@ class TaskIndex:
         self.states = bytearray()
         self.lengths = array("I")
         self.servers, self.evaluators, self.setups, self.categories = Names(), Names(), Names(), Names()
+        self._unusable = {"servers": Names(), "evaluator": Names()}
+        """Servers and evaluators of tasks that cannot be used: shown, and counted nowhere."""
+        self.longest_id = 0
+        """Characters of the longest id."""
         self.problems = Problems()
         self.metadata: dict[str, Counter[str]] = {}
         """Field of the metadata -> how often it has each value; only fields with few values."""
@@ -259,6 +264,7 @@ class TaskIndex:
         self.extras: dict[str, None] = {}
         self.noticed: Counter[str] = Counter()
         self.inferred = 0
+        self.elsewhere: Counter[str] = Counter()
         self._blocks: list[_Block] = []
         self._starts: list[int] = []
         self._spool = _Spool()
@@ -308,6 +314,8 @@ class TaskIndex:
         self._name_servers(batch, usable)
         self._name_calls(batch, usable, "evaluate_tool", self.evaluators)
         self._name_calls(batch, usable, "setup_tool", self.setups)
+        self._name_unusable(batch)
+        self.longest_id = max(self.longest_id, max(map(len, batch.ids), default=0))
         self._read_metadata(batch, usable)
         for name in batch.columns:
             if name not in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
@@ -318,6 +326,7 @@ class TaskIndex:
             self.counts[state] += states.count(place)
         self.noticed.update(batch.rewritten)
         self.inferred += batch.inferred
+        self.elsewhere.update(batch.elsewhere)
         self.done, self.size = batch.done, batch.size
         self._blocks.append(block)
         self._starts.append(start)
@@ -355,6 +364,13 @@ class TaskIndex:
         for text in set(column).difference(known):
             known[text] = self.servers.code(", ".join(json.loads(text)) if text else "")
         self._spread(self.servers.codes, batch.count, usable, [known[text] for text in column])
+
+    def _name_unusable(self, batch: Batch) -> None:
+        for column, which in zip(self._unusable.values(), (1, 2), strict=True):
+            codes = [0] * batch.count
+            for entry in batch.names:
+                codes[entry[0] - batch.start] = column.code(str(entry[which]))
+            column.codes.extend(codes)
 
     def _name_calls(self, batch: Batch, usable: Sequence[int], name: str, names: Names) -> None:
         known, column = self._call_names[name], batch.columns.get(name, [])
@@ -405,14 +421,15 @@ class TaskIndex:
         place = index - block.start
         text = block.heads[block.ends[place - 1] if place else 0 : block.ends[place]].decode("utf-8", "replace")
         name, _, head = text.partition("\x1f")
+        servers, evaluators = self._unusable.values() if self.states[index] == 2 else (self.servers, self.evaluators)
         return Row(
             index,
             name or f"task-{index:04d}",
             STATES[self.states[index]],
             head,
             self.lengths[index],
-            self.servers.names[self.servers.codes[index]],
-            self.evaluators.names[self.evaluators.codes[index]],
+            servers.names[servers.codes[index]],
+            evaluators.names[evaluators.codes[index]],
             self.categories.names[self.categories.codes[index]],
         )
 
@@ -463,7 +480,8 @@ class TaskIndex:
             severity, code = want.code
             found = self.problems.where(lambda kind: kind.severity == severity and kind.code == code)
             coded = frozenset(self.problems.tasks[number] for number in found)
-        columns = [(names.codes, _holding(names, word)) for names in (self.servers, self.evaluators, self.categories)]
+        searched = (self.servers, self.evaluators, self.categories, *self._unusable.values())
+        columns = [(names.codes, _holding(names, word)) for names in searched]
         total = self.total
         number = max(bisect_right(self._starts, start) - 1, 0)
         while number < len(self._blocks) and (block := self._blocks[number]).start < total:
@@ -542,11 +560,14 @@ class TaskIndex:
         if key == "prompt":
             return np.frombuffer(self.lengths.tobytes(), np.uint32).astype(np.int64)
         names = {"servers": self.servers, "evaluator": self.evaluators, "category": self.categories}[key]
-        codes = np.frombuffer(names.codes.tobytes(), np.uint32)
+        codes = np.frombuffer(names.codes.tobytes(), np.uint32).astype(np.int64)
         known = list(names.names)
-        ranks = np.zeros(len(known), np.int64)
-        ranks[sorted(range(len(known)), key=known.__getitem__)] = np.arange(len(known))
-        return ranks[codes]
+        if (others := self._unusable.get(key)) is not None:
+            broken = np.frombuffer(bytes(self.states), np.uint8)[: len(codes)] == 2
+            codes[broken] = np.frombuffer(others.codes.tobytes(), np.uint32)[: len(codes)][broken].astype(np.int64) + len(known)
+            known += others.names
+        ranks = {name: rank for rank, name in enumerate(sorted(set(known)))}
+        return np.array([ranks[name] for name in known], np.int64)[codes]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 from pathlib import Path
 
@@ -45,25 +44,20 @@ def suggest_names(*, user: str | None = None, image: str | None = None, folder: 
     """Names for a dataset of a project's tasks, the best first.
 
     Args:
-        user: Name on the Hub; the login name of this machine when None.
+        user: Name on the Hub. Without it the names have no owner: on the Hub they mean one's own.
         image: Image of the lock file: its own name says what the tasks are about.
         folder: The project folder.
     """
-    if user is None:
-        try:
-            user = getpass.getuser()
-        except (OSError, KeyError):
-            user = ""
-    owner = _tidy(user) or "my-org"
+    owner = f"{_tidy(user)}/" if user and _tidy(user) else ""
     found: list[str] = []
     if image:
         repository = image.partition("@")[0]
         last = repository.rpartition("/")[2].partition(":")[0]
         if base := _tidy(last):
-            found.append(f"{owner}/{base}-tasks")
+            found.append(f"{owner}{base}-tasks")
     if folder is not None and (base := _tidy(folder.resolve().name)):
-        found.append(f"{owner}/{base if base.endswith('tasks') else base + '-tasks'}")
-    found.append(f"{owner}/tasks")
+        found.append(f"{owner}{base if base.endswith('tasks') else base + '-tasks'}")
+    found.append(f"{owner}tasks")
     return tuple(dict.fromkeys(found))
 
 

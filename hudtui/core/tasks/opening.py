@@ -48,7 +48,7 @@ def open_source(
         text: A file, a folder or a dataset on the Hub.
         folder: The project folder.
         platform: Its platform.
-        analysis: Environment to check calls against.
+        analysis: Environment to check the calls of tasks against that run on it.
         token_budget: Longest prompt, in estimated tokens.
 
     Raises:
@@ -67,6 +67,8 @@ def open_source(
         lock_image=image,
         platform=platform,
         analysis=analysis,
+        same_servers=True,
+        folder=folder,
         token_budget=token_budget,
         rewrite=rewriting(platform, lookup=settings.lookup),  # changes nothing; what runs locally or holds secrets is counted
     )

@@ -67,6 +67,8 @@ def preview(
         lock_image=image,
         platform=wanted.platform,
         analysis=request.analysis,
+        same_servers=request.same_servers,
+        folder=settings.folder,
         token_budget=request.token_budget,
         rewrite=rewriting(
             wanted.platform, image=image, lookup=wanted.lookup, remote=request.remote, replace_secrets=request.replace_secrets

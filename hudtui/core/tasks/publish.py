@@ -44,6 +44,46 @@ class Pushed:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What a push would meet."""
+
+    repo: str
+    """With its owner."""
+    exists: bool
+    private: bool
+    """Whether it is private, or will be."""
+
+
+def standing(name: str, *, private: bool | None = None, token: str | None = None) -> Standing:
+    """Ask the Hub what a push under a name would meet. Changes nothing.
+
+    Args:
+        name: As `push` takes it.
+        private: As `push` takes it.
+        token: As `push` takes it.
+
+    Raises:
+        HubError: The Hub refuses or cannot be reached, there is no token, or the dataset is public and a private one is wanted.
+        InputError: The name is not one.
+    """
+    check_name(name)
+    with hub(token) as api:
+        _needs_token(token, name)
+        try:
+            with in_words("asking", name):
+                repo = _own(api, name)
+                there = _look(api, repo)
+        except Busy as busy:
+            raise too_busy(busy.seconds, "asking", name) from None
+        except _Again as again:
+            raise explained(again.reason, "asking", name) or again.reason from None
+    if there is None:
+        return Standing(repo, False, private is not False)
+    _refuse_public(there, private, repo)
+    return Standing(repo, True, there.private)
+
+
+@dataclass(frozen=True)
 class _There:
     """What the repository holds."""
 
@@ -61,7 +101,8 @@ def push(
     Args:
         files: Path in the repository (`data/train-00000-of-00001.parquet`) -> file.
         facts: For the card. `facts.repo` is where it goes; a name without a slash is one's own.
-        private: Make the repository private when it has to be made; None leaves that to the Hub.
+        private: True: it has to be private. False: a new one is public. None: a new one is private, and one that is there stays
+            as it is.
         token: With the right to write; None for the one that the Hub's client finds.
 
     Raises:
@@ -71,11 +112,7 @@ def push(
     check_name(facts.repo)
     tries = 0
     with hub(token) as api:
-        if token is None:
-            from huggingface_hub import get_token
-
-            if get_token() is None:
-                raise HubError("pushing needs a token, and there is none", fix=TOKEN, where=Location(facts.repo))
+        _needs_token(token, facts.repo)
         while True:
             tries += 1
             try:
@@ -91,6 +128,28 @@ def push(
                     error = explained(again.reason, "pushing", facts.repo, writing=True)
                     raise error or again.reason from None
                 yield from _wait(2.0 ** (tries - 1), again.words)
+
+
+def _needs_token(token: str | None, name: str) -> None:
+    if token is None:
+        from huggingface_hub import get_token
+
+        if get_token() is None:
+            raise HubError("pushing needs a token, and there is none", fix=TOKEN, where=Location(name))
+
+
+def _own(api: HfApi, name: str) -> str:
+    """A name with its owner: without one it is one's own."""
+    return name if "/" in name else check_name(f"{api.whoami()['name']}/{name}")
+
+
+def _refuse_public(there: _There, private: bool | None, repo: str) -> None:
+    if private and not there.private:
+        raise HubError(
+            "this dataset is public already, and a private one is wanted; nothing was pushed",
+            fix=f"Make it private at {endpoint()}/datasets/{repo}/settings, or take another name.",
+            where=Location(repo),
+        )
 
 
 class _Again(Exception):
@@ -113,23 +172,17 @@ def _once(api: HfApi, files: dict[str, Path], facts: Facts, private: bool | None
     repo = facts.repo
     if "/" not in repo:
         yield Progress("push", "asking the Hub who you are")
-        repo = f"{api.whoami()['name']}/{repo}"
-        check_name(repo)
+        repo = _own(api, repo)
     yield Progress("push", f"looking at {repo}")
     there = _look(api, repo)
     if there is None:
         yield Progress("push", f"making {repo}")
-        made = _trying(lambda: api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True))
+        made = _trying(lambda: api.create_repo(repo, repo_type="dataset", private=private is not False, exist_ok=True))
         repo = made.repo_id
         there = _look(api, repo)
         if there is None:
             raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
-    if private and not there.private:
-        raise HubError(
-            "this dataset is public already, and a private one is wanted; nothing was pushed",
-            fix=f"Make it private at {endpoint()}/datasets/{repo}/settings, or take another name.",
-            where=Location(repo),
-        )
+    _refuse_public(there, private, repo)
     text = card(Facts(**{**vars(facts), "repo": repo}), _old_card(api, repo, there))
     readme = text.encode()
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete

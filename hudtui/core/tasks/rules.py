@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hudtui.core.environment.validation import GivenUpError, Validator
@@ -13,6 +15,7 @@ from hudtui.core.tasks.secrets import literal_secrets
 from hudtui.core.variables import Lookup, substitute_tree
 
 if TYPE_CHECKING:
+    from hudtui.core.environment.matching import Identity
     from hudtui.core.environment.values import Analysis
 
 Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
@@ -35,12 +38,35 @@ class Rules:
     platform: Platform = HUD
     analysis: Analysis | None = None
     """The environment that the tasks are for: its tools, functions and schemas."""
+    same_servers: bool = False
+    """Calls are checked only of tasks whose servers are the analysed environment; of others it is counted what they run on."""
+    folder: Path | None = None
+    """The project folder; the current one when None."""
     token_budget: int | None = None
     """Longest prompt in (estimated) tokens."""
     strict: bool = False
     """Warnings are errors."""
     rewrite: Rewrite | None = None
     """A change of every `mcp_config` before it is checked, e.g. from a local to a remote server."""
+
+    @cached_property
+    def identity(self) -> Identity:
+        """What the analysed environment is known by."""
+        from hudtui.core.environment.matching import identity_of
+
+        assert self.analysis is not None
+        return identity_of(self.analysis, self.folder or Path.cwd())
+
+    def elsewhere(self, config: Any) -> str | None:
+        """What an `mcp_config` runs on when that is not the analysed environment; None when its calls are to be checked.
+
+        Nothing is elsewhere where nothing was analysed, or where all tasks are checked whatever they run on.
+        """
+        if self.analysis is None or not self.same_servers:
+            return None
+        from hudtui.core.environment.matching import runs_on, servers_in
+
+        return None if runs_on(config, self.identity) else servers_in(config) or "no server"
 
 
 class Remark(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import parse_json
+from hudtui.core.tasks.check import names_in
 from hudtui.core.tasks.columns import Checker, Part
 from hudtui.core.tasks.ids import Ids
 from hudtui.core.tasks.problems import Problem
@@ -45,6 +46,10 @@ class Batch:
     """Tasks whose `mcp_config` comes from the lock file's image."""
     rewritten: dict[str, int] = field(default_factory=dict)
     """Tasks whose `mcp_config` was changed, by what was changed."""
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    """Tasks whose calls were not checked, because the analysed environment is another one, by what they run on."""
+    names: Sequence[tuple[int, str, str]] = ()
+    """Index, servers and evaluators of unusable tasks, as far as they say."""
     done: int = 0
     """Bytes of the source read so far."""
     size: int = 0
@@ -62,6 +67,8 @@ class Batch:
             self.problems,
             self.inferred,
             self.rewritten,
+            self.elsewhere,
+            self.names,
             self.done,
             self.size,
         )
@@ -245,6 +252,26 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
         for place, given, remark in remarks
     )
     batch = Batch(
-        start, part.count, places, named, part.prompts, part.columns, problems, part.inferred, part.rewritten, done, size
+        start,
+        part.count,
+        places,
+        named,
+        part.prompts,
+        part.columns,
+        problems,
+        part.inferred,
+        part.rewritten,
+        part.elsewhere,
+        [(start + place, servers, evaluators) for place, servers, evaluators in [*part.names, *_doubled_names(part, doubled)]],
+        done,
+        size,
     )
     return batch.take([place for place in range(len(named)) if place not in doubled]) if doubled else batch
+
+
+def _doubled_names(part: Part, doubled: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+    """The names of usable records that are left out because another has their id."""
+    for position in doubled:
+        texts = {name: part.columns[name][position] for name in ("mcp_config", "evaluate_tool") if name in part.columns}
+        record = {name: parse_json(text.decode(), "") for name, text in texts.items() if text is not None}
+        yield part.kept[position], *names_in(record)

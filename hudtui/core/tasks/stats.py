@@ -5,6 +5,7 @@ Imports numpy: import this module late.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,9 @@ class Stats:
     lengths: Lengths | None
     """None without a usable task."""
     groups: tuple[Bars, ...]
+
+
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 
 def stats_of(index: TaskIndex) -> Stats:
@@ -99,5 +103,8 @@ def _bars(title: str, names: Names) -> Bars:
 
 def _group(title: str, counts: list[tuple[str, int]]) -> Bars:
     rest = counts[SHOWN:]
+    shown = counts[:SHOWN]
+    if all(_NUMBER.fullmatch(name) for name, _ in shown):
+        shown.sort(key=lambda item: float(item[0]))
     note = f"and {len(rest):,} more with {sum(count for _, count in rest):,} tasks" if rest else ""
-    return Bars(title, tuple(counts[:SHOWN]), note)
+    return Bars(title, tuple(shown), note)

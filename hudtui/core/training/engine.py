@@ -12,6 +12,7 @@ from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.trl import Trl
+from hudtui.core.trust import RUN_VARIABLE
 
 ENTRY_POINTS = "hudtui.engines"
 """Group under which other packages offer engines: each entry is an object that is an `Engine`, or a class that makes one."""
@@ -81,6 +82,7 @@ class Rollouts:
                 argv += [option, str(value)]
         argv.append("--resume")  # a second attempt goes on where the first one was broken off
         env = {**spec.variables, **({"HUDTUI_PLATFORM": spec.platform} if spec.platform else {})}
+        env[RUN_VARIABLE] = site.path("files")  # what these tasks ask for was agreed to when the run was started
         return Plan(
             engine=self.name,
             stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),
@@ -112,9 +114,10 @@ def _python_there(spec: RunSpec, site: Site, files: list[PlanFile]) -> tuple[lis
     if spec.trainer_python is not None:
         return [], _beside(spec.trainer_python)
     lock = PlanFile(f"files/{LOCK}.txt", resource=f"requirements/{LOCK}.txt")
-    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock]
+    uv = PlanFile("files/uv.txt", resource="requirements/uv.txt")
+    files += [PlanFile("bootstrap.py", resource="pod/bootstrap.py"), lock, uv]
     venv = f"{site.environments}/{LOCK}-{hashlib.sha256(lock.text).hexdigest()[:8]}"
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path)]
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(lock.path), "--uv", site.path(uv.path)]
     argv += ["--python", _PYTHON, "--disk", str(_DISK), "--wheel", site.path(WHEELS)]
     made = Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=1800)
     return [made], _beside(f"{venv}/bin/python")
@@ -138,8 +141,8 @@ def _others() -> dict[str, str]:
 
 
 def engine_names() -> tuple[str, ...]:
-    """Names of all engines, those of other packages included."""
-    return (*ENGINES, *sorted(_others()))
+    """Names of the engines that can be chosen, those of other packages included."""
+    return (*(name for name, engine in ENGINES.items() if getattr(engine, "ready", True)), *sorted(_others()))
 
 
 def find_engine(name: str) -> Engine:

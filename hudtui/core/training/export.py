@@ -16,7 +16,7 @@ from typing import Any, Literal
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_json
 from hudtui.core.python import python_command
-from hudtui.core.training.recipe import TINY
+from hudtui.core.training.recipe import RECIPE, TINY
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _ONLY_FOR_TRAINING = {"optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", "rng_state.pth"}
@@ -31,20 +31,27 @@ class Trained:
     """None: the end of the training."""
     kind: Literal["adapter", "weights"]
     base: str
-    """The model that was trained: what an adapter needs beside it."""
+    """The model that was trained: what an adapter needs beside it. Empty where the run's files do not tell."""
     rank: int | None = None
     """Of an adapter."""
+
+    @property
+    def not_served(self) -> str:
+        """Why there is no command that serves it, as a sentence."""
+        if self.base == TINY:
+            return "the tiny model of a rehearsal is not worth serving"
+        return "how it is served is not known: the run's recipe is missing, which names the model that the adapter belongs to"
 
     def serve_command(self, folder: Path, name: str) -> tuple[str, ...]:
         """The command that serves a copy of it in `folder`, where vLLM is installed, on the loopback address.
 
-        Empty for the tiny model of a rehearsal, which nobody else has.
+        Empty for the tiny model of a rehearsal, which nobody else has, and for an adapter of an unknown model.
 
         Args:
             folder: Where the copy is.
             name: What clients call it.
         """
-        if self.base == TINY:
+        if self.base == TINY or (self.kind == "adapter" and not self.base):
             return ()
         if self.kind == "weights":
             return ("vllm", "serve", str(folder), "--host", "127.0.0.1", "--served-model-name", name)
@@ -93,15 +100,16 @@ def find_trained(run: Path, step: int | None = None) -> Trained:
         raise InputError(
             "this run has not saved a model", fix="It saves one every few steps, and at its end.", where=Location(str(run))
         )
-    recipe = _object(run / "files" / "recipe.json")
-    base = str(recipe.get("model") or "")
     adapter = folder / "adapter_config.json"
+    recipe = _object(run / RECIPE)
+    base = str(recipe.get("model") or (_object(adapter).get("base_model_name_or_path") if adapter.is_file() else "") or "")
     weights = [path for path in folder.iterdir() if path.suffix == ".safetensors" and path.stat().st_size]
     if not weights:
         raise InputError("the model is not whole: there are no weights", fix="Take another step.", where=Location(str(folder)))
     if adapter.is_file():
         settings = _object(adapter)
         rank = settings.get("r")
+        base = base or str(settings.get("base_model_name_or_path") or "")  # results from elsewhere come without the recipe
         return Trained(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
     return Trained(folder, step, "weights", base)
 
@@ -153,11 +161,15 @@ def merge_command(python: str, run: Path, trained: Trained, target: Path) -> tup
 
 def card(trained: Trained, name: str) -> str:
     """What stands beside the model: what it is, and how it is served."""
-    known = "" if trained.base == TINY or trained.base.startswith(("/", ".")) else f"base_model: {trained.base}\n"
+    known = (
+        "" if not trained.base or trained.base == TINY or trained.base.startswith(("/", ".")) else f"base_model: {trained.base}\n"
+    )
     library = "library_name: peft\n" if trained.kind == "adapter" else "library_name: transformers\n"
-    what = f"A LoRA adapter for `{trained.base}`" if trained.kind == "adapter" else f"A model trained from `{trained.base}`"
+    what = "A LoRA adapter" if trained.kind == "adapter" else "A trained model"
+    if trained.base:
+        what += f"{' for' if trained.kind == 'adapter' else ', trained from'} `{trained.base}`"
     when = f" at step {trained.step}" if trained.step is not None else ""
-    command = shlex.join(trained.serve_command(Path(name), name)) or "# the model of a rehearsal: not worth serving"
+    command = shlex.join(trained.serve_command(Path(name), name)) or f"# {trained.not_served}"
     head = f"---\n{known}{library}tags: [grpo, mcp, hudtui]\n---\n"
     return f"{head}\n# {name}\n\n{what}{when}, trained with GRPO by hudtui.\n\n```sh\n{command}\n```\n"
 

@@ -68,7 +68,7 @@ def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> Layout:
         InputError: There is no GPU, or there are more than one machine has.
     """
     if not 1 <= gpus <= 8:
-        raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="For more there is --engine prime-rl.")
+        raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="Take a machine with fewer.")
     if gpus == 1:
         return Layout((0,), (0,))
     serving = 1 << int(math.log2(gpus // 2))

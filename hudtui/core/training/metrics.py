@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from hudtui.core.training.quantities import QUANTITIES, find_quantity
@@ -24,9 +25,16 @@ ROW_CAP = 10_000
 """Lines that are held."""
 SERIES_CAP = 500
 """Series that are held: a line that makes up new names for ever must not fill the memory."""
-_LONG = 1024 * 1024
+_LONG = 256 * 1024
 """Bytes of a line that are read; a longer one is no line of numbers."""
 _DEPTH = 3
+_HUGE = 1e300
+_FIELDS = 50
+"""Fields of a line that are held with it."""
+_TEXT = 500
+"""Characters of a text among them."""
+_NAME = 200
+"""Characters of a series' name."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class MetricsReader:
         self._curves: dict[str, Curve] = {}
         self._wrong: dict[str, Wrong] = {}
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=ROW_CAP)
-        """The newest lines."""
+        """The newest lines, without what is nested in them."""
         self.count = 0
         """Lines so far."""
         self.bad = 0
@@ -192,17 +200,17 @@ class MetricsReader:
             row: Names and values.
             at: When it was written, where the line itself does not say so.
         """
-        self.rows.append(row)
+        self.rows.append(_held(row))
         self.count += 1
-        x = next((float(row[name]) for name in STEPS if _number(row.get(name))), float(self.count))
+        x = next((float(row[name]) for name in STEPS if is_number(row.get(name))), float(self.count))
         moment = next((found for name in TIMES if (found := _moment(row.get(name))) is not None), at)
-        last = next((float(row[name]) for name in LAST_STEPS if _number(row.get(name))), None)
+        last = next((float(row[name]) for name in LAST_STEPS if is_number(row.get(name))), None)
         if last is not None and last > 0:
             self.max_step = last
         for name, value in _flat(row):
-            if name in self._OTHER:
+            if name in self._OTHER or len(name) > _NAME:
                 continue
-            if _number(value):
+            if is_number(value):
                 curve = self._curves.get(name)
                 if curve is None:
                     if len(self._curves) >= SERIES_CAP:
@@ -227,6 +235,16 @@ class MetricsReader:
             self.bad += 1
 
 
+def _held(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The plain values of a line, so that ten thousand of them take a bounded memory."""
+    plain = ((name, row[name]) for name in islice(row, _FIELDS) if len(name) <= _NAME)
+    return {
+        name: value[:_TEXT] if isinstance(value, str) else value
+        for name, value in plain
+        if value is None or isinstance(value, str | int | float)
+    }
+
+
 def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, int | float]]:
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -236,18 +254,19 @@ def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[
             yield f"{prefix}{name}", value
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number that can be drawn and added up."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
-        return math.isfinite(value)
+        return math.isfinite(value) and abs(value) < _HUGE
     except OverflowError:
         return False
 
 
 def _moment(value: Any) -> float | None:
     """Seconds since the epoch, from a number of them, of milliseconds, or from ISO 8601 text; None for anything else."""
-    if _number(value):
+    if is_number(value):
         seconds = float(value) / (1000 if value > 1e11 else 1)
         return seconds if 1e9 < seconds < 1e10 else None
     if isinstance(value, str) and 19 <= len(value) <= 40:

@@ -50,13 +50,18 @@ class PrimeRl:
     name = "prime-rl"
     title = "train a model on many GPUs (prime-rl)"
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can plan anything: it plays tasks through a plugin, which need not be there."""
+        return (PACKAGE / "plugins").is_dir()
+
     def plan(self, spec: RunSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.rehearse:
             raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
         if spec.tasks is None or spec.config is None:
             raise InputError("this run needs a task file and a config", fix="Name them: --tasks FILE --config FILE.")
-        if not (PACKAGE / "plugins").is_dir():
+        if not self.ready:
             raise InputError(
                 "prime-rl plays tasks through hudtui's verifiers plugin, which this version lacks", fix="Use --engine trl."
             )

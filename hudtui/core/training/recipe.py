@@ -6,13 +6,15 @@ The defaults are those of the trainer that hudtui's predecessor used (GRPO with 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.training.plan import RunSpec
 
+RECIPE = "files/recipe.json"
+"""Where the recipe lies in a run's folder."""
 TINY = "tiny"
 """Name of the model that is built in code, for rehearsals."""
 
@@ -79,6 +81,8 @@ class Recipe:
     seed: int = 0
     gpu_memory_utilization: float = 0.9
     """Share of a GPU that the server of the model takes; a third of it where training shares the GPU."""
+    enforce_eager: bool = False
+    """The server of the model generates without CUDA graphs: it starts sooner, takes less memory, and is slower."""
     warm_start: int = 0
     """Only with `tiny`: steps of imitating the calls that the configuration describes, before the training."""
 
@@ -223,6 +227,45 @@ def read_settings(text: str, *, name: str) -> Mapping[str, Any]:
         raise InputError("training settings are a mapping of names to values", where=Location(name))
     recipe_from(data, name=name)
     return data
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """Settings that are written one by one, as `name=value`; the value as it would stand in a training file.
+
+    Raises:
+        InputError: One of them has no `=`, or is no setting.
+    """
+    from hudtui.core.yamltext import load_yaml
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not text:
+            raise InputError(f"{pair!r} is no training setting", fix="Write it as NAME=VALUE, such as learning_rate=1e-5.")
+        value = load_yaml(text, name=name).data
+        if isinstance(value, str) and _is_number(value):
+            value = float(value)  # YAML takes 1e-5 for a word
+        recipe_from({name: value}, name=pair)
+        found[name] = value
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def recipe_words(recipe: Recipe) -> str:
+    """What decides about a training, in one line: steps, learning rate, episodes, what is trained, lengths."""
+    adapter = f"LoRA of rank {recipe.lora_rank}" if recipe.lora else "all weights"
+    return (
+        f"{recipe.steps} steps, learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, "
+        f"batch {recipe.batch_size} x {recipe.gradient_accumulation} a GPU, {adapter}, "
+        f"replies of at most {recipe.max_tokens:,} tokens, conversations of at most {recipe.max_seq_len:,}"
+    )
 
 
 def recipe_for(spec: RunSpec) -> Recipe:

@@ -8,6 +8,14 @@ from pathlib import PurePosixPath
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Stage
 
 _END = "HUDTUI_END_OF_FILE"
+_ANSWERS = (
+    "# Whether a service on this machine says that it is well. Bash asks itself: not every machine has curl.",
+    "answers() (",
+    '    exec 3<>"/dev/tcp/127.0.0.1/$1" || exit 1',
+    "    printf 'GET /health HTTP/1.0\\r\\nHost: 127.0.0.1:%s\\r\\n\\r\\n' \"$1\" >&3",
+    "    read -r -t 10 _ status _ <&3 && [[ $status == 2* ]]",
+    ") 2>/dev/null",
+)
 
 
 def script_of(plan: Plan, *, name: str) -> str:
@@ -40,6 +48,8 @@ def script_of(plan: Plan, *, name: str) -> str:
         if file.content is not None:
             lines += _write(file)
     services = [stage for stage in plan.stages if stage.service]
+    if any(stage.ready is not None and stage.ready.port is not None for stage in services):
+        lines += ["", *_ANSWERS]
     if services:
         lines += ["", "services=", "trap '[ -z \"$services\" ] || { kill $services; wait $services; } 2>/dev/null || true' EXIT"]
     for stage in plan.stages:
@@ -68,7 +78,7 @@ def _run(stage: Stage) -> list[str]:
         tries = int(stage.ready.timeout // 2)
         lines += [
             "tries=0",
-            f"until curl -sf http://127.0.0.1:{stage.ready.port}/health >/dev/null; do",
+            f"until answers {stage.ready.port}; do",
             f'    tries=$((tries + 1)); [ "$tries" -le {tries} ] || {{ echo "{stage.name} does not answer: {log}"; exit 5; }}',
             f'    kill -0 "${{services##* }}" 2>/dev/null || {{ echo "{stage.name} has ended: {log}"; exit 5; }}',
             "    sleep 2",

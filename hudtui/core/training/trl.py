@@ -10,7 +10,7 @@ from hudtui.core.errors import InputError
 from hudtui.core.training.memory import Layout, check_memory, layout, needs
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, Restart, RunSpec, Site, Stage
-from hudtui.core.training.recipe import TINY, Recipe, billions, recipe_for
+from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
 from hudtui.core.training.resources import resource_bytes
 
 PORT = 8000
@@ -48,7 +48,7 @@ class Trl:
         recipe = recipe_for(spec)
         tasks = PlanFile(f"files/tasks/{spec.tasks.name}", spec.tasks)
         config = PlanFile(f"files/config/{spec.config.name}", spec.config)
-        chosen = PlanFile("files/recipe.json", content=json.dumps(recipe.to_json(), indent=1) + "\n")
+        chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
         files = [tasks, config, chosen]
         stages: list[Stage] = []
         python = spec.trainer_python
@@ -84,11 +84,6 @@ class Trl:
             else:
                 check_memory(found, spec.gpu_memory)
                 notes += [need.line() for need in found]
-                notes += [
-                    f"GPU {need.gpu} may run out of memory: it has {spec.gpu_memory:.0f} GiB; lower batch_size or max_seq_len"
-                    for need in found
-                    if need.total > spec.gpu_memory
-                ]
             shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
             words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
             stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=Restart(2, 15.0)))
@@ -124,7 +119,8 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
         *(vllm, "serve", recipe.model, "--host", "127.0.0.1", "--port", str(PORT)),
         *("--max-model-len", str(recipe.max_seq_len), "--gpu-memory-utilization", f"{recipe.gpu_memory_utilization:g}"),
         *(("--tensor-parallel-size", str(serving)) if serving > 1 else ()),
-        *("--enforce-eager", "--weight-transfer-config", '{"backend": "nccl"}'),
+        *(("--enforce-eager",) if recipe.enforce_eager else ()),
+        *("--weight-transfer-config", '{"backend": "nccl"}'),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--enable-scale-out"),
     )
 
@@ -163,7 +159,8 @@ def _train(
 
 
 def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) -> Stage:
-    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv, "--lock", site.path(f"files/{lock}.txt")]
+    argv = [*site.python, site.path("bootstrap.py"), "--venv", venv]
+    argv += ["--lock", site.path(f"files/{lock}.txt"), "--uv", site.path("files/uv.txt")]
     if spec.rehearse:
         argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
         argv += ["--python", "3.11", "--disk", "7"]
@@ -179,7 +176,7 @@ def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) 
 
 
 def _bootstrap_files(lock: str) -> list[PlanFile]:
-    names = [lock, "torch-cpu", "rehearse-cuda"] if lock == "rehearse" else [lock]
+    names = [lock, "uv", *(("torch-cpu", "rehearse-cuda") if lock == "rehearse" else ())]
     return [
         PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
         *(PlanFile(f"files/{name}.txt", resource=f"requirements/{name}.txt") for name in names),

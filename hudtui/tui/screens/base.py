@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -13,7 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Acting
 from hudtui.tui.widgets.fields import FilterField
@@ -25,7 +26,10 @@ from hudtui.tui.widgets.road import RoadBar
 if TYPE_CHECKING:
     from textual.worker import Worker
 
+    from hudtui.core.trust import Untrusted
     from hudtui.tui.app import HudtuiApp
+
+T = TypeVar("T")
 
 
 class StationScreen(Acting, Screen[None]):
@@ -42,6 +46,7 @@ class StationScreen(Acting, Screen[None]):
     def __init__(self) -> None:
         super().__init__(id=f"screen-{self.NAME}")
         self._framed = False
+        self._changing = asyncio.Lock()
 
     @property
     def shell(self) -> HudtuiApp:
@@ -68,27 +73,53 @@ class StationScreen(Acting, Screen[None]):
     def facts_changed(self, facts: Facts) -> None:
         """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
 
+    def theme_changed(self) -> None:
+        """The theme is another one: what is drawn in colours of its own is drawn anew."""
+
     @property
     def unsaved(self) -> str | None:
         """What of the user's work here is not saved, by its name; asked for before hudtui is left."""
         return None
 
+    async def save_unsaved(self) -> bool:
+        """Save what `unsaved` names.
+
+        Returns:
+            Whether it is saved now; False when the user gave that up.
+
+        Raises:
+            HudtuiError: It cannot be written.
+        """
+        return True
+
+    async def keep_unsaved(self) -> str | None:
+        """Keep a copy of what `unsaved` names, to be offered when it is opened again; None when it is kept, or why it is not."""
+        return None
+
     def money_changed(self) -> None:
         """What is alive and what it costs was looked at again; see `app.purse`."""
 
+    def time_passed(self) -> None:
+        """Some seconds went by while this screen is shown: times and ages are told anew. Draw only what is other than before."""
+
     def leave(self) -> None:
-        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home."""
+        """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
         for field in self.query(FilterField):
             if field.value:
                 field.action_leave()
                 return
-        self.shell.open_station("home")
+        self.shell.go_back(self.NAME)
+
+    def has_use(self, action_id: str) -> bool:
+        """Cancelling has, while the screen says that something is being waited for."""
+        return self.is_busy
 
     # -- what a screen says ------------------------------------------------------------------------------------------
 
     def say(self, message: str, severity: Severity = "information") -> None:
-        """Show a line in the message bar until the next one or until `clear_message`."""
+        """Show a line in the message bar until the next one, the next action, or `clear_message`. Ctrl-E shows it later on."""
         self.query_one(MessageBar).say(message, severity)
+        self.shell.remember(severity, self.message)
 
     def busy(self, message: str) -> None:
         """Say what is being waited for. Nothing moves: call again when there is progress, at most ten times a second."""
@@ -104,10 +135,22 @@ class StationScreen(Acting, Screen[None]):
         if not isinstance(error, HudtuiError):
             error = self.shell.defect(error)
         self.query_one(MessageBar).fail(error)
+        self.shell.remember("error", self.message)
 
     def clear_message(self) -> None:
         """Empty the message bar."""
         self.query_one(MessageBar).clear()
+
+    def forget_message(self, *, older: float = 0.0) -> None:
+        """Empty the message bar of what was said at least so many seconds ago. What is being waited for stays."""
+        bar = self.query_one(MessageBar)
+        if bar.severity != "busy" and bar.age >= older and not (older and bar.severity == "error"):
+            bar.clear()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the message bar says that something is being waited for."""
+        return any(bar.severity == "busy" for bar in self.query(MessageBar))
 
     @property
     def message(self) -> str:
@@ -126,10 +169,12 @@ class StationScreen(Acting, Screen[None]):
     ) -> Worker[Any]:
         """Carry out async work without holding up the screen.
 
-        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`.
+        Errors end up in `fail`; a newer start in the same group cancels the older one when `exclusive`. What needs the user's
+        trust in the folder is asked about, and carried out from its beginning once the user agrees.
 
         Args:
-            work: The coroutine. Blocking calls inside go through `asyncio.to_thread`.
+            work: The coroutine, or what makes it, for work that may have to begin twice. Blocking calls inside go through
+                `asyncio.to_thread`.
             group: One name a purpose, unique within the screen.
             exclusive: A newer request makes the older one stale.
             busy: Shown while it runs; taken away when it ends, unless the work said something else meanwhile.
@@ -139,7 +184,14 @@ class StationScreen(Acting, Screen[None]):
 
         async def guarded() -> Any:
             try:
-                result = await (work if isinstance(work, Coroutine) else work())
+                try:
+                    result = await (work if isinstance(work, Coroutine) else work())
+                except InputError as error:
+                    from hudtui.core.trust import Untrusted  # late: nothing before the first paint needs it
+
+                    if not isinstance(error, Untrusted):
+                        raise
+                    result = await self._ask_and_go_on(error, work)
             except Exception as error:
                 if self.is_attached:
                     self.fail(error)
@@ -153,6 +205,28 @@ class StationScreen(Acting, Screen[None]):
             # A request that is stale before it began never runs its coroutine.
             worker._task.add_done_callback(lambda _: work.close())
         return worker
+
+    async def _ask_and_go_on(self, error: Untrusted, work: Coroutine[Any, Any, Any] | Callable[[], Awaitable[Any]]) -> Any:
+        if not await self.shell.permit(error.powers):
+            self.say("Not done: this folder is not trusted.", "warning")
+        elif isinstance(work, Coroutine):
+            self.say("This folder is trusted now. Do it again.")
+        else:
+            return await work()
+        return None
+
+    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out to its end what mounts or removes widgets, also where the work that waits for it is cancelled meanwhile.
+
+        Textual waits for the widgets themselves: a cancelled wait would end their message loops half-way, and the app with them.
+        One such change comes after the other.
+        """
+
+        async def in_turn() -> T:
+            async with self._changing:
+                return await work
+
+        return await asyncio.shield(asyncio.create_task(in_turn()))
 
     def going(self, *groups: str) -> list[Worker[Any]]:
         """The work of this screen, and of no other, that was started in these groups and has not ended."""

@@ -23,7 +23,7 @@ from hudtui.tui.screens.compute_acts import Acts
 from hudtui.tui.screens.compute_core import key_of
 from hudtui.tui.screens.compute_machine import machine_lines
 from hudtui.tui.screens.compute_offers import OfferRows, arrange, offer_lines, parse_wish
-from hudtui.tui.screens.compute_pods import PodRows, pod_lines
+from hudtui.tui.screens.compute_pods import PodRows, gone_lines, pod_lines
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.scrolling import Page
@@ -31,6 +31,7 @@ from hudtui.tui.widgets.task_table import TaskTable
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
+    from hudtui.core.compute.desk import Holdings
     from hudtui.core.compute.machine import Machine
     from hudtui.core.compute.market import Market
     from hudtui.core.compute.pricebook import Point
@@ -40,7 +41,7 @@ OFFERS_AGE = 60.0
 """Seconds after which offers are asked for again while somebody looks at them."""
 PODS_AGE = 10.0
 """The same for what is alive."""
-_PODS_ONLY = ("terminate", "terminal", "limits")
+_PODS_ONLY = ("terminate", "terminal", "limits", "use-rented")
 _OFFERS_ONLY = ("use", "rent", "filter", "sort", "reverse")
 
 
@@ -54,26 +55,36 @@ class ComputeScreen(Acts):
     HELP = (
         "Every machine that can be had, with its full price; ★ marks the one that would be chosen, and the right half says why. "
         "/ filters: 4xh100 <6 >=80 -spot eu means four H100 below 6 an hour, 80 GB each, no spot, in Europe. "
-        "Enter launches a run on the machine under the cursor. p shows the machines that are alive: those that no run owns come "
-        "first, and X ends them. This machine is an offer too: local."
+        "Enter launches a run on the machine under the cursor. p shows the machines that are rented: those that were taken back "
+        "and those that no run owns come first; n notes the former, X ends the latter. This machine is an offer too: local."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
-        Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c"),
+        Action("compute.use-rented", "Launch on it", "Why no run starts on this machine.", "l", show=False, palette=False),
+        Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c", asks=True),
         Action("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
         Action("compute.sort", "Sort", "Sort by the next column.", "s"),
         Action("compute.reverse", "Reverse", "Sort the other way round.", "S", show=False),
-        Action("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x"),
-        Action("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t"),
-        Action("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b"),
+        Action("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x", danger=True, asks=True),
+        Action("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
+        Action("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
+        Action("compute.noted", "Noted", "Note that machines were taken back: the sign in the header goes.", "n"),
         Action("compute.pods", "Alive", "Show the machines that are alive.", "p"),
         Action("compute.offers", "Offers", "Show the machines that can be had.", "o"),
-        Action("compute.orphans", "End orphans", "End every machine that no run owns.", "X"),
-        Action("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a"),
+        Action("compute.orphans", "End orphans", "End every machine that no run owns.", "X", danger=True, asks=True),
+        Action("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a", asks=True),
         Action("compute.refresh", "Look again", "Ask all providers again.", "r"),
         Action("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
         Action("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
-        Action("compute.cancel", "Cancel", "Stop getting a machine; what was created is ended.", "ctrl+x", show=False),
+        Action(
+            "compute.cancel",
+            "Cancel",
+            "Stop getting a machine; what was created is ended.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("compute.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
         Action("compute.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
@@ -129,7 +140,7 @@ class ComputeScreen(Acts):
         """Settings may have changed meanwhile."""
         super().on_screen_resume()
         if self._asked_offers is not None:
-            self.start(self._refresh(only_new=True), group="offers")
+            self.start(self.refresh_offers(only_new=True), group="offers")
 
     def on_resize(self) -> None:
         """Lines are cut to the width."""
@@ -142,6 +153,8 @@ class ComputeScreen(Acts):
         name = action_id.partition(".")[2]
         if not self.is_attached or not self.query(TabbedContent):
             return True
+        if name == "noted":
+            return bool(self.shell.purse.taken)
         if name == "orphans":
             return self.holdings is not None and bool(self.holdings.orphans)
         return name not in (_PODS_ONLY if self.tab == "offers" else _OFFERS_ONLY) and name != self.tab
@@ -149,6 +162,8 @@ class ComputeScreen(Acts):
     def why_not(self, action_id: str) -> str | None:
         """What needs an offer, a machine, an answer."""
         name = action_id.partition(".")[2]
+        if name == "use-rented":
+            return "a run gets a machine of its own: o shows the offers"
         if name in ("use", "rent", "copy") and self.tab == "offers":
             return self._why_not_offer(name)
         if name == "rent" and self.getting:
@@ -183,18 +198,22 @@ class ComputeScreen(Acts):
     def _why_not_pod(self, name: str) -> str | None:
         one = self.holding
         if one is None:
-            return "no machine is selected"
+            return "it is gone" if self.gone is not None else "no machine is selected"
         if name == "limits" and not one.ours:
             return "it was not rented by hudtui, which does not watch over it"
         if name == "terminal" and not one.pod.addresses:
-            return "nobody has said its address yet"
+            return "its address is not known yet"
         return None
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
+    def action_noted(self) -> None:
+        """Note that machines were taken back."""
+        self.start(self.shell.purse.note_taken(), group="noted")
+
     def action_refresh(self) -> None:
         """Ask again."""
-        self.start(self._refresh(), group="offers")
+        self.start(self.refresh_offers(), group="offers")
         self.start(self.look(), group="look")
 
     def _tick(self) -> None:
@@ -203,9 +222,9 @@ class ComputeScreen(Acts):
         if self.tab == "pods" and self._age(self._asked_pods) >= PODS_AGE:
             self.start(self.look(), group="look")
         if self.tab == "offers" and self._age(self._asked_offers) >= OFFERS_AGE and not self.going("offers"):
-            self.start(self._refresh(), group="offers")
+            self.start(self.refresh_offers(), group="offers")
 
-    async def _refresh(self, *, only_new: bool = False) -> None:
+    async def refresh_offers(self, *, only_new: bool = False) -> None:
         """Show what is remembered, then each answer as it comes. With `only_new` only when the settings have changed."""
         before = self.office
         try:
@@ -248,7 +267,11 @@ class ComputeScreen(Acts):
         self._arrange()
 
     def money_changed(self) -> None:
-        """What is alive was looked at."""
+        """What is alive was looked at. What was said of a machine that is gone goes with it."""
+        if self.ready is not None and self.holdings is not None and all(one.pod.name != self.ready for one in self.holdings.pods):
+            if self.message.startswith(f"{self.ready} is ready"):
+                self.clear_message()
+            self.ready = None
         self._asked_pods = self.shell.services.now().timestamp()
         self._show_pods()
         self._show_who()
@@ -290,19 +313,20 @@ class ComputeScreen(Acts):
                 self._show_offer()
                 self.refresh_bindings()
         elif isinstance(rows, PodRows) and event.row < len(rows):
-            pod = rows.holdings.pods[event.row].pod.id
+            pod = rows.keys[event.row]
             if pod != self._pod:
                 self._pod = pod
                 self._show_pod()
                 self.refresh_bindings()
 
     async def on_task_table_selected(self, event: TaskTable.Selected) -> None:
-        """Enter: launch on this offer, or the machine in full."""
+        """Enter: launch on this offer, or the machine in full, to read and to copy."""
         event.stop()
         if event.table is self.table:
             await self.action_act("compute.use")
-        else:
-            self.action_pane()
+        elif self._pod is not None:
+            one = self.holding
+            self.shell.read(clean_line(one.pod.name if one else self.gone.name if self.gone else ""), self._pod_content().plain)
 
     def on_task_table_heading_clicked(self, event: TaskTable.HeadingClicked) -> None:
         """Sort by it; again: the other way round."""
@@ -400,19 +424,21 @@ class ComputeScreen(Acts):
         holdings = self.holdings
         if holdings is None:
             return
-        table, ids = self.pods_table, [one.pod.id for one in holdings.pods]
-        if self._pod not in ids:
-            self._pod = ids[min(table.cursor, len(ids) - 1)] if ids else None
-        table.empty = "Nothing is alive, so nothing is paid for."
-        table.show(PodRows(holdings), cursor=ids.index(self._pod) if self._pod in ids else None)
-        words = f"{len(ids)} alive" if ids else "none alive"
-        if holdings.orphans:
-            words += f", {len(holdings.orphans)} owned by no run: X ends them"
-        if holdings.unclear:
-            words += f"; may exist: {', '.join(holdings.unclear)}"
-        self.query_one("#cp-pods-shown", Static).update(Content(clean_line(words)))
-        label = Content(f"Alive {len(ids)}" if ids else "Alive")
+        now = self.shell.services.now().timestamp()
+        rows = PodRows(holdings, self.shell.preferences.noted, now)
+        table, keys = self.pods_table, rows.keys
+        if self._pod not in keys:
+            self._pod = keys[min(table.cursor, len(keys) - 1)] if keys else None
+        silent = holdings.silent
+        table.empty = (
+            f"{silent[0].title} does not answer: what is alive there is not known." if silent else "No machine is rented."
+        )
+        table.show(rows, cursor=keys.index(self._pod) if self._pod in keys else None)
+        self._show_pods_shown(holdings, now)
+        label = Content(f"Alive {len(holdings.pods)}" if holdings.pods else "Alive")
         tab = self.query_one("#cp-tabs", TabbedContent).get_tab("cp-tab-pods")
+        if taken := len(self.shell.purse.taken):
+            label = Content.assemble(label, (f" ✗ {taken}", "bold $error"))
         if holdings.orphans:
             label = Content.assemble(label, (f" ! {len(holdings.orphans)}", "bold $warning"))
         if label != tab.label:
@@ -420,20 +446,44 @@ class ComputeScreen(Acts):
         self._show_pod()
         self.refresh_bindings()
 
+    def _show_pods_shown(self, holdings: Holdings, now: float) -> None:
+        """How many there are, what they need, and how old that is where a provider does not answer."""
+        sure = sum(one.reachable for one in holdings.pods)
+        parts = [f"{sure} alive"] if sure else []
+        if old := len(holdings.unreachable):
+            parts.append(f"{old} may be alive")
+        if holdings.orphans:
+            parts.append(f"{len(holdings.orphans)} owned by no run: X ends them")
+        if taken := len(self.shell.purse.taken):
+            parts.append(f"{taken} taken back: n notes it")
+        words = [", ".join(parts) or ("" if holdings.silent else "none rented"), *(one.text(now) for one in holdings.silent)]
+        shown = self.query_one("#cp-pods-shown", Static)
+        shown.update(Content.styled(clean_line(". ".join(filter(None, words))), "$warning" if holdings.silent else ""))
+
+    def time_passed(self) -> None:
+        """What a provider told last grows older while it does not answer."""
+        if self.holdings is not None and self.holdings.silent and self.tab == "pods":
+            self._show_pods_shown(self.holdings, self.shell.services.now().timestamp())
+            self._show_pod()
+
     def _show_pod(self) -> None:
-        one, holdings, shown = self.holding, self.holdings, self.query_one("#cp-pod", Static)
+        self.query_one("#cp-pod", Static).update(self._pod_content())
+
+    def _pod_content(self) -> Content:
+        """What is told of the machine under the cursor."""
+        one, holdings = self.holding, self.holdings
+        if self.gone is not None:
+            return gone_lines(self.gone)
         if one is None or holdings is None:
-            shown.update(Content.styled("No machine is selected.", "$foreground-muted"))
-            return
+            return Content.styled("No machine is selected.", "$foreground-muted")
         provider = self.provider_of(one.pod.provider)
-        shown.update(
-            pod_lines(
-                one,
-                holdings,
-                title=provider.title if provider else one.pod.provider,
-                simulated=provider is not None and provider.simulated,
-                terminal="t opens a terminal on it" if one.pod.addresses else None,
-            )
+        return pod_lines(
+            one,
+            holdings,
+            title=provider.title if provider else one.pod.provider,
+            simulated=provider is not None and provider.simulated,
+            terminal="t opens a terminal on it" if one.pod.addresses else None,
+            now=self.shell.services.now().timestamp(),
         )
 
     # -- whose money, what failed ------------------------------------------------------------------------------------
@@ -445,8 +495,12 @@ class ComputeScreen(Acts):
 
     def _warnings(self) -> tuple[str, ...]:
         found = [self._problem] if self._problem else []
-        found += self._market.warnings if self._market is not None else ()
-        found += self.holdings.warnings if self.holdings is not None else ()
+        holdings = self.holdings
+        # What keeps a provider from telling of machines keeps it from telling of offers: it is told once, with the machines.
+        told = tuple(one.why for one in holdings.silent) if holdings is not None else ()
+        market = self._market.warnings if self._market is not None else ()
+        found += [one for one in market if not any(why.startswith(one) for why in told)]
+        found += holdings.warnings if holdings is not None else ()
         return tuple(dict.fromkeys(found))
 
     def _show_who(self) -> None:
@@ -468,6 +522,12 @@ class ComputeScreen(Acts):
         for provider in office.desk.paid:
             account = holdings.accounts.get(provider.name) if holdings is not None else None
             parts.append((provider.title, "bold $warning" if provider.simulated else "bold $primary"))
+            silent = (
+                next((one for one in holdings.silent if one.provider == provider.name), None) if holdings is not None else None
+            )
+            if silent is not None:
+                parts.append(("  does not answer", "bold $warning"))
+                continue
             if account is None:
                 asked = holdings is not None
                 parts.append(("  account not known" if asked else "  asking for the account…", "$foreground-muted"))
@@ -483,7 +543,8 @@ class ComputeScreen(Acts):
             spending = holdings.spending
             plus = "+" if spending.mixed else ""
             parts.append((f"  {money(spending.per_hour, spending.currency)}{plus}/h", "bold"))
-            parts.append(f", {money(spending.today, spending.currency)}{plus} today")
+            old = " as last known" if holdings.unreachable else ""
+            parts.append(f", {money(spending.today, spending.currency)}{plus} today{old}")
         return Content.assemble(*parts)
 
     def action_warnings(self) -> None:
@@ -529,7 +590,8 @@ class ComputeScreen(Acts):
     def action_copy(self) -> None:
         """Copy what is under the cursor."""
         if self.tab == "pods":
-            data: Any = self.holding.pod.to_json() if self.holding is not None else None
+            row = self.holding
+            data: Any = row.pod.to_json() if row is not None else self.gone.to_json() if self.gone is not None else None
         elif self.offer is not None and self.offer.provider == "local" and self.machine is not None:
             data = self.machine.to_json()
         else:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError
-from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fit import home_short
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.ssh_key import KeyFile
     from hudtui.tui.purse import Office
     from hudtui.tui.screens.base import StationScreen
 
@@ -111,15 +109,15 @@ async def ready_to_log_in(screen: StationScreen, office: Office, provider: Provi
         )
         if not await screen.shell.confirm("Register this SSH key?", lines, yes="Register"):
             return None
-        found = await provider.register_key(_label(key), key.public_key)
+        found = await provider.register_key(key.label, key.public_key)
         screen.say(f"{provider.title} knows {home_short(path)} now.", "success")
     return Registered(found.id, key.fingerprint)
 
 
 async def _choose_key(screen: StationScreen, wanted: Path | None) -> Path | None:
     """One of the user's keys, or a new one; None when they gave up."""
-    from hudtui.core.compute.ssh_key import USUAL, make_key
-    from hudtui.core.settings import save_env
+    from hudtui.core.compute.ssh_key import USUAL, keep_path, make_key
+    from hudtui.core.settings import load_settings
     from hudtui.tui.widgets.pick import Pick
 
     shell, folder = screen.shell, Path.home() / ".ssh"
@@ -129,12 +127,13 @@ async def _choose_key(screen: StationScreen, wanted: Path | None) -> Path | None
         new = new.with_name(f"{new.stem}-new{new.suffix}")
     options = [f"make a new one: {home_short(new)}", *(f"take {home_short(path)}" for path in keys)]
     missing = f"; {home_short(wanted)} is not there" if wanted is not None else ""
-    chosen: int | None = await shell.push_screen_wait(Pick(f"Step 2: an SSH key for machines{missing}", options))
+    chosen: int | None = await shell.push_screen_wait(Pick(f"Step 2: an SSH key for machines{missing}", options, careful=True))
     if chosen is None:
         return None
     path = await asyncio.to_thread(make_key, new) if chosen == 0 else keys[chosen - 1]
-    await asyncio.to_thread(save_env, shell.folder, SSH, str(path))
-    screen.say(f"{SSH} is {home_short(path)} now, in .env of this folder.", "success")
+    settings = await asyncio.to_thread(load_settings, shell.folder, shell.platform)
+    file = await asyncio.to_thread(keep_path, path, settings)
+    screen.say(f"{SSH} is {home_short(path)} now" + (f", in {home_short(file)}." if file else "."), "success")
     shell.reload()
     return path
 
@@ -153,8 +152,3 @@ def _private_keys(folder: Path) -> list[Path]:
         except OSError:
             continue
     return found
-
-
-def _label(key: KeyFile) -> str:
-    """What the key is called at the provider: enough to know it by, and nothing about this machine."""
-    return clean_line(f"hudtui {key.path.name}", 60)

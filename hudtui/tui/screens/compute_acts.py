@@ -13,11 +13,11 @@ from hudtui.tui.screens.compute_core import ComputeCore
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Holding
-    from hudtui.core.compute.guard import Limits, Usage
+    from hudtui.core.compute.guard import Limits
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Pod
     from hudtui.core.remote.host import Host
-    from hudtui.core.settings import Settings
+    from hudtui.tui.purse import Office
 
 _LIMITS = (
     ("run_budget", "budget for this machine"),
@@ -30,12 +30,19 @@ _LIMITS = (
 class Acts(ComputeCore):
     """The part of the compute screen that changes something."""
 
+    ready: str | None = None
+    """Name of the machine that the message line calls ready."""
+
     @property
     def getting(self) -> bool:
         """A machine is being got."""
         return bool(self.going("rent"))
 
     # -- getting one -------------------------------------------------------------------------------------------------
+
+    async def refresh_offers(self, *, only_new: bool = False) -> None:
+        """Ask all providers for their offers; with `only_new` only when the settings have changed."""
+        raise NotImplementedError
 
     def action_use(self) -> None:
         """On to the launch screen."""
@@ -45,24 +52,31 @@ class Acts(ComputeCore):
     def action_rent(self) -> None:
         """Rent it."""
         if self.offer is not None:
-            self.start(self._rent(self.offer), group="rent", exclusive=False)
+            offer = self.offer
+            self.start(lambda: self._rent(offer), group="rent", exclusive=False)
 
     async def _rent(self, offer: Offer) -> None:
         from hudtui.core.compute.acquire import acquire, unique_name
-        from hudtui.core.compute.guard import estimate, hours_left, limits_from_settings
-        from hudtui.core.compute.machine_guard import NOTHING, before_renting
+        from hudtui.core.compute.budget import grant_new
+        from hudtui.core.compute.guard import estimate, limits_from_settings
+        from hudtui.core.compute.machine_guard import before_renting
+        from hudtui.core.compute.provider import OfferGone
         from hudtui.core.compute.providers import login_with
+        from hudtui.core.compute.release import realm_of
         from hudtui.core.compute.values import Order
         from hudtui.tui.screens.compute_access import ready_to_log_in
 
         office = await self.shell.purse.open()
+        office.settings.require_trust()
         provider = office.desk.provider_of(offer.provider)
         key = await ready_to_log_in(self, office, provider)
         if key is None:
             return
         # Nobody measures whether a machine without a run is idle.
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
-        most = hours_left(limits, NOTHING, offer.price.hourly)
+        # What the day's budget has no room for is refused here, before anything is asked.
+        entries = await asyncio.to_thread(office.desk.ledger.owned, alive=False)
+        most = grant_new("", offer.price, realm_of(provider), limits)(entries)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
         lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
         if provider.simulated:
@@ -70,6 +84,7 @@ class Acts(ComputeCore):
         lines += [
             "",
             *estimate(offer, limits.max_hours or 24.0).text.split("; "),
+            *([lasts] if (lasts := self.shell.purse.wallet_lasts(offer.provider, offer.price.hourly)) else []),
             "",
             _told(limits),
             *([] if most is None else [before_renting(provider, office.settings.get)]),
@@ -77,7 +92,7 @@ class Acts(ComputeCore):
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
             return
-        order = Order(unique_name("pod"), offer, ssh_key=key.id, max_hours=most)
+        order = Order(unique_name("pod"), offer, ssh_key=key.id)
         await asyncio.to_thread(office.desk.limits.set, order.name, limits)
         self.shell.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
         steps = acquire(
@@ -85,6 +100,7 @@ class Acts(ComputeCore):
             provider,
             office.desk.ledger,
             login=login_with(office.settings.get),
+            limits=limits,
             workspace=self.shell.folder,
             sleep=self.shell.services.sleep,
             say=self._say_late,
@@ -95,6 +111,7 @@ class Acts(ComputeCore):
                 async with aclosing(steps):
                     async for step in steps:
                         self.busy(clean_line(step.text) + ("" if step.kind == "ready" else " (Ctrl-X cancels)"))
+                        self.shell.purse.look_soon()
                         if step.kind in ("created", "adopted"):
                             self.show_tab("pods")
                         if step.kind == "ready":
@@ -102,8 +119,12 @@ class Acts(ComputeCore):
                         if step.pod is not None:
                             await self._look_quietly()
                         if step.pod is not None and step.host is not None:
-                            told = await self._leave_guard(step.host, step.pod, limits, provider, office.settings)
+                            told = await self._leave_guard(step.host, step.pod, provider, office)
+            self.ready = order.name
             self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
+        except OfferGone:
+            self.start(self.refresh_offers(), group="offers")  # what is gone leaves the list
+            raise
         finally:
             self.shell.workers.cancel_group(self.shell, "rent watch")
             if self.shell.is_running:
@@ -114,14 +135,14 @@ class Acts(ComputeCore):
         if self.shell.is_running:
             self.shell.say(words, severity="warning")
 
-    async def _leave_guard(
-        self, host: Host, pod: Pod, limits: Limits, provider: Provider, settings: Settings, usage: Usage | None = None
-    ) -> str:
+    async def _leave_guard(self, host: Host, pod: Pod, provider: Provider, office: Office) -> str:
         """What the guard on a machine without a run will do; it is started, or told its limits."""
-        from hudtui.core.compute.machine_guard import NOTHING, UNLIMITED, guard
+        from hudtui.core.compute.machine_guard import UNLIMITED, guard
 
+        owned = await asyncio.to_thread(office.desk.ledger.get, pod.name)
+        until = owned.until if owned is not None else None
         try:
-            told = await guard(host, limits, provider, pod.id, hourly=pod.hourly, lookup=settings.get, usage=usage or NOTHING)
+            told = await guard(host, until, provider, pod.id, lookup=office.settings.get)
         except HudtuiError as error:
             return f"There is no guard on it: {error.lines()[0]}."
         return f"{told.text} {told.caveat}".strip() if told is not None else UNLIMITED
@@ -195,7 +216,7 @@ class Acts(ComputeCore):
 
     async def _change(self, holding: Holding) -> None:
         from hudtui.core.compute.doors import enter
-        from hudtui.core.compute.guard import Usage, amount, limits_from_settings
+        from hudtui.core.compute.guard import amount, limits_from_settings
         from hudtui.core.compute.providers import login_with
         from hudtui.tui.widgets.pick import Pick
 
@@ -220,14 +241,11 @@ class Acts(ComputeCore):
         if text is None:
             return
         changed = limits.with_value(name, text)
-        await asyncio.to_thread(office.desk.limits.set, holding.pod.name, changed)
+        await asyncio.to_thread(office.desk.change_limits, holding.pod.name, changed)
         if holding.run is None and holding.pod.stage == "ready":
             provider = office.desk.provider_of(holding.pod.provider)
             _, host = await enter(holding.pod, login_with(office.settings.get))
-            used = None
-            if holding.spend is not None and self.holdings is not None:
-                used = Usage(holding.spend.hours, holding.spend.spent, self.holdings.spending.today)
-            told = await self._leave_guard(host, holding.pod, changed, provider, office.settings, used)
+            told = await self._leave_guard(host, holding.pod, provider, office)
             self.say(f"{holding.pod.name}: {title} is {text.strip()} now. {told}", "success")
             return await self._look_quietly()
         await self._look_quietly()
@@ -259,6 +277,7 @@ class Acts(ComputeCore):
         from hudtui.tui.screens.compute_access import set_up
 
         if await set_up(self):
+            self.action_refresh()  # offers can be asked for now, also where nothing but the first step was missing
             self.say("Everything is set up for renting machines.", "success")
 
 

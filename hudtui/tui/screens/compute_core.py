@@ -8,10 +8,12 @@ from textual.widgets import TabbedContent
 
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.compute_offers import Shelf
+from hudtui.tui.screens.compute_pods import row_key
 from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.ledger import Owned
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.tui.purse import Office
@@ -66,7 +68,13 @@ class ComputeCore(StationScreen):
     def holding(self) -> Holding | None:
         """The machine under the cursor."""
         pods = self.holdings.pods if self.holdings is not None else ()
-        return next((one for one in pods if one.pod.id == self._pod), None)
+        return next((one for one in pods if row_key(one) == self._pod), None)
+
+    @property
+    def gone(self) -> Owned | None:
+        """The machine under the cursor, where it is one that was taken back."""
+        taken = self.holdings.taken if self.holdings is not None else ()
+        return next((one for one in taken if row_key(one) == self._pod), None)
 
     def show_tab(self, name: str) -> None:
         """Show the offers or what is alive."""
@@ -75,6 +83,10 @@ class ComputeCore(StationScreen):
 
     def _age(self, at: float | None) -> float:
         return float("inf") if at is None else max(self.shell.services.now().timestamp() - at, 0.0)
+
+    def action_refresh(self) -> None:
+        """Ask all providers again."""
+        raise NotImplementedError
 
     async def look(self) -> None:
         """See what is alive."""

@@ -17,7 +17,7 @@ from hudtui.core.compute.pricebook import Point
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.curve import curve
+from hudtui.core.training.curve import curve
 from hudtui.tui.widgets.task_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 

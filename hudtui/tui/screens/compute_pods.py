@@ -1,19 +1,21 @@
-"""The machines that are alive as the compute screen shows them: those that nobody owns first."""
+"""Rented machines as the compute screen shows them: those that were taken back and those that no run owns first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from hudtui.core.compute.guard import Limits, Usage, amount, hours_left, money
-from hudtui.core.text import clean_line
+from hudtui.core.compute.ledger import Owned
+from hudtui.core.text import clean_line, duration
 from hudtui.tui.widgets.task_table import Cell, Column
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.values import Pod
 
 COLUMNS = (
     Column("state", "state", 13),
@@ -40,6 +42,8 @@ def state_of(holding: Holding) -> tuple[str, str]:
     """Glyph and word, and the style of the cell."""
     pod = holding.pod
     word = pod.stage + (f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else "")
+    if not holding.reachable:
+        return f"? {word}", "table--muted"
     style = {"ready": "table--ok", "failed": "table--error"}.get(pod.stage, "table--muted" if not holding.ours else "")
     if holding.orphan is not None:
         return f"! {word}", "table--warning"
@@ -47,32 +51,53 @@ def state_of(holding: Holding) -> tuple[str, str]:
 
 
 def owner_of(holding: Holding) -> str:
-    """Whose it is: a run, nobody, or somebody outside this program."""
+    """Whose it is: a run, the user, no run any more, or somebody outside this program."""
     if holding.orphan is not None:
         return "no run"
-    return f"run {holding.run}" if holding.run else "this hudtui" if holding.ours else "not hudtui's"
+    return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
 
 
 class PodRows:
-    """The rows of the table."""
+    """The rows of the table: machines that were taken back and not noted yet, those that are alive, those that were noted.
 
-    def __init__(self, holdings: Holdings) -> None:
+    Args:
+        holdings: What was seen last.
+        noted: Names of machines of which the user has noted that they were taken back.
+        now: The time, in seconds since the epoch.
+    """
+
+    def __init__(self, holdings: Holdings, noted: Collection[str], now: float) -> None:
         self.holdings = holdings
+        self._now = now
+        loud = [one for one in holdings.taken if one.name not in noted]
+        self.rows: tuple[Holding | Owned, ...] = (
+            *loud,
+            *holdings.pods,
+            *(one for one in holdings.taken if one.name in noted),
+        )
+        self._loud = frozenset(one.name for one in loud)
 
     def __len__(self) -> int:
-        return len(self.holdings.pods)
+        return len(self.rows)
+
+    @property
+    def keys(self) -> list[str]:
+        """By what each row is known again."""
+        return [row_key(one) for one in self.rows]
 
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
-        one = self.holdings.pods[row]
+        one = self.rows[row]
+        return self._gone(one) if isinstance(one, Owned) else self._alive(one)
+
+    def _alive(self, one: Holding) -> Sequence[Cell]:
         pod, age, left = one.pod, one.age(self.holdings.at), hours_of(one, self.holdings)
-        style = "" if one.ours else "table--muted"
+        style = "" if one.ours and one.reachable else "table--muted"
         near = one.verdict is not None and one.verdict.level != "fine"
-        gpus = f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
         return (
             state_of(one),
             (pod.name, style),
-            (gpus, style),
+            (_gpus(pod), style),
             (money(pod.hourly, pod.currency) if pod.hourly is not None else "–", style),
             (_short(age) if age is not None else "–", style),
             (one.spend.text.replace("about ", "~").replace(" billed", "") if one.spend else "–", style),
@@ -80,16 +105,70 @@ class PodRows:
             (owner_of(one), "table--warning" if one.orphan else style),
         )
 
+    def _gone(self, one: Owned) -> Sequence[Cell]:
+        style = "table--error" if one.name in self._loud else "table--muted"
+        lasted = (one.ended or one.updated) - one.created
+        cost = money(one.billed, one.currency) if one.billed is not None else "–"
+        owner = f"run {one.run}" if one.run else "you"
+        words = (one.name, _gpus(one.last_pod()), "–", _short(max(lasted, 0.0)), cost, "–", owner)
+        return (("✗ taken back", style), *((word, style) for word in words))
+
+
+def row_key(row: Holding | Owned) -> str:
+    """By what a row is known again: the provider's id, or the name while there is none."""
+    if isinstance(row, Owned):
+        return f"gone {row.name}"
+    return row.pod.id or row.pod.name
+
+
+def _gpus(pod: Pod) -> str:
+    return f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
+
 
 def hours_of(holding: Holding, holdings: Holdings) -> float | None:
-    """Hours until the guard would end it."""
+    """Hours until it ends: by its limits, or because the wallet is empty then. None where neither is known."""
+    wallet = wallet_hours(holding, holdings)
     if holding.limits is None or holding.spend is None:
-        return None
+        return wallet
     usage = Usage(holding.spend.hours, holding.spend.spent, holdings.spending.today)
-    return hours_left(holding.limits, usage, holding.spend.per_hour)
+    left = hours_left(holding.limits, usage, holding.spend.per_hour)
+    return min((hours for hours in (left, wallet) if hours is not None), default=None)
 
 
-def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bool, terminal: str | None) -> Content:
+def wallet_hours(holding: Holding, holdings: Holdings) -> float | None:
+    """Hours for which the wallet pays for everything that is alive at the provider of a machine; None where it is not known."""
+    account = holdings.accounts.get(holding.pod.provider)
+    if account is None or account.balance is None or not holding.ours:
+        return None
+    open_ = holdings.spending.open
+    hourly = sum(one.per_hour for one in open_ if one.provider == holding.pod.provider and one.currency == account.currency)
+    return max(account.balance, 0.0) / hourly if hourly > 0 else None
+
+
+def gone_lines(one: Owned) -> Content:
+    """A machine that was taken back, in full."""
+    pod = one.last_pod()
+    lines = [
+        Content.styled(clean_line(one.name), "bold $primary"),
+        Content.styled(f"✗ It is gone: {clean_line(one.why or 'its provider does not say why')}.", "bold $error"),
+        Content(""),
+    ]
+    facts = (
+        ("machine", (f"{pod.gpu_count} × " if pod.gpu_count else "") + pod.gpu_type + (", spot" if pod.spot else "")),
+        ("where", ", ".join(filter(None, (pod.cloud, pod.region)))),
+        ("id", one.pod or ""),
+        ("run", one.run or ""),
+        ("lasted", span(max((one.ended or one.updated) - one.created, 0.0))),
+        ("cost", f"{money(one.billed, one.currency)} billed" if one.billed is not None else "not billed yet"),
+    )
+    lines += [Content.assemble((f"{name:<9}", "$foreground-muted"), clean_line(value)) for name, value in facts if value]
+    lines += [Content(""), Content("n notes it. hudtui pods history keeps it.")]
+    return Content("\n").join(lines)
+
+
+def pod_lines(
+    holding: Holding, holdings: Holdings, *, title: str, simulated: bool, terminal: str | None, now: float | None = None
+) -> Content:
     """One machine in full.
 
     Args:
@@ -98,11 +177,17 @@ def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bo
         title: Its provider's.
         simulated: No real money is spent.
         terminal: How to log in to it by hand.
+        now: The time, in seconds since the epoch; by default when it was looked at.
     """
     pod, cost = holding.pod, holding.spend
     lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]
     if holding.orphan is not None:
         lines.append(Content.styled(f"! Owned by no run: {clean_line(holding.orphan.why)}. x ends it.", "bold $warning"))
+    if not holding.reachable:
+        ago = holding.seen_ago(holdings.at if now is None else now)
+        last = f"Last seen {duration(ago)} ago" if ago is not None else "It was asked for, and never seen"
+        keys = "; t may still log in" if pod.addresses else ""
+        lines.append(Content.styled(f"? {last}: {title} does not answer{keys}.", "bold $warning"))
     if pod.failure:
         lines.append(Content.styled(f"✗ {clean_line(pod.failure)}", "bold $error"))
     lines.append(Content(""))
@@ -127,6 +212,9 @@ def pod_lines(holding: Holding, holdings: Holdings, *, title: str, simulated: bo
     if cost is not None:
         source = "" if cost.billed else ": price times time, the provider has no bill yet"
         fact("cost", f"{cost.text} so far{source}", "bold")
+        pays = wallet_hours(holding, holdings)
+        if pays is not None:
+            fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
         lines += [Content(""), *limit_lines(holding.limits, Usage(cost.hours, cost.spent, holdings.spending.today))]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
@@ -152,7 +240,7 @@ def limit_lines(limits: Limits | None, usage: Usage) -> list[Content]:
         if limit is None:
             words = "none"
         elif used is None:
-            words = f"{amount(limit)}{unit}; nobody knows how long it has idled"
+            words = f"{amount(limit)}{unit}; how long it has idled is not known"
         else:
             share = min(used / limit, 9.99)
             bar = "█" * min(round(share * 10), 10)

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -33,6 +34,12 @@ SLOW_TICK = 0.5
 """The same after the first second: a picture takes time that the reading wants."""
 FIRST = 1.0
 """Seconds for which the reading waits for the first picture, at most."""
+_NOTHING = {
+    "problem": "",
+    "stats": "Counted when the tasks are read.",
+    "test": "t sets the selected task up and judges it at once.",
+}
+"""What the tabs of the detail say before there is anything in them."""
 WATCH = 2.0
 """Seconds between two looks at whether the file has changed."""
 
@@ -50,13 +57,15 @@ class DatasetScreen(Viewing):
         "it at once: a broken evaluator shows here. c converts, P publishes; both show first what would be written."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o"),
+        Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
         Action("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
         Action("dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"),
-        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t"),
-        Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c"),
-        Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P"),
-        Action("dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False),
+        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
+        Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
+        Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
+        Action(
+            "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
+        ),
         Action("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
         Action("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
         Action("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
@@ -66,14 +75,23 @@ class DatasetScreen(Viewing):
         Action("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
         Action("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
         Action("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
-        Action("dataset.cancel", "Cancel", "Stop the reading, the writing or the test that is going on.", "ctrl+x", show=False),
+        Action(
+            "dataset.cancel",
+            "Cancel",
+            "Stop the reading, the writing or the test that is going on.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
         Action("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._category: str | None = None
+        self._fitted: tuple[str | None, int] = (None, 0)
+        """Category and longest id that the columns of the table were made for."""
         self._reads = 0
         self._print: Print | None = None
         self._return_to: int | None = None
@@ -97,11 +115,9 @@ class DatasetScreen(Viewing):
                     yield TaskTable(PROBLEMS, empty="No problem was found.", id="ds-problems")
                     yield Static(id="ds-problem")
                 with TabPane("Statistics", id="ds-tab-stats"), Page(id="ds-stats-page"):
-                    yield Static(Content.styled("Counted when the tasks are read.", "$foreground-muted"), id="ds-stats")
+                    yield Static(Content.styled(_NOTHING["stats"], "$foreground-muted"), id="ds-stats")
                 with TabPane("Test", id="ds-tab-test"), Page(id="ds-test-page"):
-                    yield Static(
-                        Content.styled("t sets the selected task up and judges it at once.", "$foreground-muted"), id="ds-test"
-                    )
+                    yield Static(Content.styled(_NOTHING["test"], "$foreground-muted"), id="ds-test")
 
     def on_mount(self) -> None:
         """Begin with an empty table where a file will be opened at once, else with the words that there is none."""
@@ -185,14 +201,32 @@ class DatasetScreen(Viewing):
         return found
 
     def _open(self, text: str) -> None:
-        """Read a source from the beginning."""
-        if text != self.source:
-            self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
-            self.query_one("#ds-search", FilterField).value = ""
-            self.query_one("#ds-search", FilterField).display = False
-        self.source = text
+        """Read a source from the beginning. What is open stays so until the new one is found to be there."""
+        if self.source is None:
+            self.source = text
         self._show_panes(True)
         self.start(self._read(text), group="read")
+
+    def _take(self, text: str, found: _Found) -> None:
+        """Leave the source before behind: nothing of it is shown under the name of another."""
+        self.opened_source, self.analysis, self._print, self.complete = found.opened, found.analysis, found.print, False
+        for group in ("view", "raw", "numbers"):
+            self.workers.cancel_group(self, group)
+        if text == self.source:
+            return
+        self.source = text
+        self.word, self.filter, self.sort, self.chosen = "", (), ("task", False), None
+        search = self.query_one("#ds-search", FilterField)
+        search.value, search.display = "", False
+        if self.index is not None:
+            self.index.close()
+            self.index, self._rows = None, None
+        self.table.show(None)
+        self.query_one("#ds-problems", TaskTable).show(None)
+        self._show_task()
+        for name, words in _NOTHING.items():
+            self.query_one(f"#ds-{name}", Static).update(Content.styled(words, "$foreground-muted"))
+        self._show_head()
 
     def action_again(self) -> None:
         """From the beginning."""
@@ -218,22 +252,21 @@ class DatasetScreen(Viewing):
 
     async def _read(self, text: str) -> None:
         """Read, check and show as it comes."""
-        self.workers.cancel_group(self, "view")
-        self.workers.cancel_group(self, "raw")
         self._reads += 1
         this = self._reads
-        self.reading, self.complete = True, False
+        self.reading = True
         self._show_head()
         self.refresh_bindings()
         try:
-            opened = await asyncio.to_thread(self._prepare, text)
-            self.opened_source = opened
-            if opened.source.kind == "hub":
+            found = await asyncio.to_thread(self._find, text)
+            if found.opened.source.kind == "hub":
                 self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
                 from hudtui.core.tasks.opening import bring
 
-                self.opened_source = opened = await asyncio.to_thread(bring, opened)
+                found = found._replace(opened=await asyncio.to_thread(bring, found.opened))
                 self.clear_message()
+            opened = found.opened
+            self._take(text, found)
             await self._fill(opened)
             self.complete = True
             for notice in opened.notices:
@@ -246,15 +279,14 @@ class DatasetScreen(Viewing):
                     self._show_progress(final=True)
                     self.refresh_bindings()
 
-    def _prepare(self, text: str) -> Opened:
+    def _find(self, text: str) -> _Found:
         """Runs in a thread: the first import takes a moment."""
         import hudtui.core.tasks.scan  # noqa: F401
         from hudtui.core.tasks.opening import fingerprint, open_source
 
-        self.analysis = self._latest() if self.check_calls and self._analysed() else None
-        opened = open_source(text, self.shell.folder, self.shell.platform, analysis=self.analysis)
-        self._print = fingerprint(opened.source)
-        return opened
+        analysis = self._latest() if self.check_calls and self._analysed() else None
+        opened = open_source(text, self.shell.folder, self.shell.platform, analysis=analysis)
+        return _Found(opened, analysis, fingerprint(opened.source))
 
     async def _fill(self, opened: Opened) -> None:
         from hudtui.core.tasks.index import TaskIndex
@@ -327,6 +359,10 @@ class DatasetScreen(Viewing):
         super().on_screen_resume()
         self.run_worker(self._look_outside(), group="watch", exclusive=True, exit_on_error=False)
 
+    def has_use(self, action_id: str) -> bool:
+        """What is read says so beside its name."""
+        return super().has_use(action_id) or bool(self.going("read"))
+
     def action_cancel(self) -> None:
         """Stop."""
         going = self.going("read", "make", "test", "view")
@@ -353,9 +389,9 @@ class DatasetScreen(Viewing):
             self._go(wanted)
         elif index.total and self.chosen is None:
             self._select(0)
-        if index.category_field != self._category:
-            self._category = index.category_field
-            self.table.columns = columns_for(index.category_field)
+        if (index.category_field, index.longest_id) != self._fitted:
+            self._fitted = (index.category_field, index.longest_id)
+            self.table.columns = columns_for(*self._fitted)
             self.table.refresh()
         problems = len(index.problems)
         # The label of the tab costs a new layout, so it is not brought up to date with every problem.
@@ -366,6 +402,8 @@ class DatasetScreen(Viewing):
         self._show_head()
         if final:
             self._show_numbers()
+            if not index.total:
+                self._show_task()  # of a file that was read before, and holds nothing now
 
     def _show_head(self) -> None:
         head = self.query_one("#ds-head", Static)
@@ -380,8 +418,17 @@ class DatasetScreen(Viewing):
             return
         head.display = True
         width = max(self.size.width - 2, 20)
+        name = clean_line(self.source)
+        # What does not fit gives way to the counts: first the words beside them, then the name's beginning.
+        rests = [self._counts(files, words=words) for words in (True, False)]
+        rest = next((rest for rest in rests if min(cell_len(name), width // 3) + rest.cell_length <= width), rests[-1])
+        head.update(Content.styled(cut_left(name, max(width - rest.cell_length, 8)), "bold") + rest, layout=False)
+        self._show_shown()
+
+    def _counts(self, files: int, *, words: bool) -> Content:
+        """What stands behind the name of what is open."""
         index = self.index
-        parts: list[Any] = [(cut_left(clean_line(self.source), max(width // 3, 16)), "bold")]
+        parts: list[Any] = []
         if files > 1:
             parts.append((f"  {files} files: o", "$foreground-muted"))
         if index is not None:
@@ -392,15 +439,22 @@ class DatasetScreen(Viewing):
                 ("error", ("✗", "bold $error")),
             ):
                 count = index.counts[state]  # type: ignore[index]
-                words = "" if width < 70 else f" {state}" if count == 1 or state == "ok" else f" {state}s"
-                parts.append((f"  {glyph} {count:,}{words}", style if count else "$foreground-muted"))
+                word = "" if not words else f" {state}" if count == 1 or state == "ok" else f" {state}s"
+                parts.append((f"  {glyph} {count:,}{word}", style if count else "$foreground-muted"))
         if self.reading:
             share = f" {100 * index.done // index.size} %" if index is not None and index.size else ""
-            parts.append((f"  ● reading{share}" + (", ^x stops" if width >= 70 else ""), "bold $accent"))
+            parts.append((f"  ● reading{share}" + (", ^x stops" if words else ""), "bold $accent"))
         elif not self.complete:
             parts.append(("  ✗ not read to the end", "bold $warning"))
-        head.update(Content.assemble(*parts), layout=False)
-        self._show_shown()
+        return Content.assemble(*parts)
+
+
+class _Found(NamedTuple):
+    """A source that is there, before it is read."""
+
+    opened: Opened
+    analysis: Analysis | None
+    print: Print | None
 
 
 def _size(count: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from hudtui.core.settings import sounds_secret
@@ -16,6 +17,7 @@ from hudtui.core.tasks.index import Kind, Record, Row, TaskIndex
 from hudtui.core.tasks.secrets import masked, without_secrets
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
+from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def masked_text(text: str) -> str:
 
 def json_content(value: Any) -> Content:
     """A value as indented JSON in colour."""
-    text = clean(json.dumps(value, ensure_ascii=False, indent=2, default=repr))
+    text = clean(pretty(value))
     cut_at = len(text) > LONGEST
     text = text[:LONGEST]
     parts: list[Any] = []
@@ -154,7 +156,8 @@ def task_content(row: Row, record: Record, kinds: Sequence[Kind], platform: Plat
         lines += [Content(""), _heading("Metadata"), json_content(data["metadata"])]
     for name, value in data.items():
         if name not in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
-            lines += [Content(""), _heading(clean_line(name, 80), "kept"), json_content(value)]
+            shown = _long(value) if isinstance(value, str) else json_content(value)
+            lines += [Content(""), _heading(clean_line(name, 80), "kept"), shown]
     return Content("\n").join(lines)
 
 
@@ -189,13 +192,16 @@ def stats_content(stats: Stats, width: int) -> Content:
         return _muted("No usable task, so nothing to count.")
     lines: list[Content] = []
     lengths = stats.lengths
+    bins: list[tuple[str, int]] = []
+    if lengths is not None:
+        bins = [(f"{low:,}–{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
+    groups = [bins, *(list(group.bars) for group in stats.groups)]
+    draw = _Bars([row for rows in groups for row in rows], stats.tasks, width)
     if lengths is not None:
         told = f"median {lengths.median:,}, 95 % ≤ {lengths.most:,}, longest {lengths.longest:,}"
-        lines += [_heading("Prompt length", "estimated tokens"), _muted(told)]
-        rows = [(f"{low:,}–{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
-        lines += _drawn(rows, width)
+        lines += [_heading("Prompt length", "estimated tokens"), _muted(told), *draw.rows(bins)]
     for group in stats.groups:
-        lines += [Content(""), _heading(clean_line(group.title, 60)), *_drawn(group.bars, width)]
+        lines += [Content(""), _heading(clean_line(group.title, 60)), *draw.rows(group.bars)]
         if group.note:
             lines.append(_muted(clean_line(group.note, 300)))
     return Content("\n").join(lines)
@@ -204,19 +210,31 @@ def stats_content(stats: Stats, width: int) -> Content:
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def _drawn(rows: Sequence[tuple[str, int]], width: int) -> list[Content]:
-    if not rows:
-        return []
-    most = max(count for _, count in rows) or 1
-    named = min(max(len(clean_line(name)) for name, _ in rows), max(width // 3, 10))
-    counted = max(len(f"{count:,}") for _, count in rows)
-    room = min(max(width - named - counted - 3, 4), LONGEST_BAR)
-    lines = []
-    for name, count in rows:
-        eighths = max(round(room * 8 * count / most), 1 if count else 0)
-        bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-        lines.append(Content.assemble(pad(clean_line(name), named), f" {count:>{counted},} ", (bar, "$accent")))
-    return lines
+class _Bars:
+    """Rows of value, bar, count and share, with the same columns in every group."""
+
+    def __init__(self, rows: Sequence[tuple[str, int]], total: int, width: int) -> None:
+        self._total = total
+        self._named = min(max((cell_len(clean_line(name)) for name, _ in rows), default=0), max(width // 3, 10))
+        self._counted = max((len(f"{count:,}") for _, count in rows), default=1)
+        self._room = min(max(width - self._named - self._counted - 9, 4), LONGEST_BAR)
+
+    def rows(self, rows: Sequence[tuple[str, int]]) -> list[Content]:
+        most = max((count for _, count in rows), default=0) or 1
+        lines = []
+        for name, count in rows:
+            eighths = max(round(self._room * 8 * count / most), 1 if count else 0)
+            bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+            lines.append(
+                Content.assemble(
+                    pad(clean_line(name), self._named),
+                    " ",
+                    (pad(bar, self._room), "$accent"),
+                    f" {count:>{self._counted},}",
+                    (f" {100 * count / self._total:>3.0f} %" if self._total else "", "$foreground-muted"),
+                )
+            )
+        return lines
 
 
 def trial_content(trial: Trial) -> Content:

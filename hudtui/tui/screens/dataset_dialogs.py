@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.opening import Opened
     from hudtui.core.tasks.preview import Preview
 
+_NO_TOKEN = "✗ no token for the Hub: set HF_TOKEN in the settings; what you entered here is kept"
 _PAUSE = 0.3
 """Seconds without a key after which the preview is made anew."""
 
@@ -161,11 +162,14 @@ class Offer:
     names: tuple[str, ...]
     """Names to suggest for the Hub."""
     image: str | None = None
-    usable: int = 0
     local: int = 0
     """Tasks that run on servers of this machine."""
     secrets: int = 0
     """Tasks with a secret that is written out."""
+    lock: str | None = None
+    """Name of the project's lock file."""
+    own: bool = True
+    """The tasks come from the project itself."""
     token: bool = False
     """There is a token for the Hub."""
     analysis: Any = field(default=None, repr=False)
@@ -177,16 +181,20 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     """Convert or publish: what to do on the left of each row, and below what would come of it."""
 
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True),
+        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
         Action("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
         Action("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
     )
 
-    def __init__(self, offer: Offer, *, publish: bool) -> None:
+    def __init__(self, offer: Offer, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
         super().__init__()
         self.offer, self.publish = offer, publish
+        self.entries: dict[str, str | bool] = dict(entries or {})
+        """What was written and switched, by widget; it outlives the dialog, so that nothing has to be written twice."""
         self.request: DatasetRequest | None = None
         """What would be done; None while something typed cannot be read."""
+        self.rows: int | None = None
+        """How many there would be; None while they are not counted."""
         self._timer: Any = None
 
     def compose(self) -> ComposeResult:
@@ -208,10 +216,10 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def _rows(self) -> Iterator[tuple[str, Widget]]:
         offer = self.offer
         if self.publish:
-            name = Field(offer.names[0] if offer.names else "", placeholder="ORG/NAME", id="make-name")
+            name = Field(offer.names[0] if offer.names else "", placeholder="ORG/NAME, or NAME for your own", id="make-name")
             name.suggester = SuggestFromList(offer.names)
             yield "name", name
-            yield "", Toggle("private: only you and your organisation see it", id="make-private")
+            yield "", Toggle("private: only you and your organisation see it", on=True, id="make-private")
             yield "copy to", Field(placeholder="a file here as well: .parquet, .jsonl, .json; none when empty", id="make-output")
         else:
             yield "write to", Field(offer.output, placeholder=".parquet, .jsonl, .json, or a folder", id="make-output")
@@ -226,8 +234,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         yield "secrets", Toggle(words, on=True, reason=reason, id="make-secrets")
         if self.publish and offer.secrets:
             yield "", Toggle("publish secrets as they are", reason=reason, id="make-keep")
-        fewest = "4" if 0 < offer.usable < 4 else ""
-        yield "at least", Field(fewest, placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
+        yield "at least", Field(placeholder="tasks: repeat them up to this number; training wants 4", id="make-min")
         yield "filter", Field(placeholder="e.g. metadata.category=easy; prompt~tile; several with ;", id="make-filter")
         yield "", Toggle("shuffle", id="make-shuffle")
         yield "sample", Field(placeholder="so many at random; all when empty", id="make-sample")
@@ -238,12 +245,21 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         plain = path is not None and path.suffix in (".json", ".jsonl", ".ndjson")
         reason = None if plain else "only .json and .jsonl files are changed in place"
         yield "in place", Toggle("write changes and copies back into the task file, too", reason=reason, id="make-in-place")
+        reason = None if offer.lock is not None else "no lock file here"
+        words = f"name it in {offer.lock} as the project's dataset"
+        yield "lock", Toggle(words, on=offer.own, reason=reason, id="make-lock")
         yield "", Toggle("strict: stop at any problem, warnings too", id="make-strict")
 
     def on_mount(self) -> None:
         """Begin at the first row."""
         for button in self.query(Button):
             button.active_effect_duration = 0
+        for name, value in self.entries.items():
+            for widget in self.query(f"#{name}"):
+                if isinstance(widget, Field):
+                    widget.value = str(value)
+                elif isinstance(widget, Toggle) and widget.reason is None:
+                    widget.on = bool(value)
         self.query(Field).first().focus()
         self._soon()
 
@@ -274,7 +290,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self._soon()
 
     def _soon(self) -> None:
-        self.request = None
+        self.request = self.rows = None
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(_PAUSE, self._look, name="preview")
@@ -316,7 +332,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         if not found.exact:
             lines.append(Content.styled(progress or "counting …", "$accent"))
         else:
-            rows = sum(found.splits.values())
+            rows = self.rows = sum(found.splits.values())
             told = ", ".join(f"{count:,} in {split}" for split, count in found.splits.items())
             good = rows > 0
             mark = ("✓ ", "bold $success") if good else ("✗ ", "bold $error")
@@ -337,8 +353,13 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 lines.append(Content.styled("! the task file itself is changed as well", "$warning"))
             if 0 < found.splits["train"] < 4:
                 lines.append(Content.styled("! training wants at least 4 tasks: “at least” repeats them", "$warning"))
+            if found.duplicated:
+                copies = "1 row is a copy" if found.duplicated == 1 else f"{found.duplicated:,} rows are copies"
+                lines.append(Content.styled(f"! {copies} of other tasks, under new ids", "$warning"))
             if self.publish and not self.offer.token:
-                lines.append(Content.styled("! no token for the Hub: set HF_TOKEN (, opens the settings)", "$warning"))
+                lines.append(Content.styled(_NO_TOKEN, "bold $error"))
+            if self.publish and not self._on("private"):
+                lines.append(Content.styled("! public: everyone can read it", "$warning"))
             if self.publish and self.offer.secrets and not (self._on("secrets") or self._on("keep")):
                 lines.append(Content.styled("✗ secrets would be published: switch “secrets” on, or keep them", "bold $error"))
         lines.append(Content.assemble(("columns  ", "bold $primary"), clean_line(", ".join(found.columns), 500)))
@@ -391,6 +412,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             tasks=self.offer.tasks,
             name=name,
             private=self._on("private"),
+            name_in_lock=self._on("lock"),
             push=self.publish,
             output=Path(output) if output else None,
             split=self.offer.opened.source.split,
@@ -409,20 +431,35 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 self._number("seed", "seed") or 0,
             ),
             analysis=self.offer.analysis,
+            same_servers=True,
         )
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Start, or not."""
         event.stop()
-        if event.button.id == "yes":
+        if event.button.id != "yes":
+            self.action_cancel()
+        elif self.decides("Enter"):
             self.action_start()
-        else:
-            self.dismiss(None)
+
+    def action_cancel(self) -> None:
+        """Close; what was entered is there again the next time."""
+        self._keep()
+        super().action_cancel()
+
+    def _keep(self) -> None:
+        self.entries = {str(field.id): field.value for field in self.query(Field)}
+        self.entries |= {str(toggle.id): toggle.on for toggle in self.query(Toggle)}
 
     def action_start(self) -> None:
-        """Start, if everything typed can be read."""
+        """Start, if everything typed can be read, and a dataset that is published can be sent at all."""
         try:
-            self.dismiss(self._read())
+            request = self._read()
+            if self.publish and not self.offer.token:
+                self.query_one("#make-preview", Static).update(Content.styled(_NO_TOKEN, "bold $error"))
+                return
+            self._keep()
+            self.dismiss(request)
         except HudtuiError as error:
             first, *rest = error.lines()
             self.query_one("#make-preview", Static).update(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.dataset import DatasetRequest, Made
     from hudtui.core.tasks.index import TaskIndex
     from hudtui.core.tasks.opening import Opened
+    from hudtui.tui.screens.dataset_dialogs import Offer
 
 _TOLD = 0.1
 """Seconds between two words of progress."""
@@ -43,6 +44,8 @@ class Making(StationScreen):
         self.complete = False
         """Everything was read."""
         self._trusted: set[str] = set()
+        self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
+        """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
 
     def show_tab(self, name: str) -> None:
         """Go to a tab of the detail: `task`, `problems`, `stats` or `test`."""
@@ -59,10 +62,12 @@ class Making(StationScreen):
         assert self.index is not None and self.chosen is not None
         record = self.index.record(self.chosen)
         if record is not None:
-            self.start(self._test(record), group="test")
+            self.start(lambda: self._test(record), group="test")
 
     async def _test(self, record: Any) -> None:
+        from hudtui.core.environment.powers import task_powers
         from hudtui.core.settings import load_settings
+        from hudtui.core.trust import require
         from hudtui.tui.screens.dataset_detail import server_lines, trial_content
         from hudtui.tui.screens.dataset_trial import task_of, try_task
 
@@ -73,6 +78,7 @@ class Making(StationScreen):
             if not await self.shell.confirm(f"Test {record.id}?", lines, yes="Test"):
                 return
             self._trusted.add(key)
+        await asyncio.to_thread(require, self.shell.folder, task_powers([config], self.shell.folder / "tasks"))
         shown = self.query_one("#ds-test", Static)
         shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
         self.show_tab("test")
@@ -101,13 +107,46 @@ class Making(StationScreen):
         from hudtui.tui.screens.dataset_dialogs import MakeDialog
 
         offer = await asyncio.to_thread(self._offer)
-        request: DatasetRequest | None = await self.app.push_screen_wait(MakeDialog(offer, publish=publish))
-        if request is None:
-            return
-        output = request.output
-        if output is not None and not await self._may_replace(self.shell.folder / output, str(output)):
-            return
+        kept = (publish, offer.tasks)
+        while True:
+            dialog = MakeDialog(offer, publish=publish, entries=self._entries.get(kept))
+            request: DatasetRequest | None = await self.app.push_screen_wait(dialog)
+            self._entries[kept] = dialog.entries
+            if request is None:
+                return
+            output = request.output
+            if output is not None and not await self._may_replace(self.shell.folder / output, str(output)):
+                return
+            if not publish or await self._last_look(request, offer, dialog.rows):
+                break
         await self._carry_out(request, offer.settings)
+        self._entries.pop(kept, None)
+
+    async def _last_look(self, request: DatasetRequest, offer: Offer, rows: int | None) -> bool:
+        """Say where the dataset would go and who would see it, and ask. False: back to the entries."""
+        from hudtui.core.tasks.dataset import hub_token
+        from hudtui.core.tasks.hub import endpoint, use_hub_of
+        from hudtui.core.tasks.publish import Standing, standing
+
+        self.busy("Asking the Hub")
+
+        def ask() -> Standing:
+            use_hub_of(offer.settings)
+            return standing(request.name or "", private=request.private, token=hub_token(request, offer.settings))
+
+        found = await asyncio.to_thread(ask)
+        self.clear_message()
+        count = "" if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'} "
+        seen = "private: only you and your organisation see it" if found.private else "! PUBLIC: everyone can read it"
+        lines = [
+            f"{count}to {endpoint()}/datasets/{found.repo}",
+            seen,
+            "The rows that are there now are replaced; the Hub keeps them in its history." if found.exists else "It is new.",
+        ]
+        if request.keep_secrets and offer.secrets:
+            lines.append(f"! {offer.secrets:,} tasks with secrets as they are written")
+        title = f"Publish {found.repo}?"
+        return await self.shell.confirm(title, tuple(lines), yes="Publish", no="Back", danger=not found.private)
 
     # -- carrying over -----------------------------------------------------------------------------------------------
 
@@ -126,7 +165,10 @@ class Making(StationScreen):
         output = await self.shell.ask(
             "Write the tasks for HUD v6 to", value=str(Path(wanted).with_suffix("")).removesuffix("-checked") + "-v6.json"
         )
-        if not output or not output.strip():
+        if output is None:
+            return
+        if not output.strip():
+            self.say("Nothing is written: the tasks need a file name.", "warning")
             return
         path = self.shell.folder / output.strip()
         if path.suffix not in (".json", ".jsonl", ".ndjson"):
@@ -148,16 +190,16 @@ class Making(StationScreen):
         self.say(f"Wrote {output.strip()}: {made.written:,} of {made.total:,} tasks{first}.", "warning" if out else "success")
 
     async def _may_replace(self, path: Path, name: str) -> bool:
-        return not path.exists() or await self.shell.confirm(
+        return not await asyncio.to_thread(path.exists) or await self.shell.confirm(
             f"Replace {name}?", ("What stands there now is lost.",), yes="Replace", danger=True
         )
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def _offer(self) -> Any:
+    def _offer(self) -> Offer:
         from hudtui.core.settings import load_settings
         from hudtui.core.tasks import rewrite
-        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for
+        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for, names_in_lock
         from hudtui.tui.screens.dataset_detail import suggested_output
         from hudtui.tui.screens.dataset_dialogs import Offer
 
@@ -165,6 +207,7 @@ class Making(StationScreen):
         assert index is not None and opened is not None and self.source is not None
         settings = load_settings(self.shell.folder, self.shell.platform)
         plain = DatasetRequest(self.source)
+        lock, image, _ = lock_image(plain, settings)
         token = hub_token(plain, settings)
         if token is None:
             from huggingface_hub import get_token
@@ -176,10 +219,11 @@ class Making(StationScreen):
             self.source,
             suggested_output(self.source, index),
             names_for(plain, settings),
-            lock_image(plain, settings)[1],
-            index.counts["ok"] + index.counts["warning"],
+            image,
             index.noticed.get(rewrite.LOCAL, 0),
             index.noticed.get(rewrite.SECRETS, 0),
+            lock.name if lock is not None else None,
+            names_in_lock(plain, settings),
             token is not None,
             self.analysis,
             index if self.complete else None,

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("task", "task", 7, from_width=100),
-    Column("id", "id", 12, flexible=1),
+    Column("id", "id", 12),
     Column("state", "state", 9),
     Column("prompt", "prompt", 20, flexible=4),
     Column("servers", "servers", 12, from_width=90),
     Column("evaluator", "evaluator", 12, flexible=1, from_width=64),
     Column("category", "category", 10, from_width=76),
 )
+LONGEST_ID = 48
 PROBLEMS = (
     Column("state", "", 9),
     Column("id", "id", 10, flexible=1, from_width=40),
@@ -100,12 +101,12 @@ class Shown(Static):
         self.post_message(self.Sized())
 
 
-def columns_for(category: str | None) -> tuple[Column, ...]:
+def columns_for(category: str | None, longest_id: int = 0) -> tuple[Column, ...]:
     """The columns of the table of tasks.
 
     Args:
         category: Field of the metadata that the last one shows; None: there is none, and no such column.
+        longest_id: Characters of the longest id, which the column of ids has room for where there is any.
     """
-    if category is None:
-        return COLUMNS[:-1]
-    return (*COLUMNS[:-1], replace(COLUMNS[-1], title=clean_line(category, 20)))
+    made = [replace(column, wanted=min(longest_id, LONGEST_ID)) if column.key == "id" else column for column in COLUMNS[:-1]]
+    return (*made,) if category is None else (*made, replace(COLUMNS[-1], title=clean_line(category, 20)))

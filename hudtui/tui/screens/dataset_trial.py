@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.tasks.index import Record
 from hudtui.core.tasks.load import calls_of
 from hudtui.core.tasks.task import Task
+from hudtui.tui.widgets.json_text import pretty
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Session, Tool, ToolResult
@@ -89,8 +89,8 @@ def _words(result: ToolResult) -> str:
         block.text if block.type == "text" and block.text is not None else f"[{block.type} {block.mime_type or block.uri or ''}]"
         for block in result.blocks
     ]
-    if result.structured is not None:
-        parts.append(json.dumps(result.structured, ensure_ascii=False, indent=2, default=repr))
+    if result.structured is not None and not result.says_it_twice:
+        parts.append(pretty(result.structured))
     return "\n".join(parts) or "(an empty answer)"
 
 

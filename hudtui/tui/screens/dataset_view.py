@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static, TabbedContent
 
@@ -63,21 +64,31 @@ class Viewing(Making):
             parts.append((f"  by {self.sort[0]} {'▼' if self.sort[1] else '▲'}", "$accent"))
         if index is not None and _all_scenarios(index):
             parts.append(("6 writes v5 tasks for HUD v6", "bold $accent"))
-        about = self._about_calls() if index is not None else ""
         line = Content("  ").join(Content.styled(text.strip(), style) for text, style in parts)
         shown = self.query_one("#ds-shown", Static)
-        if about and line.cell_length + len(about) + 2 <= shown.size.width - 2:
+        room = shown.size.width - 2 - (line.cell_length + 2 if parts else 0)
+        about = next((words for words in self._about_calls(index) if cell_len(words) <= room), "") if index is not None else ""
+        if about:
             line = Content("  ").join([*([line] if parts else []), Content.styled(about, "$foreground-muted")])
         shown.update(line, layout=False)
 
-    def _about_calls(self) -> str:
-        """Against what the calls are checked."""
+    def _about_calls(self, index: TaskIndex) -> list[str]:
+        """Against what the calls are checked, the longest way to say it first."""
         if self.analysis is None:
-            return f"calls not checked: {'no environment was analysed yet' if self.check_calls else 'v switches that on'}"
+            return [f"calls not checked: {'no environment was analysed yet' if self.check_calls else 'v switches that on'}"]
         from hudtui.core.environment.cache import age, age_text
 
-        seen = age_text(age(self.analysis, self.shell.services.now()))
-        return f"calls checked against {clean_line(self.analysis.source, 40)}, seen {seen}"
+        source = clean_line(self.analysis.source, 40)
+        others = sum(index.elsewhere.values())
+        names = ", ".join(clean_line(name, 30) for name, _ in index.elsewhere.most_common(2))
+        refused = index.problems.counts["error", "unknown-tool"] + index.problems.counts["error", "schema"]
+        if others and not refused and others == index.counts["ok"] + index.counts["warning"]:
+            return [f"Calls not checked: these tasks use {names}; last analysed: {source}", f"calls not checked ({names})"]
+        checked = f"calls checked against {source}"
+        if others:
+            tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")
+            return [f"{checked}; calls of {tasks} that {use} {names} are not", f"calls of {tasks} not checked"]
+        return [f"{checked}, seen {age_text(age(self.analysis, self.shell.services.now()))}"]
 
     def _filter_words(self) -> str:
         if len(self.filter) == 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import time
 from collections.abc import Iterable
@@ -13,21 +14,25 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static, TabbedContent, TabPane, Tree
+from textual.widgets._tabbed_content import ContentTabs
 from textual.widgets.tree import TreeNode
 
 from hudtui.core.environment.forms import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
+from hudtui.core.workspace import STATE
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fields import Field, FilterField
+from hudtui.tui.widgets.fields import Entry, Field, FilterField
 from hudtui.tui.widgets.fit import cut
+from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.json_view import JsonView, schema_text
+from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.tool_form import ToolForm
 from hudtui.tui.widgets.trees import Branches
 from hudtui.tui.widgets.words import span
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
 
 MOST_TOOLS = 500
 """A tree holds this many tools at once; beyond that the filter finds the others."""
+
+_NOTHING = "No environment was looked at yet."
+_NAME = "Name one above (a) and press Enter"
+_HINT = f"{_NAME}; an empty field takes text-2048, which comes with hudtui"
 
 Leaf = Tool | Resource | Prompt | None
 
@@ -52,20 +61,37 @@ class EnvironmentScreen(StationScreen):
     HELP = (
         "Name an environment: a bundled one (text-2048), an image (org/name:tag), a folder, a lock file, a URL, an mcp_config, "
         "tcp://host:port, or a command after `--`. Its tools appear on the left; what was seen last is shown at once and looked "
-        "at anew with r. Call a tool by hand to see what the agent would see. G writes a configuration from what was found."
+        "at anew with r. Call a tool by hand to see what the agent would see. w writes a configuration from what was found. "
+        "Tab goes through everything that can be read or filled in, Esc back to the tools."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("environment.source", "Source", "Name the environment to look at.", "a"),
         Action("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
         Action("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
         Action("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
-        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w"),
+        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
         Action("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
         Action("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
-        Action("environment.cancel", "Cancel", "Stop the look or the call that is going on.", "ctrl+x", show=False),
+        Action(
+            "environment.cancel",
+            "Cancel",
+            "Stop the look or the call that is going on.",
+            "ctrl+x",
+            show=False,
+            priority=True,
+            yields=True,
+        ),
         Action("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
-        Action("environment.back", "Home", "Show all tools again; from there, home.", "escape", show=False, palette=False),
-        Action("environment.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        Action(
+            "environment.back",
+            "Back",
+            "Go to the tools; there, show all of them; from there, home.",
+            "escape",
+            show=False,
+            palette=False,
+        ),
+        Action("environment.pane", "Next", "Go to the next field or pane.", "tab", show=False, palette=False),
+        Action("environment.pane-before", "Before", "Go to the field or pane before.", "shift+tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -83,7 +109,7 @@ class EnvironmentScreen(StationScreen):
         """Source line, tree on the left, detail on the right."""
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
-            yield Field(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
+            yield Entry(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
             yield Static(id="env-state")
         with Horizontal(id="env-panes"):
             with Vertical(id="env-left"):
@@ -91,12 +117,12 @@ class EnvironmentScreen(StationScreen):
                 tree: Branches[Leaf] = Branches("tools", id="env-tree")
                 yield tree
             with Vertical(id="env-right"):
-                yield EmptyState("No environment was looked at yet.", "a names one", id="env-empty")
+                yield EmptyState(_NOTHING, _HINT, id="env-empty")
                 with TabbedContent(id="env-tabs"):
-                    with TabPane("About", id="about"):
+                    with TabPane("About", id="about"), Page(id="env-page"):
                         yield Static(id="env-about")
                     with TabPane("Call", id="call"):
-                        yield Vertical(id="env-form")
+                        yield ToolForm(id="env-form")
                         yield JsonView(empty="The answer appears here.", id="env-answer")
                     with TabPane("JSON", id="json"):
                         yield JsonView(id="env-json")
@@ -104,6 +130,7 @@ class EnvironmentScreen(StationScreen):
     def on_mount(self) -> None:
         """Begin empty, with the source field waiting."""
         self.query_one("#env-tabs").display = False
+        self.query_one(EmptyState).display = False  # until it is known that nothing is remembered
         self.query_one(FilterField).display = False
         self._show_state()
 
@@ -113,17 +140,15 @@ class EnvironmentScreen(StationScreen):
         if wanted:
             self._look_at(str(wanted))
         elif self.source is None:
-            self.start(self._recall(), group="look")
+            self.start(self._recall, group="look")
         elif self.focused is None:
-            self.query_one(Branches).focus()
+            self._to_tools()
 
     def facts_changed(self, facts: Facts) -> None:
         """Nothing here depends on them but the offers of the empty screen."""
         if self.analysis is None and self.source is None:
-            hint = "a names one; Enter on an empty field takes text-2048, which comes with hudtui"
-            if facts.lock is not None:
-                hint = f"a names one; {facts.lock.name} is here"
-            self.query_one(EmptyState).tell("No environment was looked at yet.", hint)
+            hint = _HINT if facts.lock is None else f"{_NAME}; {facts.lock.name} is here"
+            self.query_one(EmptyState).tell(_NOTHING, hint)
 
     def why_not(self, action_id: str) -> str | None:
         """What needs a source, a tool, an answer or a connection."""
@@ -131,7 +156,7 @@ class EnvironmentScreen(StationScreen):
         if name in ("look", "filter", "generate", "notes") and self.source is None:
             return "name an environment first"
         if name in ("filter", "generate", "notes") and self.analysis is None:
-            return "the environment was not looked at yet"
+            return "the environment was not reached yet"
         if name == "generate" and self.analysis is not None and not self.analysis.agent_tools:
             return "this environment has no tools for an agent"
         if name == "call" and not isinstance(self.selected, Tool):
@@ -148,9 +173,14 @@ class EnvironmentScreen(StationScreen):
 
     def action_source(self) -> None:
         """Write into the source field."""
-        field = self.query_one("#source", Field)
-        field.focus()
+        field = self.query_one("#source", Entry)
+        self.set_focus(field)
         field.action_select_all()
+
+    def on_entry_left(self, event: Entry.Left) -> None:
+        """Esc in the source field or the form."""
+        event.stop()
+        self._to_tools()
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
         """Enter in the source field."""
@@ -159,28 +189,30 @@ class EnvironmentScreen(StationScreen):
             self._look_at(event.value.strip() or "text-2048")
 
     def _look_at(self, text: str) -> None:
-        self.query_one("#source", Field).value = text
-        self.start(self._open(text), group="look")
+        self.query_one("#source", Entry).begin(text)
+        self.start(lambda: self._open(text), group="look")
 
     async def _recall(self) -> None:
         """What was seen last in this workspace, else its lock file."""
-        import asyncio
-
         from hudtui.core.environment.cache import latest
 
         found = await asyncio.to_thread(latest, self.shell.folder)
         facts = self.shell.facts
         if found is not None:
-            await self._open(found.source)
+            await self._open(found.source, self.shell.folder / STATE / "analyses")
         elif facts is not None and facts.lock is not None:
             await self._open(facts.lock.name)
         else:
-            self.query_one("#source", Field).focus()
+            self.query_one(EmptyState).display = True
+            self.set_focus(self.query_one("#source", Entry))
 
-    async def _open(self, text: str) -> None:
-        """Show what is remembered of a source at once, then look at it anew."""
-        import asyncio
+    async def _open(self, text: str, file: Path | None = None) -> None:
+        """Show what is remembered of a source at once, then look at it again.
 
+        Args:
+            text: The source.
+            file: The file that names it; None when the user did.
+        """
         from hudtui.core.environment.cache import cached
         from hudtui.core.environment.source import parse_source
         from hudtui.core.settings import load_settings
@@ -189,26 +221,41 @@ class EnvironmentScreen(StationScreen):
         command = shlex.split(text[2:]) if text.startswith("--") else ()
 
         def read() -> Source:
-            return parse_source(None if command else text, command, folder=folder, lookup=load_settings(folder, platform).lookup)
+            lookup = load_settings(folder, platform).lookup
+            return parse_source(None if command else text, command, folder=folder, lookup=lookup, file=file)
 
-        source = await asyncio.to_thread(read)
+        self._show_state("● looking", "$accent")
+        try:
+            source = await asyncio.to_thread(read)
+        except HudtuiError:
+            await self._forget()
+            self._show_state("✗ not found", "$error")
+            raise
         if self.source is None or source.key != self.source.key:
-            await self._disconnect()
-            self.analysis, self.selected = None, None
+            await self._forget()
         self.source = source
-        self.query_one("#source", Field).value = text
+        self.query_one("#source", Entry).begin(text)
         remembered = await asyncio.to_thread(cached, source)
         if remembered is not None:
             self._take(remembered, fresh=False)
         await self._look()
 
+    async def _forget(self) -> None:
+        """Show nothing of the environment before: what stands here belongs to the name above it."""
+        await self._disconnect()
+        self.source, self.analysis, self.selected = None, None, None
+        self.query_one(Branches).clear()
+        self.query_one("#env-tabs").display = False
+        self.query_one("#env-panes").remove_class("-detail")
+        self.query_one(FilterField).display = False
+        self.query_one(FilterField).begin("")
+        self.refresh_bindings()
+
     def action_look(self) -> None:
         """Look at the environment anew."""
-        self.start(self._look(), group="look")
+        self.start(self._look, group="look")
 
     async def _look(self) -> None:
-        import asyncio
-
         from hudtui.core.environment.analyze import analyze
         from hudtui.core.environment.cache import store
 
@@ -216,10 +263,15 @@ class EnvironmentScreen(StationScreen):
         if source is None:
             return
         self.busy(f"Looking at {source.text} (Ctrl-X cancels)")
+        self._show_state("● looking", "$accent")
+        shown = ", showing what was seen last" if self.analysis else ""
         try:
             found = await analyze(source, on_event=self._progress)
         except HudtuiError:
-            self._show_state("✗ not reached" + (", showing what was seen last" if self.analysis else ""), "$error")
+            self._show_state(f"✗ not reached{shown}", "$error")
+            raise
+        except asyncio.CancelledError:
+            self._show_state(f"○ cancelled{shown}")
             raise
         self._take(found, fresh=True)
         try:
@@ -232,6 +284,10 @@ class EnvironmentScreen(StationScreen):
 
     def _progress(self, event: Progress) -> None:
         self.busy(f"{event.message or event.stage} (Ctrl-X cancels)")
+
+    def has_use(self, action_id: str) -> bool:
+        """There is something to cancel."""
+        return bool(self.going("look", "call"))
 
     def action_cancel(self) -> None:
         """Stop what is going on."""
@@ -248,7 +304,7 @@ class EnvironmentScreen(StationScreen):
         self.query_one("#env-tabs").display = True
         self._fill()
         if self.focused is None or self.focused.id == "source":
-            self.query_one(Branches).focus()
+            self.set_focus(self.query_one(Branches))
         server = clean_line(f"{analysis.server.name} {analysis.server.version}".strip(), 40)
         if analysis.analyzed_at is None:
             self._show_state("○ read from a file", "$foreground-muted", server)
@@ -317,7 +373,7 @@ class EnvironmentScreen(StationScreen):
         """Show the filter and write into it."""
         field = self.query_one(FilterField)
         field.display = True
-        field.focus()
+        self._to_tools(field)
 
     def on_input_changed(self, event: Field.Changed) -> None:
         """Narrow the tree while the filter is typed."""
@@ -330,7 +386,7 @@ class EnvironmentScreen(StationScreen):
         event.stop()
         field = self.query_one(FilterField)
         field.display = bool(field.value)
-        self.query_one(Branches).focus()
+        self._to_tools()
 
     def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Leaf]) -> None:
         """Show what the cursor is on."""
@@ -341,21 +397,50 @@ class EnvironmentScreen(StationScreen):
         """Enter on a leaf goes to its detail; on a narrow terminal that takes the place of the tree."""
         if event.node.data is not None:
             self._select(event.node.data)
-            self.query_one("#env-panes").add_class("-detail")
-            self.query_one(TabbedContent).query_one("ContentTabs").focus()
+            self._to_detail(self.query_one(TabbedContent).query_one(ContentTabs))
 
-    action_back = StationScreen.leave
+    def action_back(self) -> None:
+        """To the tools; from there, what Esc does in every list."""
+        if self.focused is self.query_one(Branches):
+            self.leave()
+        else:
+            self._to_tools()
+
+    def _to_tools(self, widget: Widget | None = None) -> None:
+        """Go to the tools, or what stands beside them; a narrow terminal shows them in place of the detail."""
+        self.query_one("#env-panes").remove_class("-detail")
+        self.set_focus(widget or self.query_one(Branches))
+
+    def _to_detail(self, widget: Widget) -> None:
+        """Go to a part of the detail."""
+        self.query_one("#env-panes").add_class("-detail")
+        self.set_focus(widget)
 
     def action_pane(self) -> None:
-        """Go from the tree to the detail and back."""
-        panes = self.query_one("#env-panes")
-        tree = self.query_one(Branches)
-        if self.focused is tree or (self.focused is not None and self.focused.id == "source"):
-            panes.add_class("-detail")
-            self.query_one(TabbedContent).query_one("ContentTabs").focus()
-        else:
-            panes.remove_class("-detail")
-            tree.focus()
+        """Go to what comes next."""
+        self._walk(1)
+
+    def action_pane_before(self) -> None:
+        """Go to what comes before."""
+        self._walk(-1)
+
+    def _walk(self, step: int) -> None:
+        """Walk through everything that can have the focus, in the order in which it stands."""
+        left: list[Widget] = [self.query_one("#source", Entry), self.query_one(FilterField), self.query_one(Branches)]
+        left = [widget for widget in left if widget.display]
+        right: list[Widget] = []
+        tabs = self.query_one(TabbedContent)
+        if tabs.display:
+            inside: dict[str, list[Widget]] = {
+                "about": [self.query_one("#env-page")],
+                "call": [*self.query_one(ToolForm).entries, self.query_one("#env-answer")],
+                "json": [self.query_one("#env-json")],
+            }
+            right = [tabs.query_one(ContentTabs), *inside[tabs.active]]
+        order = [*left, *right]
+        at = order.index(self.focused) if self.focused in order else -1 if step > 0 else 0
+        widget = order[(at + step) % len(order)]
+        (self._to_detail if widget in right else self._to_tools)(widget)
 
     # -- the detail --------------------------------------------------------------------------------------------------
 
@@ -368,15 +453,8 @@ class EnvironmentScreen(StationScreen):
             self.query_one("#env-json", JsonView).show(dict(vars(leaf)))
         self.query_one("#env-answer", JsonView).clear()
         self._images = ()
-        self.run_worker(self._make_form(leaf), group="form", exclusive=True, exit_on_error=False)
+        self.query_one(ToolForm).ask(form_fields(leaf) if isinstance(leaf, Tool) else ())
         self.refresh_bindings()
-
-    async def _make_form(self, leaf: Leaf) -> None:
-        holder = self.query_one("#env-form", Vertical)
-        async with self.batch():
-            await holder.remove_children()
-            if isinstance(leaf, Tool):
-                await holder.mount(ToolForm(form_fields(leaf)))
 
     @staticmethod
     def _about(leaf: Leaf) -> Content:
@@ -423,18 +501,18 @@ class EnvironmentScreen(StationScreen):
         """Go to the form; from inside it, call."""
         tabs = self.query_one(TabbedContent)
         self.query_one("#env-panes").add_class("-detail")
-        if tabs.active == "call" and self.query(ToolForm) and not self.query_one(ToolForm).fields:
+        if tabs.active == "call" and not self.query_one(ToolForm).fields:
             self._call()
             return
         tabs.active = "call"
         self.call_after_refresh(self._enter_form)
 
     def _enter_form(self) -> None:
-        for form in self.query(ToolForm):
-            if form.fields:
-                form.enter()
-            else:
-                self._call()
+        form = self.query_one(ToolForm)
+        if form.fields:
+            form.enter()
+        else:
+            self._call()
 
     def on_tool_form_submitted(self, event: ToolForm.Submitted) -> None:
         """Enter in the form."""
@@ -444,7 +522,8 @@ class EnvironmentScreen(StationScreen):
     def _call(self) -> None:
         tool = self.selected
         if isinstance(tool, Tool) and self.why_not("environment.call") is None:
-            self.start(self._called(tool, self.query_one(ToolForm).typed()), group="call")
+            typed = self.query_one(ToolForm).typed()
+            self.start(lambda: self._called(tool, typed), group="call")
 
     async def _called(self, tool: Tool, typed: Any) -> None:
         name, arguments = hub_call(tool, read_form(tool, typed))
@@ -498,8 +577,6 @@ class EnvironmentScreen(StationScreen):
         self.start(self._open_image(self._images[-1]), group="image")
 
     async def _open_image(self, block: Block) -> None:
-        import asyncio
-
         from hudtui.core.workspace import make_state_dir
         from hudtui.tui.outside import open_file
 
@@ -517,8 +594,6 @@ class EnvironmentScreen(StationScreen):
         self.start(self._generate(), group="generate")
 
     async def _generate(self) -> None:
-        import asyncio
-
         from hudtui.core.files import write_atomic
         from hudtui.core.gym.draft import draft
         from hudtui.core.gym.generate import config_file_name, generate
@@ -529,9 +604,19 @@ class EnvironmentScreen(StationScreen):
         given = await self.shell.ask(
             "Write the configuration to", value=f"configs/{name}", lines=("Relative to the project folder.",), accept="Write"
         )
+        if given is None:
+            return
+        given = given.strip()
         if not given:
+            self.say("Nothing is written: the configuration needs a file name.", "warning")
             return
         path = self.shell.folder / given
+        if not path.resolve().is_relative_to(self.shell.folder.resolve()):
+            raise InputError(
+                "this is outside of the project folder, and nothing is written",
+                fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
+                where=Location(given),
+            )
         if path.exists() and not await self.shell.confirm(
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):
@@ -547,29 +632,28 @@ class EnvironmentScreen(StationScreen):
             yes="One a value",
             no="One a tool",
         )
-        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value))
+        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value, platform=self.shell.platform))
         await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
         self.say(f"Wrote {given}.", "success")
-        from hudtui.tui.stations import SCREENS
-
-        if "mapping" in SCREENS:
+        if self.shell.leads_back(self.NAME):
+            self.shell.go_back(self.NAME)
+        else:
             self.shell.open_station("mapping", path=path)
 
 
 def _told(result: ToolResult, seconds: float) -> str:
-    import json
-
-    parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {span(seconds)}"]
+    took = span(seconds) if seconds >= 0.05 else "less than 0.1s"
+    parts = [f"{'✗ error' if result.is_error else '✓ answered'} in {took}"]
     for block in result.blocks:
         if block.type == "text":
             parts.append(clean(block.text or ""))
         elif block.type == "image":
-            parts.append(f"[image: {describe_image(block)}; o opens it]")
+            parts.append(f"[image: {describe_image(block)}; Esc, then o opens it]")
         else:
             parts.append(f"[{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]")
             if block.text:
                 parts.append(clean(block.text))
     if result.structured is not None:
-        parts += ["structured:", json.dumps(result.structured, ensure_ascii=False, indent=2, default=repr)]
+        parts += ["structured: the same"] if result.says_it_twice else ["structured:", pretty(result.structured)]
     return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from hudtui.tui.keymap import Action, ActiveKey, keys_of, shown
+from hudtui.tui.keymap import Action, ActiveKey
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, STYLES, WORDS, State
 from hudtui.tui.widgets.dialog import Dialog
@@ -27,8 +27,9 @@ class HelpScreen(Dialog[None]):
         Action("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
     )
 
-    def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str) -> None:
+    def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str, text: list[tuple[str, str, str]]) -> None:
         super().__init__()
+        self._text = text
         self._from, self._keys, self._keymap_file = screen, keys, keymap_file
 
     def action_close(self) -> None:
@@ -59,6 +60,11 @@ class HelpScreen(Dialog[None]):
             for key in keys:
                 parts += self._rows(key, width)
             parts.append(Content(""))
+        if self._text:
+            parts.append(Content.styled("In the text", "bold $primary"))
+            for names, title, told in self._text:
+                parts += self._row(names, title, told, "", "", width)
+            parts.append(Content(""))
         parts.append(Content.styled("Signs on the road", "bold $primary"))
         signs = [Content.styled(f"{GLYPHS[state]} {WORDS[state]}", STYLES[state]) for state in _SIGNS]
         parts += [Content(" ") + Content("   ").join(signs), Content("")]
@@ -75,19 +81,25 @@ class HelpScreen(Dialog[None]):
         return "Everywhere" if key.node is self.app else f"In the focused pane ({key.action.scope})"
 
     def _rows(self, key: ActiveKey, width: int) -> list[Content]:
-        """One action: keys, title, explanation below one another where it is long, and on a wide terminal its name."""
+        """One action under the keys that reach it."""
+        names = (" or " if "," in key.keys else ", ").join(key.keys)
+        why = f"Not now: {key.why_not}." if key.why_not else ""
+        return self._row(names, key.action.title, key.action.tooltip, why, key.action.id, width)
+
+    @staticmethod
+    def _row(names: str, title: str, told: str, why_not: str, name: str, width: int) -> list[Content]:
+        """Keys, title, explanation below one another where it is long, and on a wide terminal the action's name."""
         named = width >= 96
         first, second = (11, 16) if width >= 70 else (8, 15)
-        names = ", ".join(shown(name) for name in keys_of(key.action, self.app._keymap))
         room = max(width - first - second - 1 - (24 if named else 0), 16)
-        said = textwrap.wrap(key.action.tooltip, room) or [""]
-        why = textwrap.wrap(f"Not now: {key.why_not}.", room) if key.why_not else []
+        said = textwrap.wrap(told, room) or [""]
+        why = textwrap.wrap(why_not, room)
         rows = []
         for number, text in enumerate([*said, *why]):
             style = "$warning" if number >= len(said) else ""
             head = (f" {pad(names, first)}", "bold $accent") if not number else (" " * (first + 1), "")
-            row = Content.assemble(head, pad(key.action.title if not number else "", second), (text, style))
+            row = Content.assemble(head, pad(title if not number else "", second), (text, style))
             if named and not number:
-                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(key.action.id, "$foreground-muted")
+                row = row.pad_right(width - 22 - row.cell_length) + Content.styled(name, "$foreground-muted")
             rows.append(row)
         return rows

@@ -15,7 +15,7 @@ from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
-from hudtui.tui.widgets.fit import cut, cut_left, pad
+from hudtui.tui.widgets.fit import cut, cut_left, home_short, pad
 from hudtui.tui.widgets.words import ago, span
 
 RECENT = 5
@@ -35,8 +35,19 @@ class HomeScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("home.next", "Next step", "Open the station that comes next.", "enter"),
-        Action("home.demo", "Demo workspace", "Put a small working example, the game 2048, into this folder.", "d"),
+        Action(
+            "home.demo",
+            "Demo workspace",
+            "Make a small working example, the game 2048: in a folder of its own, or here.",
+            "d",
+            decides=True,
+        ),
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._aged: tuple[str, ...] = ()
+        """The ages that are shown."""
 
     def content(self) -> Iterable[Widget]:
         """What is next, the road beside the project, the newest runs."""
@@ -51,6 +62,16 @@ class HomeScreen(StationScreen):
         """Lines are cut to the width."""
         if self.shell.facts is not None:
             self.call_after_refresh(self._show, self.shell.facts)
+
+    def time_passed(self) -> None:
+        """Runs grow older."""
+        facts = self.shell.facts
+        if facts is not None and self._ages(facts) != self._aged:
+            self._show(facts)
+
+    def _ages(self, facts: Facts) -> tuple[str, ...]:
+        """What is told of the time of the runs that are listed."""
+        return tuple(_age(run, self.shell.services.now().timestamp()) for run in facts.runs[:RECENT])
 
     def facts_changed(self, facts: Facts) -> None:
         """Show the project."""
@@ -78,12 +99,35 @@ class HomeScreen(StationScreen):
             self.shell.open_station(_goal(facts))
 
     def action_demo(self) -> None:
-        """Make the demo workspace here."""
-        self.start(self.shell.make_demo(), group="demo", busy="Writing the demo workspace")
+        """Make the demo workspace, in a folder of its own or here."""
+        self.start(self._demo(), group="demo")
+
+    async def _demo(self) -> None:
+        from hudtui.core.demo import DEFAULT_FOLDER, FILES, is_demo
+        from hudtui.tui.widgets.pick import Pick
+
+        here = self.shell.folder
+        own = here / DEFAULT_FOLDER
+        options = (f"in {home_short(own)}, a folder of its own (recommended)", f"in {home_short(here)}, beside what is there")
+        hint = f"It writes {', '.join((*FILES, '.env'))} and .hudtui/.   Enter chooses   Esc closes"
+        chosen: int | None = await self.app.push_screen_wait(Pick("Demo workspace: the game 2048", options, hint=hint))
+        if chosen is None:
+            return
+        folder = own if chosen == 0 else here
+        if (folder / ".env").exists() and not is_demo(folder):
+            lines = (
+                f"{home_short(folder / '.env')} is there, and stays as it is: HUDTUI_SIM=demo is not written into it.",
+                "Machines would be rented with the keys that it holds, for real money.",
+            )
+            if not await self.shell.confirm("This demo would not be simulated", lines, yes="Make it", danger=True):
+                return
+        self.busy("Writing the demo workspace")
+        await self.shell.make_demo(folder)
 
     # -- pictures ----------------------------------------------------------------------------------------------------
 
     def _show(self, facts: Facts) -> None:
+        self._aged = self._ages(facts)
         wide = self.has_class("-w120")
         full = max(self.size.width - 6, 20)
         half = max((self.size.width - 8) // 2, 20) if wide else full
@@ -117,10 +161,14 @@ class HomeScreen(StationScreen):
             if going:
                 text = "A run is going. " if going == 1 else f"{going} runs are going. "
                 return Content.styled(f"{GLYPHS['running']} {text}", "bold $success") + enter + Content(" to watch.")
-            passed = Content.styled("✓ Every station is passed. ", "bold $success")
-            return passed + enter + Content(" for the results, or to start another run.")
+            done = Content.styled("✓ All steps are done. ", "bold $success")
+            return done + enter + Content(" for the results, or to start another run.")
         fact = facts.station(name)
         station = next(one for one in ROAD if one.name == name)
+        if fact.state == "failed":
+            what = "The last run failed" if name == "run" else station.title.capitalize()
+            wrong = Content.assemble((f"{GLYPHS['failed']} {what}: {clean_line(fact.detail)}", "bold $error"), "  ")
+            return wrong + Content(f"{clean_line(fact.what_next)}  ") + enter
         lines = Content.assemble(
             (f"{GLYPHS['next']} Next: {station.title}", "bold $accent"),
             f"  {clean_line(fact.what_next) or station.question}  ",
@@ -187,10 +235,9 @@ class HomeScreen(StationScreen):
         return Content("\n").join(lines)
 
     def _run(self, run: RunFact, width: int) -> Content:
-        now = self.shell.services.now().timestamp()
         style = "bold $success" if run.running else _RUN_STYLES.get(run.state, "$foreground-muted")
         took = span(run.seconds) if run.seconds is not None else ""
-        when = ago(now - run.started_at) if run.started_at else ""
+        when = _age(run, self.shell.services.now().timestamp())
         tail = f"{took:>7}  {when:<10}"
         room = max(width - 11 - len(tail) - 2, 12)
         name = min(room, 30)
@@ -205,6 +252,11 @@ class HomeScreen(StationScreen):
 def _goal(facts: Facts) -> str:
     """Where Enter leads: to the next station; with all of them passed, to the runs."""
     return facts.next_station or "run"
+
+
+def _age(run: RunFact, now: float) -> str:
+    """How long ago it began."""
+    return ago(now - run.started_at) if run.started_at else ""
 
 
 def _names(names: list[str]) -> str:

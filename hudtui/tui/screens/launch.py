@@ -8,6 +8,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -19,10 +20,12 @@ from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.text import clean_line
+from hudtui.core.training.recipe import Recipe, parse_settings
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fit import home_short
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -46,6 +49,13 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("base_url", "endpoint", "for openai:MODEL; its usual one when empty", _PLAYS),
     ("group", "per task", "episodes a task", _PLAYS),
     ("limit", "limit", "only the first tasks; all when empty", _PLAYS),
+    ("steps", "steps", "{steps} when empty", _TRAINS),
+    ("learning_rate", "rate", "learning rate; by the model's size when empty, {rate} for the usual model", _TRAINS),
+    ("num_generations", "episodes", "of one task, that are compared with one another; {num_generations} when empty", _TRAINS),
+    ("batch_size", "batch", "episodes that one GPU takes at once; {batch_size} when empty", _TRAINS),
+    ("lora", "LoRA", "true: an adapter is trained; false: all weights; {lora} when empty", _TRAINS),
+    ("max_tokens", "reply", "tokens of one reply at most; {max_tokens} when empty", _TRAINS),
+    ("training", "settings", "a file (YAML or JSON) with these and all other settings of the trainer", _TRAINS),
     ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
     ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
     ("budget", "budget", "what the machine may cost; the settings' when empty", _RENTS),
@@ -53,6 +63,8 @@ _FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("python", "python", "on the machine, with all that is needed; an environment is made there when empty", _AWAY),
     ("name", "name", "what to call it; made from config and policy when empty", _ALWAYS),
 )
+_SET = ("learning_rate", "num_generations", "batch_size", "lora", "max_tokens")
+"""Fields that are settings of the trainer, by the names that it gives them."""
 _USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
 _POLICIES = ("greedy", "random", "replay:", "openai:")
 _RENTED = ("prime", "sky")
@@ -77,12 +89,23 @@ class LaunchScreen(StationScreen):
         "down scroll the plan."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True),
+        Action(
+            "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
+        ),
         Action("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
-        Action("launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7"),
+        Action(
+            "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
+        ),
         Action("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
         Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
-        Action("launch.cancel", "Give up", "Give up the machine that is being got; what was created is ended.", "f8", show=False),
+        Action(
+            "launch.cancel",
+            "Give up",
+            "Give up the machine that is being got; what was created is ended.",
+            "f8",
+            show=False,
+            danger=True,
+        ),
         Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
         Action("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
         Action("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
@@ -101,6 +124,16 @@ class LaunchScreen(StationScreen):
         self._quoted: dict[str, _Quoted] = {}
         self._shown: tuple[tuple[PlanLine, ...], HudtuiError | None, bool] | None = None
         self._typed_machine = ""
+        self._begun: str | None = None
+        """The run that began last on a rented machine."""
+        self._started: str | None = None
+        """A run that began, and was not gone to yet."""
+
+    @property
+    def _getting(self) -> RunRecord | None:
+        """The run that a machine is being got for, until it begins."""
+        run = self.rented
+        return run if run is not None and run.id != self._begun and self.shell.tending.tends(run.id) else None
 
     @property
     def record(self) -> RunRecord | None:
@@ -109,20 +142,25 @@ class LaunchScreen(StationScreen):
 
     def content(self) -> Iterable[Widget]:
         """Fields, then checks and plan."""
+        usual = Recipe()
+        told = {field.name: _as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
         with Vertical(id="launch-form"):
             for name, label, hint, _ in _FIELDS:
                 with Horizontal(classes="row", id=f"launch-row-{name}"):
                     yield Static(Content.styled(f"{label:<10}", "bold $primary"), classes="label")
-                    yield Field(placeholder=hint, id=f"launch-{name}")
+                    yield Field(placeholder=hint.format_map(told), id=f"launch-{name}")
         with VerticalScroll(id="launch-plan-scroll"):
             yield Static(id="launch-plan")
 
     def on_mount(self) -> None:
         """The usual answers."""
         self._field("policy").suggester = SuggestFromList(_POLICIES)
+        from hudtui.core.training.engine import engine_names
+
         self._field("machine").suggester = SuggestFromList(("local", *_RENTED))
         self._field("environments").suggester = SuggestFromList(("as-is", "remote"))
-        self._field("engine").suggester = SuggestFromList(("rollouts", "trl", "prime-rl"))
+        self._field("lora").suggester = SuggestFromList(("true", "false"))
+        self._field("engine").suggester = SuggestFromList(engine_names())
         for name, value in _USUAL.items():
             if not self._value(name):
                 self._field(name).value = value
@@ -156,14 +194,18 @@ class LaunchScreen(StationScreen):
             field.suggester = SuggestFromList(names)
             if not field.value and names:
                 field.value = names[0]
+        if self.rented is not None and self._getting is None and self.prepared is None:
+            self._plan_soon()  # nothing is being got any more
 
     def why_not(self, action_id: str) -> str | None:
         """There has to be a plan."""
+        if action_id in ("launch.start", "launch.rehearse") and self._getting is not None:
+            return f"a machine is being got for {clean_line(self._getting.name, 40)}; F8 gives it up"
         if action_id in ("launch.start", "launch.copy") and self.record is None:
             return "something is missing; the lower half says what"
         if action_id == "launch.rehearse" and self.going("rehearse"):
             return "a rehearsal is being started"
-        if action_id == "launch.cancel" and (self.rented is None or self.rented.id not in self.shell.tending.getting):
+        if action_id == "launch.cancel" and self._getting is None:
             return "no machine is being got"
         if action_id == "launch.mend" and self._to_mend is None:
             return "nothing is missing that could be mended from here"
@@ -225,6 +267,8 @@ class LaunchScreen(StationScreen):
         self.start(self._plan(), group="plan")
 
     async def _plan(self) -> None:
+        if self._getting is not None:
+            return  # what is shown is what is being started
         self.prepared = None
         problem: HudtuiError | None = None
         plan: tuple[PlanLine, ...] = ()
@@ -299,6 +343,7 @@ class LaunchScreen(StationScreen):
             group=self._number("group", int) or 1,
             limit=self._number("limit", int),
             max_turns=self._number("max_turns", int),
+            **self._training(),
             name=self._value("name") or None,
             host=None if rents else machine,
             provider=machine if rents else None,
@@ -309,10 +354,22 @@ class LaunchScreen(StationScreen):
             python=(self._value("python") or None) if machine != "local" else None,
         )
 
+    def _training(self) -> dict[str, Any]:
+        """What the wish says about a training: steps, single settings, and the file with all others."""
+        if self._value("engine") in ("", "rollouts"):
+            return {}
+        file = self._value("training")
+        return {
+            "steps": self._number("steps", int),
+            "settings": parse_settings(f"{name}={self._value(name)}" for name in _SET if self._value(name)),
+            "training": self.shell.folder / file if file else None,
+        }
+
     def _show(self, plan: tuple[PlanLine, ...], problem: HudtuiError | None, waits: bool) -> None:
         lines: list[Content] = []
         if waits:
             lines.append(Content.styled("  machine: it is looked at when you leave the field", "$foreground-muted"))
+        getting = self._getting
         glyphs = {"fine": ("✓ ", "$success"), "missing": ("✗ ", "bold $error"), "warning": ("! ", "$warning")}
         for check in self.prepared.checks if self.prepared is not None else ():
             glyph, style = glyphs[check.state]
@@ -323,13 +380,16 @@ class LaunchScreen(StationScreen):
             first, *rest = problem.lines()
             lines.append(Content.assemble(("✗ ", "bold $error"), clean_line(first)))
             lines += [Content.styled(f"  {clean_line(line)}", "$foreground-muted") for line in rest]
-        if self.record is not None:
+        if self.record is not None or getting is not None:
             width = max(self.query_one("#launch-plan").content_size.width, 40)
             lines += [Content(""), Content.styled("Plan", "bold $primary")]
             lines += [
                 Content(part) for line in plan for part in _hanging(clean_line(line.label, 10), clean_line(line.text), width)
             ]
-            lines += [Content(""), Content.styled("^g starts it. Closing hudtui does not stop it.", "bold $accent")]
+            words = "^g starts it. Closing hudtui does not stop it."
+            if getting is not None:
+                words = f"A machine is being got for {clean_line(getting.name, 60)}. F8 gives it up."
+            lines += [Content(""), Content.styled(words, "bold $accent")]
         elif self._to_mend is not None:
             lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
@@ -341,10 +401,15 @@ class LaunchScreen(StationScreen):
             words.append(self._value("tasks"))
         machine = self._value("machine") or "local"
         words += ["--provider", machine] if machine in _RENTED else ["--host", machine]
+        exact = self.offer if machine in _RENTED else None
+        if exact is not None:
+            words += ["--offer", exact.short]
         for name, *_ in _FIELDS:
             value = self._value(name)
+            if name == "gpus" and exact is not None:
+                continue  # an offer says them itself
             if value and name not in ("machine", "tasks") and self.query_one(f"#launch-row-{name}").display:
-                words += [f"--{name.replace('_', '-')}", value]
+                words += ["--set", f"{name}={value}"] if name in _SET else [f"--{name.replace('_', '-')}", value]
         self.shell.copy(shlex.join(words))
 
     # -- what is missing ---------------------------------------------------------------------------------------------
@@ -368,15 +433,39 @@ class LaunchScreen(StationScreen):
             if chosen is not None:
                 self._field("config" if check.remedy == "choose-config" else "tasks").value = check.options[chosen]
         elif check.remedy == "generate-config":
-            self.shell.open_station("environment")
+            self.shell.open_station("environment", back=self.NAME)
         elif check.remedy == "set-key":
-            self.shell.open_station("settings")
+            await self._set_keys(check.options)
         elif check.remedy == "choose-machine":
-            self.shell.open_station("compute")
+            self.shell.open_station("compute", back=self.NAME)
         elif check.remedy == "push-image":
             await self._push_image(check.options[0])
         elif check.remedy in ("make-key", "register-key"):
             await self._set_up_key()
+
+    async def _set_keys(self, names: Iterable[str]) -> None:
+        """Ask for keys and other values that are missing, one after the other, and note them in the project's `.env`."""
+        from hudtui.core.settings import check_value, mask, save_env
+
+        settings = await asyncio.to_thread(self._settings)
+        for name in names:
+            key = settings.keys.get(name)
+            where = (f"Make one at {key.get_it}",) if key is not None and key.get_it else ()
+            given = await self.shell.ask(
+                f"What is {name}?", lines=where, placeholder="it is not shown", secret=True, accept="Next"
+            )
+            value = (given or "").strip()
+            if not value:
+                break
+            problem = check_value(key, value) if key is not None else None
+            if problem is not None:
+                raise InputError(f"{name} cannot be that", why=problem)
+            lines = (f"{name} = {mask(value)}", f"into {home_short(self.shell.folder / '.env')}, which only you can read")
+            if not await self.shell.confirm("Write this key?", lines, yes="Write"):
+                break
+            await asyncio.to_thread(save_env, self.shell.folder, name, value)
+        self.shell.reload()
+        self._plan_soon()
 
     async def _push_image(self, image: str) -> None:
         from hudtui.core.runs.preflight import push_locked
@@ -408,24 +497,31 @@ class LaunchScreen(StationScreen):
             return
         self.prepared = None  # a second press must not start a second run
         if prepared.record.spec.rent is None:
-            self.start(self._launch(prepared.record), group="launch", exclusive=False, busy="Starting")
+            record = prepared.record
+            self.start(lambda: self._launch(record), group="launch", exclusive=False, busy="Starting")
         else:
-            self.start(self._ask_and_rent(prepared), group="ask", exclusive=False)
+            self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
     def action_rehearse(self) -> None:
         """The training for nothing."""
-        self.start(self._rehearse(), group="rehearse", exclusive=False)
+        self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
+        from hudtui.core.files import read_text
         from hudtui.core.runs.hosts import LOCAL, find_host
         from hudtui.core.runs.launcher import draft, make_spec
         from hudtui.core.runs.store import RunStore
+        from hudtui.core.training.recipe import read_settings
         from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
 
         workspace = self.shell.workspace
         tasks, config = (workspace.folder / self._value(name) if self._value(name) else None for name in ("tasks", "config"))
         spec = await asyncio.to_thread(make_spec, workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
-        record = await asyncio.to_thread(draft, as_rehearsal(spec), find_host(LOCAL), RunStore(workspace.state_dir))
+        chosen = self._training()
+        file: Path | None = chosen.get("training")
+        told = await asyncio.to_thread(lambda: read_settings(read_text(file), name=file.name)) if file else {}
+        spec = as_rehearsal(replace(spec, training={**told, **chosen.get("settings", {})}), steps=chosen.get("steps"))
+        record = await asyncio.to_thread(draft, spec, find_host(LOCAL), RunStore(workspace.state_dir))
         trainer = trainer_of(record.plan)
         if not trainer.ready:
             lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
@@ -436,12 +532,14 @@ class LaunchScreen(StationScreen):
 
     async def _launch(self, record: RunRecord) -> None:
         """On this machine, or one of the user's own."""
+        from hudtui.core.flows.trust import require_run
         from hudtui.core.runs.hosts import find_host
         from hudtui.core.runs.launcher import launch
         from hudtui.core.runs.store import RunStore
 
         workspace = self.shell.workspace
         settings = await asyncio.to_thread(self._settings)
+        await asyncio.to_thread(require_run, record.spec, settings)
         store = RunStore(workspace.state_dir)
         notes: list[str] = []
         try:
@@ -482,14 +580,18 @@ class LaunchScreen(StationScreen):
 
     async def _ask_and_rent(self, prepared: Preparation) -> None:
         from hudtui.core.compute.guard import money
+        from hudtui.core.flows.trust import require_run
 
         record = prepared.record
         assert record is not None and record.spec.rent is not None
         rent = record.spec.rent
+        await asyncio.to_thread(require_run, record.spec, await asyncio.to_thread(self._settings))
         price = f"{money(rent.hourly, rent.currency)}/h" + (" (simulated)" if rent.simulated else "")
         lines = [f"{rent.machine}: {price}"]
         if prepared.estimate is not None:
             lines.append(prepared.estimate.text)
+        if lasts := self.shell.purse.wallet_lasts(rent.provider, rent.hourly):
+            lines.append(lasts)
         lines.append("It is ended after the run, and that is verified.")
         if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):
             self._plan_soon()
@@ -497,7 +599,9 @@ class LaunchScreen(StationScreen):
         self.rented = record
         self.busy(f"Getting a machine for {record.name} (F8 gives it up)")
         self.shell.tending.tend(record, told=lambda event: self._tell(record, event))
-        self._plan_soon()
+        if self._shown is not None:
+            self._show(*self._shown)
+        self.refresh_bindings()
 
     def action_cancel(self) -> None:
         """Give the machine up."""
@@ -520,8 +624,30 @@ class LaunchScreen(StationScreen):
             self.busy(f"Starting: {event.data.get('name')}")
         else:
             self.clear_message()
-        if event.type == "started" and self.app.screen is self:
-            self.shell.open_station("run", run=record.id)
+        if event.type == "started":
+            self._begun = self._started = record.id
+            if self.app.screen is self:
+                self._go_to_run()
+        elif event.type in ("failed", "stopped"):
+            self._plan_soon()
+
+    def on_screen_resume(self) -> None:
+        """A question was answered, or the user is back: the run may have begun meanwhile."""
+        super().on_screen_resume()
+        self._go_to_run()
+
+    def _go_to_run(self) -> None:
+        run, self._started = self._started, None
+        if run is not None:
+            self.shell.open_station("run", run=run)
+
+    def on_screen_suspend(self) -> None:
+        """Whoever goes elsewhere is not taken to a run that begins later; over a question one is still here."""
+        self.call_later(self._left)
+
+    def _left(self) -> None:
+        if self not in self.app.screen_stack:
+            self._started = None
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
@@ -547,6 +673,10 @@ class LaunchScreen(StationScreen):
     def _short(self, path: Path) -> str:
         folder = self.shell.folder
         return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _as_typed(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _hanging(label: str, text: str, width: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.content import Content
@@ -20,6 +21,7 @@ from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.yaml_editor import YamlEditor
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
     from textual.widgets import DataTable
 
     from hudtui.core.gym.findings import Finding
@@ -39,17 +41,19 @@ class MappingScreen(MappingPlay):
         "at last. Lines cannot be folded; ^o jumps to an action instead."
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s"),
+        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
         Action("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
-        Action("mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8"),
+        Action(
+            "mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8", decides=True
+        ),
         Action("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
         Action("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
         Action("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
         Action("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
         Action("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
-        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p"),
-        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False),
-        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False),
+        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p", asks=True),
+        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
+        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
         Action("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
         Action("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
         Action("mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"),
@@ -59,15 +63,24 @@ class MappingScreen(MappingPlay):
         Action("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
         Action("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
         Action("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
-        Action("mapping.keep", "Keep sample", "Keep this reply for this configuration, or forget a kept one.", "K", show=False),
+        Action(
+            "mapping.keep",
+            "Keep sample",
+            "Keep this reply for this configuration, or forget a kept one.",
+            "K",
+            show=False,
+            decides=True,
+        ),
         Action("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
         Action("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
         Action("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
         Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
         Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
-        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False),
+        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
+        Action("mapping.copy", "Copy transcript", "Copy what the scenario played so far.", "y", show=False),
+        Action("mapping.transcript", "Save transcript", "Write what the scenario played into a file.", "W", show=False),
         Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False),
+        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
     )
 
     def offers(self, action_id: str) -> bool:
@@ -91,6 +104,8 @@ class MappingScreen(MappingPlay):
             return "look at the environment first (1): actions are made from its tools"
         if name == "raise" and self.config is None:
             return "the configuration does not parse"
+        if name in ("copy", "transcript") and self.played is None:
+            return "no scenario was played yet"
         if name in ("judge", "end") and self.player is None:
             return "there is no scenario"
         if name == "disconnect" and self._session is None and self.player is None:
@@ -120,6 +135,18 @@ class MappingScreen(MappingPlay):
         else:
             self.query_one("#map-panes").remove_class("-detail")
             self.editor.focus()
+
+    def focus_next(self, selector: Any = "*") -> Widget | None:
+        """Tab, from field to field; through the text, too, which it leaves as it is."""
+        return self._walked(super().focus_next(selector))
+
+    def focus_previous(self, selector: Any = "*") -> Widget | None:
+        """The same backwards."""
+        return self._walked(super().focus_previous(selector))
+
+    def _walked(self, to: Widget | None) -> Widget | None:
+        self.editor.walked = to is self.editor
+        return to
 
     def on_yaml_editor_left(self, event: YamlEditor.Left) -> None:
         """Esc in the text."""
@@ -190,23 +217,25 @@ class MappingScreen(MappingPlay):
             return self.findings[rows.highlighted]
         row = self.editor.cursor_location[0] + 1
         found = self.finding_at_cursor()
-        if found is not None and found.fix is not None:
+        if found is not None and (found.fix or found.guess):
             return found
-        return next((finding for finding in self.findings if finding.line == row and finding.fix is not None), found)
+        here = [finding for finding in self.findings if finding.line == row]
+        return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
 
     def action_fix(self) -> None:
         """Carry one fix out."""
         from hudtui.core.gym.fixes import apply_fixes
 
         finding = self._chosen_finding()
-        if finding is None or finding.fix is None:
-            self.say("Fix: there is no certain fix for this.", "warning")
+        fix = None if finding is None else finding.fix or finding.guess
+        if finding is None or fix is None:
+            self.say("Fix: there is no fix for this that hudtui knows.", "warning")
             return
         if self._checked != self._version:
             self.say("Fix: the text has changed; it is being checked again.", "warning")
             return
-        self.editor.replace_all(apply_fixes(self.editor.text, (finding,)))
-        self.say(f"Done: {finding.fix.title}. ^z takes it back.", "success")
+        self.editor.replace_all(apply_fixes(self.editor.text, (replace(finding, fix=fix),)))
+        self.say(f"{fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
         """Carry all fixes out."""
@@ -423,7 +452,7 @@ class MappingScreen(MappingPlay):
     # -- new actions -------------------------------------------------------------------------------------------------
 
     def _snippet_tools(self) -> list[Any]:
-        return [tool for tool in (self.all_tools or {}).values() if tool.kind == "agent" and tool.hub is None]
+        return [tool for tool in (self.analysis.agent_tools if self.analysis is not None else ()) if tool.hub is None]
 
     def action_new(self) -> None:
         """Put an action in."""

@@ -19,6 +19,8 @@ from hudtui.core.text import clean_line
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.find_bar import FindBar
+from hudtui.tui.widgets.fit import cut_left
+from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.lists import Rows
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
@@ -26,6 +28,7 @@ from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
 
 if TYPE_CHECKING:
+    from hudtui.core.environment.matching import Identity
     from hudtui.core.environment.values import Analysis, Tool
     from hudtui.core.gym.findings import Finding
     from hudtui.core.gym.interpret import Interpretation
@@ -61,6 +64,11 @@ class MappingCore(StationScreen):
         self.tools: Mapping[str, Tool] | None = None
         """What an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
+        self.foreign: str | None = None
+        """What the configuration is for, when that is not the analysed environment: its tools say nothing of it then."""
+        self._identity: Identity | None = None
+        self._aim: tuple[str | None, tuple[str, ...]] | None = None
+        """What decided on `foreign`."""
         self.samples = Samples()
         self.sample = Sample("", "")
         self.meaning: Interpretation | None = None
@@ -76,6 +84,8 @@ class MappingCore(StationScreen):
         self._lines: list[str] = []
         self._file_line: Content | None = None
         self._typed_at = 0.0
+        self._cells: list[tuple[str, str, str, str]] = []
+        """What the table of actions shows."""
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -115,6 +125,10 @@ class MappingCore(StationScreen):
         self.grid.add_column("example", key="example")
         self.grid.add_column("becomes", key="becomes")
         self.show_panes(False)
+
+    def on_resize(self) -> None:
+        """The row above the text is fitted to its width."""
+        self.call_after_refresh(self.show_file)
 
     @property
     def editor(self) -> YamlEditor:
@@ -182,6 +196,7 @@ class MappingCore(StationScreen):
         reading = self._live.read(lines, most=AT_ONCE)
         if reading.config is not None:
             self.config, self.stale = reading.config, None
+            self.choose_tools()
         elif self.stale is None:
             self.stale = "checking what this means"
         self.show_meaning()
@@ -270,6 +285,7 @@ class MappingCore(StationScreen):
                 self.stale = "this is no configuration" if wrong is None else wrong.message
             else:
                 self.config, self.stale = config, None
+                self.choose_tools()
         self.show_meaning()
 
     # -- showing -----------------------------------------------------------------------------------------------------
@@ -315,14 +331,11 @@ class MappingCore(StationScreen):
             if (number := sum(finding.severity == word for finding in self.findings))
         ]
         outside = self.outside_words()
-        parts: list[Any] = [
-            (clean_line(self.shell.workspace.relative(self.path)), "bold"),
-            "  ",
-            state,
-            *counts,
-            (f"  {outside}", "bold $error") if outside else "",
-        ]
-        line = Content.assemble(*parts)
+        rest = Content.assemble("  ", state, *counts, (f"  {outside}", "bold $error") if outside else "")
+        room = self.query_one("#map-file", Static).size.width - 2 - rest.cell_length
+        name = clean_line(self.shell.workspace.relative(self.path))
+        # A long name gives way to the state of the file and the number of errors.
+        line = Content.styled(cut_left(name, max(room, 8)) if room > 0 else name, "bold") + rest
         if line != self._file_line:
             self._file_line = line
             self.query_one("#map-file", Static).update(line, layout=False)
@@ -365,20 +378,23 @@ class MappingCore(StationScreen):
         self.show_file()
         self.show_cursor_line()
 
+    def theme_changed(self) -> None:
+        """The marks have colours of the theme."""
+        self._cells = []
+        self.show_table()
+
     def show_table(self) -> None:
         """The table of actions: only cells that say something else are drawn anew."""
-        from rich.text import Text
-
         from hudtui.tui.screens.mapping_view import row_cells
 
         grid = self.grid
         cells = [row_cells(row) for row in self.rows]
         while grid.row_count > len(cells):
             grid.remove_row(f"r{grid.row_count - 1}")
-        known = getattr(self, "_cells", [])
-        styles = {"✓": "green", "✗": "bold red", "■": "cyan"}
+        known = self._cells
+        colours = {"✓": "success", "✗": "error", "■": "accent"}
         for number, row in enumerate(cells):
-            marked = (Text(row[0], style=styles.get(row[0], "")), *row[1:])
+            marked = (grid.coloured(row[0], colours.get(row[0], "foreground"), bold=row[0] == "✗"), *row[1:])
             if number >= grid.row_count:
                 grid.add_row(*marked, key=f"r{number}")
             elif number >= len(known) or known[number] != row:
@@ -417,7 +433,7 @@ class MappingCore(StationScreen):
         row, column = self.editor.cursor_location
         finding = self.finding_at_cursor()
         if finding is not None:
-            fix = f"^l: {finding.fix.title}" if finding.fix is not None else ""
+            fix = f"^l: {change.title}" if (change := finding.fix or finding.guess) is not None else ""
             words = Content.assemble(
                 (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
                 clean_line(finding.message, 300),
@@ -429,15 +445,32 @@ class MappingCore(StationScreen):
 
     # -- the environment that is known -------------------------------------------------------------------------------
 
-    def take_analysis(self, analysis: Analysis | None) -> None:
-        """The tools that calls are checked against."""
-        from hudtui.core.gym.preview import agent_tools
+    def take_analysis(self, analysis: Analysis | None, identity: Identity | None) -> None:
+        """The environment that was analysed last, and what it is known by."""
+        if analysis != self.analysis:
+            self.analysis, self._identity, self._aim = analysis, identity, None
+            self.choose_tools()
 
-        if analysis != self.analysis or (analysis is None and self.tools is not None):
-            self.analysis = analysis
-            self.tools = None if analysis is None else agent_tools(analysis)
-            self.all_tools = None if analysis is None else {tool.name: tool for tool in analysis.tools}
+    def choose_tools(self) -> None:
+        """Check calls against the analysed environment's tools where the configuration is for it, else against none."""
+        from hudtui.core.gym.preview import agent_tools
+        from hudtui.core.gym.target import environment_of, is_for, tools_of
+
+        analysis, identity = self.analysis, self._identity
+        if analysis is None or identity is None:
+            self.tools = self.all_tools = self.foreign = None
+            return
+        aim = (environment_of(self.config), tools_of(self.config)) if self.config is not None else (None, ())
+        if aim == self._aim:
+            return
+        first, self._aim = self._aim is None, aim
+        foreign = None if is_for(*aim, analysis, identity) else aim[0] or "another environment"
+        if first or (foreign is None) != (self.foreign is None):
+            self.tools = None if foreign else agent_tools(analysis)
+            self.all_tools = None if foreign else {tool.name: tool for tool in analysis.tools}
             self._version += 1
+        self.foreign = foreign
+        self.show_sample_name()
 
     async def on_unmount(self) -> None:
         """End the helper."""
@@ -452,13 +485,16 @@ class MappingCore(StationScreen):
         self.query_one(target[name]).focus()
 
 
-def _finding_line(finding: Finding) -> Content:
+def _finding_line(finding: Finding) -> Hanging:
     where = ".".join(part for part in (finding.mapping, finding.parameter) if part)
-    fix = f"(f: {finding.fix.title})" if finding.fix is not None else ""
-    return Content.assemble(
-        (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"),
-        (f"{finding.line:>4} ", "$foreground-muted"),
-        (f"{clean_line(where, 40)}: " if where else "", "bold"),
-        clean_line(finding.message, 300),
-        (f"  {clean_line(fix, 80)}", "$accent"),
+    fix = f"(f: {change.title})" if (change := finding.fix or finding.guess) is not None else ""
+    return Hanging(
+        Content.assemble(
+            (f"{GLYPHS[finding.severity]} ", f"bold {_STYLES[finding.severity]}"), (f"{finding.line:>4} ", "$foreground-muted")
+        ),
+        Content.assemble(
+            (f"{clean_line(where, 40)}: " if where else "", "bold"),
+            clean_line(finding.message, 300),
+            (f"  {clean_line(fix, 80)}", "$accent"),
+        ),
     )

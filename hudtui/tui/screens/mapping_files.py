@@ -18,6 +18,7 @@ from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
+    from hudtui.core.gym.recovery import Stamp
     from hudtui.core.gym.samples import Sample
 
 LOOK_EVERY = 3.0
@@ -39,6 +40,7 @@ class MappingFiles(MappingCore):
         """What the file holds since somebody else changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
+        self._copy_fails = False
         self._form = Form(b"", "utf-8", "\n")
         """Encoding and line ends of the file, which stay as they are."""
         self._kept_last: str | None = None
@@ -46,7 +48,7 @@ class MappingFiles(MappingCore):
 
     def on_mount(self) -> None:
         """Look at the file now and then."""
-        self._watch_timer = self.set_interval(LOOK_EVERY, self.look_outside, name="watch file")
+        self._watch_timer = self.set_interval(LOOK_EVERY, self._watch, name="watch file")
 
     # -- which file --------------------------------------------------------------------------------------------------
 
@@ -59,7 +61,7 @@ class MappingFiles(MappingCore):
             self.start(self._choose(), group="open")
         else:
             self.start(self._look_at_environment(), group="look")
-            self.look_outside()
+            self._watch()
             if self.focused is None:
                 self.editor.focus()
 
@@ -114,22 +116,22 @@ class MappingFiles(MappingCore):
         """
         from hudtui.core.files import read_text
         from hudtui.core.gym.live import Live
-        from hudtui.core.gym.recovery import drop_copy, stamp_of
+        from hudtui.core.gym.recovery import stamp_of
         from hudtui.core.gym.samples import Sample, load_samples
 
         path = path if path.is_absolute() else self.shell.folder / path
         if path == self.path:
-            self.look_outside()
+            self._watch()
             self.editor.focus()
             return
         if self.modified:
             assert self.path is not None
-            if not await self.shell.confirm(
-                f"Leave {self.path.name} unsaved?", ("What is not saved is lost.",), yes="Leave it", danger=True
-            ):
+            complaint = await self.keep_unsaved()
+            told = (complaint or "A copy is kept, and offered when it is opened here again.",)
+            title = f"{self.path.name} is not saved"
+            if not await self.shell.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
                 return
-            await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
-        stamp = stamp_of(path)
+        stamp = await asyncio.to_thread(stamp_of, path)
         text = await asyncio.to_thread(read_text, path)
         form = await asyncio.to_thread(_form_of, path)
         live, lines = Live(path.name), text.split("\n")
@@ -140,8 +142,10 @@ class MappingFiles(MappingCore):
         # From here to the end of the block nothing else runs: the text and what is known of it change together.
         self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
         self._form = form
+        self._aim = None
         self.config, self.stale, self.findings, self.rows, self.answer = reading.config, None, (), (), []
         self._live, self._lines, self._copied = live, lines, None
+        self.choose_tools()
         self.samples, self._kept_last = samples, samples.last
         self.show_panes(True)
         self.editor.notes = {}
@@ -167,9 +171,15 @@ class MappingFiles(MappingCore):
 
     async def _look_at_environment(self) -> None:
         from hudtui.core.environment.cache import latest
+        from hudtui.core.environment.matching import identity_of
 
-        before = self.tools
-        self.take_analysis(await asyncio.to_thread(latest, self.shell.folder))
+        before, folder = self.tools, self.shell.folder
+
+        def look() -> tuple[Any, Any]:
+            analysis = latest(folder)
+            return analysis, None if analysis is None else identity_of(analysis, folder)
+
+        self.take_analysis(*await asyncio.to_thread(look))
         if self.tools is not before and self.path is not None:
             self.show_meaning()
             self._later()
@@ -253,7 +263,24 @@ class MappingFiles(MappingCore):
             with contextlib.suppress(HudtuiError):
                 keep_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
+    async def keep_unsaved(self) -> str | None:
+        """Copy what is not saved."""
+        try:
+            await self._keep()
+        except HudtuiError as error:
+            return f"No copy of it can be kept: {' '.join(error.lines())}"
+        return None
+
     async def _copy(self) -> None:
+        try:
+            await self._keep()
+            self._copy_fails = False
+        except HudtuiError as error:
+            if not self._copy_fails:
+                self.say(f"Unsaved work is not copied: {error.what}", "warning")
+            self._copy_fails = True
+
+    async def _keep(self) -> None:
         from hudtui.core.gym.recovery import drop_copy, keep_copy
 
         if self.path is None:
@@ -265,12 +292,9 @@ class MappingFiles(MappingCore):
                 self._copied = None
                 await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         elif text != self._copied:
-            self._copied = text
             now = self.shell.services.now().isoformat(timespec="seconds")
-            try:
-                await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
-            except HudtuiError as error:
-                self.say(f"Unsaved work is not copied: {error.what}", "warning")
+            await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
+            self._copied = text
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
@@ -278,18 +302,27 @@ class MappingFiles(MappingCore):
         """Write the file."""
         self.start(self._save(), group="save")
 
+    async def save_unsaved(self) -> bool:
+        """Write the file."""
+        await self._save()
+        return not self.modified
+
     async def _save(self) -> None:
         from hudtui.core.files import write_atomic
         from hudtui.core.gym.recovery import drop_copy, stamp_of
 
         assert self.path is not None
-        self.look_outside()
+        await self.look_outside()
         if self._outside is not None and not await self._settle_outside(saving=True):
             return
-        text = self.editor.text
-        await asyncio.to_thread(write_atomic, self.path, self._form.encode(text))
-        self.saved, self._stamp, self._outside = text, stamp_of(self.path), None
-        self._copied = None
+        path, text, form = self.path, self.editor.text, self._form
+
+        def write() -> Stamp:
+            write_atomic(path, form.encode(text))
+            return stamp_of(path)
+
+        stamp = await asyncio.to_thread(write)
+        self.saved, self._stamp, self._outside, self._copied = text, stamp, None, None
         await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
         self.show_file()
         errors = sum(finding.severity == "error" for finding in self.findings)
@@ -303,20 +336,21 @@ class MappingFiles(MappingCore):
         """What to say of the file on disk."""
         return "✗ changed on disk" if self._outside is not None else ""
 
-    def look_outside(self) -> None:
-        """Notice that somebody else changed the file. Untouched text follows it; unsaved work is never overwritten."""
-        from hudtui.core.files import read_text
-        from hudtui.core.gym.recovery import stamp_of
+    def _watch(self) -> None:
+        """Look in the background. A folder that hangs is not asked a second time meanwhile."""
+        if not self.going("watch", "save"):
+            self.start(self.look_outside(), group="watch")
 
+    async def look_outside(self) -> None:
+        """Notice that another program changed the file. Untouched text follows it; unsaved work is never overwritten."""
         if self.path is None:
             return
-        stamp = stamp_of(self.path)
-        if stamp == self._stamp:
-            return
+        path, before = self.path, self._stamp
+        stamp, text = await asyncio.to_thread(_changed, path, before)
+        if stamp == before or self.path != path or self._stamp != before:
+            return  # nothing has changed, or it was saved or left meanwhile
         self._stamp = stamp
-        try:
-            text = read_text(self.path)
-        except InputError:
+        if text is None:
             if self._outside != "":
                 self._outside = ""
                 self.say(f"{self.path.name} is gone or cannot be read. F9 writes it anew.", "warning")
@@ -381,6 +415,20 @@ class Form(NamedTuple):
     def encode(self, text: str) -> bytes:
         """The bytes of the file."""
         return self.mark + text.replace("\n", self.newline).encode(self.encoding)
+
+
+def _changed(path: Path, before: Stamp) -> tuple[Stamp, str | None]:
+    """The stamp of a file now, and what it holds where the stamp is another one; None where it cannot be read."""
+    from hudtui.core.files import read_text
+    from hudtui.core.gym.recovery import stamp_of
+
+    stamp = stamp_of(path)
+    if stamp == before:
+        return stamp, None
+    try:
+        return stamp, read_text(path)
+    except InputError:
+        return stamp, None
 
 
 def _form_of(path: Path) -> Form:

@@ -12,6 +12,8 @@ from textual.content import Content
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
+from hudtui.core.trust import require
+from hudtui.core.workspace import STATE
 from hudtui.tui.screens.mapping_files import MappingFiles
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.sheet import Sheet
@@ -38,6 +40,13 @@ class MappingPlay(MappingFiles):
         self._player_stack: AsyncExitStack | None = None
         self._scores: Scores | None = None
         self._judged = False
+        self._ended: EpisodePlayer | None = None
+        """The scenario before, which can still be read, copied and saved."""
+
+    @property
+    def played(self) -> EpisodePlayer | None:
+        """The scenario that is played, or the last one."""
+        return self.player or self._ended
 
     # -- one call ----------------------------------------------------------------------------------------------------
 
@@ -49,6 +58,9 @@ class MappingPlay(MappingFiles):
             return ("● connected", "bold $success")
         if self.analysis is None:
             return ("○ no environment was looked at", "$foreground-muted")
+        if self.foreign is not None:
+            source = clean_line(self.analysis.source, 40)
+            return (f"○ not checked: for {clean_line(self.foreign, 30)}; last analysed: {source}", "$foreground-muted")
         return (f"○ not connected ({clean_line(self.analysis.source, 40)})", "$foreground-muted")
 
     def show_sample_name(self) -> None:
@@ -64,9 +76,9 @@ class MappingPlay(MappingFiles):
     def action_send(self) -> None:
         """Send the call, or the reply to the scenario."""
         if self.player is not None and self.player.stop is None:
-            self.start(self._step(), group="send")
+            self.start(self._step, group="send")
         else:
-            self.start(self._send(), group="send")
+            self.start(self._send, group="send")
 
     async def _send(self) -> None:
         from hudtui.tui.screens.mapping_view import answer_lines
@@ -76,7 +88,7 @@ class MappingPlay(MappingFiles):
         call = meaning.call
         session = await self._connected()
         tool = session.tools.get(call.tool)
-        self.busy(f"Waiting for {call.tool} (Ctrl-X in the pane on the right cancels)")
+        self.busy(f"Waiting for {call.tool} (Ctrl-X cancels)")
         began = time.monotonic()
         try:
             result = await session.call_tool(call.tool, call.arguments)
@@ -108,7 +120,10 @@ class MappingPlay(MappingFiles):
         assert self.analysis is not None
         folder, platform, text = self.shell.folder, self.shell.platform, self.analysis.source
         self.busy(f"Connecting to {text}")
-        source = await asyncio.to_thread(lambda: parse_source(text, folder=folder, lookup=load_settings(folder, platform).lookup))
+        file = folder / STATE / "analyses"
+        source = await asyncio.to_thread(
+            lambda: parse_source(text, folder=folder, lookup=load_settings(folder, platform).lookup, file=file)
+        )
         stack = AsyncExitStack()
         self._session = await stack.enter_async_context(connect(source, on_event=self._progress))
         self._stack = stack
@@ -152,10 +167,11 @@ class MappingPlay(MappingFiles):
 
     def action_raise(self) -> None:
         """Begin an episode."""
-        self.start(self._raise(), group="raise")
+        self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
         from hudtui.core.environment.connection import connect_config
+        from hudtui.core.environment.powers import task_powers
         from hudtui.core.rollouts.episode import EpisodePlayer
         from hudtui.core.rollouts.request import with_python
         from hudtui.core.settings import load_settings
@@ -164,6 +180,7 @@ class MappingPlay(MappingFiles):
         if task is None or self.config is None:
             return
         folder, platform = self.shell.folder, self.shell.platform
+        await asyncio.to_thread(require, folder, task_powers([task.mcp_config], folder / "tasks"))
         await self._drop_player()
         self.busy(f"Setting the scenario {clean_line(task.id, 60)} up")
         settings = await asyncio.to_thread(load_settings, folder, platform)
@@ -175,7 +192,7 @@ class MappingPlay(MappingFiles):
         except BaseException:
             await stack.aclose()
             raise
-        self._player_stack, self.player = stack, player
+        self._player_stack, self.player, self._ended = stack, player, None
         self._scores, self._judged = None, False
         self.clear_message()
         self.tab("scenario")
@@ -252,9 +269,42 @@ class MappingPlay(MappingFiles):
     async def _end_scenario(self) -> None:
         await self._drop_player()
         self.show_episode()
-        self.say("The scenario is over.")
+        self.say("The scenario is over. y copies what was played, W writes it into a file.")
+
+    def action_copy(self) -> None:
+        """Copy the transcript."""
+        from hudtui.core.rollouts.transcript import transcript
+
+        assert self.played is not None
+        self.shell.copy(transcript(self.played.record(), over=self.played.stop is not None))
+
+    def action_transcript(self) -> None:
+        """Write the transcript."""
+        self.start(self._write_transcript(), group="transcript")
+
+    async def _write_transcript(self) -> None:
+        from hudtui.core.files import write_atomic
+        from hudtui.core.gym.names import environment_name
+        from hudtui.core.rollouts.transcript import transcript
+
+        assert self.played is not None
+        text = transcript(self.played.record(), over=self.played.stop is not None)
+        given = await self.shell.ask("Save the transcript as", value=f"scenario-{environment_name(self.played.task.id)}.txt")
+        if given is None:
+            return
+        if not given.strip():
+            self.say("Nothing is written: the transcript needs a file name.", "warning")
+            return
+        path = self.shell.folder / given.strip()
+        if await asyncio.to_thread(path.exists) and not await self.shell.confirm(
+            f"Replace {given.strip()}?", ("What stands there now is lost.",), yes="Replace", danger=True
+        ):
+            return
+        await asyncio.to_thread(write_atomic, path, text)
+        self.say(f"Wrote {given.strip()}.", "success")
 
     async def _drop_player(self) -> None:
+        self._ended = self.player or self._ended
         stack, self._player_stack, self.player = self._player_stack, None, None
         if stack is not None:
             await stack.aclose()
@@ -266,14 +316,14 @@ class MappingPlay(MappingFiles):
         """The episode as it stands."""
         from hudtui.tui.screens.mapping_view import episode_lines, score_lines
 
-        player = self.player
+        player = self.played
         scores, sheet = self.query_one("#map-scores", Sheet), self.query_one("#map-episode", Sheet)
         if player is None:
             scores.show([])
             sheet.show([Content.styled("p begins a scenario: a task of this project, played by you.", "$foreground-muted")])
         else:
             scores.show(score_lines(player.scores, player.config, self._scores, judged=self._judged))
-            sheet.show(episode_lines(player))
+            sheet.show(episode_lines(player, judged=self._judged))
             self.call_after_refresh(sheet.scroll_end, animate=False)
         self.show_sample_name()
         self.refresh_bindings()

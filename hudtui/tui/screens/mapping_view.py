@@ -184,7 +184,7 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
             lines.append(
                 Content.styled(f"  [{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]", _MUTED)
             )
-    if result.structured is not None:
+    if result.structured is not None and not result.says_it_twice:
         lines += [Content.styled("  structured", "$primary"), *_json(result.structured)]
     return lines
 
@@ -224,8 +224,8 @@ def _bar(title: str, value: float, note: str, moved: float | None, *, bold: bool
     )
 
 
-def episode_lines(player: EpisodePlayer) -> list[Content]:
-    """The conversation of an episode so far."""
+def episode_lines(player: EpisodePlayer, *, judged: bool = False) -> list[Content]:
+    """The conversation of an episode so far; of one that was judged without a reward, what the evaluator answered."""
     lines: list[Content] = []
     opening = next((message for message in player.messages if message.get("role") == "user"), None)
     if opening is not None:
@@ -238,6 +238,10 @@ def episode_lines(player: EpisodePlayer) -> list[Content]:
             lines.append(Content.styled("  → " + clean_line(words, 400), _MUTED))
         style = "$error" if turn.is_error else ""
         lines += [Content.styled("  " + cut(line, _LONGEST), style) for line in clean(turn.observation).split("\n")[:60]]
+    if judged and not player.scores.reward_found and player.evaluation is not None:
+        answer = player.evaluation if isinstance(player.evaluation, str) else dumps(player.evaluation)
+        lines += [Content(""), Content.styled("no reward in what the evaluator answered", "bold $warning")]
+        lines += [Content("  " + cut(line, _LONGEST)) for line in clean(answer).split("\n")[:20]]
     if player.stop is not None:
         why = f": {clean_line(player.error, 400)}" if player.error else ""
         lines += [Content(""), Content.assemble(("■ ", "bold $accent"), f"the episode is over ({player.stop}){why}")]

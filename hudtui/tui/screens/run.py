@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -17,10 +19,9 @@ from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.run_logs import RunLogs
-from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells
+from hudtui.tui.screens.run_logs import SELDOM, RunLogs
+from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells, result_table
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.json_view import JsonView
 from hudtui.tui.widgets.metrics_pane import MetricsPane, Numbers
 from hudtui.tui.widgets.tables import Grid
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
+_AGAIN = 3.0
+"""Seconds after which what went wrong is tried again."""
+_EVENTS = 500
+"""Events of a run that are listed, the newest."""
 _AT_ONCE = 4
 _PATIENCE = 15.0
 """Seconds for a look at one run of the list: its machine may be away."""
@@ -53,8 +58,14 @@ class RunScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x"),
-        Action("run.terminal", "Terminal", "Show the run's tmux session; detach (Ctrl-B d) to come back.", "v"),
+        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True, asks=True),
+        Action(
+            "run.terminal",
+            "Terminal",
+            "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.",
+            "v",
+            decides=True,
+        ),
         Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
         Action(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
@@ -89,6 +100,8 @@ class RunScreen(StationScreen):
         self._listed: tuple[RunFact, ...] | None = None
         self._views: dict[str, RunView] = {}
         """The newest view of each run in the list."""
+        self._seen_at: dict[str, float] = {}
+        """When its machine answered last, by a clock that only goes forward."""
         self._compared: list[str] = []
 
     def content(self) -> Iterable[Widget]:
@@ -117,9 +130,6 @@ class RunScreen(StationScreen):
         grid = self.query_one("#run-list", Grid)
         for title, width in (("state", 10), ("run", 18), ("step", 8), ("reward", CURVE), ("last sign", 10)):
             grid.add_column(title, width=width, key=title)
-        table = self.query_one("#run-result", Grid)
-        for title in ("task", "reward", "±", "episodes", "turns", "errors"):
-            table.add_column(title)
         events = self.query_one("#run-events", Grid)
         for title, width in (("when", 8), ("who", 7), ("what", 100)):
             events.add_column(title, width=width)
@@ -169,14 +179,18 @@ class RunScreen(StationScreen):
 
     def _cells(self, run: RunFact) -> tuple[str, ...]:
         now = self.shell.services.now().timestamp()
-        return list_cells(run, self._views.get(run.id), now, compared=run.id in self._compared)
+        seen = self._seen_at.get(run.id)
+        since = 0.0 if seen is None else monotonic() - seen
+        return list_cells(run, self._views.get(run.id), now, since=since, compared=run.id in self._compared)
 
     async def _glance(self) -> None:
         """Look at all runs of the list, those that go on again and again."""
-        try:
-            await self._look_again_and_again()
-        except Exception as error:
-            self.fail(error)
+        while True:
+            try:
+                await self._look_again_and_again()
+            except Exception as error:
+                self.fail(error)
+            await asyncio.sleep(_AGAIN)
 
     async def _look_again_and_again(self) -> None:
         await asyncio.to_thread(self._open_store)
@@ -192,21 +206,34 @@ class RunScreen(StationScreen):
         while True:
             runs = [run for run in self._listed or () if run.running or run.id not in self._views]
             await asyncio.gather(*(look(run) for run in runs if run.id != self.chosen))
+            for run in self._listed or ():
+                self._tell(run)  # also of those that were not looked at the ages go on
             await asyncio.sleep(GLANCE)
 
     def _see(self, view: RunView) -> None:
-        """Tell in the list what was seen of a run."""
+        """Keep what was seen of a run, and tell it in the list."""
         run = view.summary.id
         self._views[run] = view
+        if view.away is None:
+            self._seen_at[run] = monotonic()
         fact = next((fact for fact in self._listed or () if fact.id == run), None)
         if fact is not None:
-            grid = self.query_one("#run-list", Grid)
-            cells = self._cells(fact)
-            if [str(cell) for cell in grid.get_row(run)] != list(cells):
-                for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
-                    grid.update_cell(run, column, cell)
+            self._tell(fact)
         if run in self._compared:
             self._show_metrics()
+
+    def _tell(self, fact: RunFact) -> None:
+        """Bring the row of a run up to date."""
+        grid = self.query_one("#run-list", Grid)
+        cells = self._cells(fact)
+        if [str(cell) for cell in grid.get_row(fact.id)] != list(cells):
+            for column, cell in zip(("state", "run", "step", "reward", "last sign"), cells, strict=True):
+                grid.update_cell(fact.id, column, cell)
+
+    def time_passed(self) -> None:
+        """Runs grow older, also those at which nothing else changes."""
+        for fact in self._listed or ():
+            self._tell(fact)
 
     def on_data_table_row_highlighted(self, event: Grid.RowHighlighted) -> None:
         """Show the run under the cursor."""
@@ -235,6 +262,11 @@ class RunScreen(StationScreen):
         self.query_one("#run-panes").add_class("-detail")
         self.query_one("#run-tabs", TabbedContent).active = tab
         self._focus_tab()
+
+    def on_tabbed_content_tab_activated(self) -> None:
+        """A chart that was alone is one of all again where nobody looks at it."""
+        for pane in self.query(MetricsPane):
+            pane.action_all()
 
     def action_metrics(self) -> None:
         """The curves, or the log again."""
@@ -306,7 +338,8 @@ class RunScreen(StationScreen):
         if not self.going("glance"):
             self.run_worker(self._glance(), name="forever", group="glance", exit_on_error=False)
         if self.chosen is not None:
-            self.run_worker(self._watch(self.chosen), name="forever", group="watch", exclusive=True, exit_on_error=False)
+            watch: Callable[[], Any] = partial(self._watch, self.chosen)  # not begun before its turn comes
+            self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
         """Nobody looks: nothing is read."""
@@ -329,16 +362,25 @@ class RunScreen(StationScreen):
         return self._monitor.store
 
     async def _watch(self, run: str) -> None:
-        try:
-            store = await asyncio.to_thread(self._open_store)
-            assert self._monitor is not None
-            self.query_one("#run-plan", JsonView).show(store.record(run).plan.to_json())
-            async with aclosing(self._monitor.watch(run)) as views:
-                async for view in views:
-                    before, self.view = self.view, view
-                    self._show(view, before)
-        except Exception as error:
-            self.fail(error)
+        """Show a run until it has ended. Whatever goes wrong is told, and it is tried again."""
+        told, pause = None, _AGAIN
+        while True:
+            try:
+                store = await asyncio.to_thread(self._open_store)
+                assert self._monitor is not None
+                self.query_one("#run-plan", JsonView).show(store.record(run).plan.to_json())
+                async with aclosing(self._monitor.watch(run)) as views:
+                    async for view in views:
+                        if told is not None and self.message == told:
+                            self.clear_message()
+                        before, self.view, told, pause = self.view, view, None, _AGAIN
+                        self._show(view, before)
+                return
+            except Exception as error:
+                self.fail(error)
+                told = self.message
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)
 
     def _show(self, view: RunView, before: RunView | None) -> None:
         run = view.summary
@@ -349,7 +391,7 @@ class RunScreen(StationScreen):
         self.query_one("#run-head", Static).update(head(view, width, self._shown_window(view)))
         self._show_logs(view)
         self._show_metrics()
-        self.query_one("#run-machine", MetricsPane).show([Numbers(run.name, view.load)])
+        self.query_one("#run-machine", MetricsPane).show([Numbers(run.name, view.load, view.scales)])
         self._see(view)
         if before is None or before.result != view.result:
             self._show_result(view.result)
@@ -363,27 +405,29 @@ class RunScreen(StationScreen):
     def _show_logs(self, view: RunView) -> None:
         if self._monitor is not None:
             begun = [stage.name for stage in view.stages if stage.state != "waiting"] if self.several else []
-            self.query_one(RunLogs).show(self._monitor, view.summary.id, self._shown_window(view), begun)
+            logs = self.query_one(RunLogs)
+            logs.show(self._monitor, view.summary.id, self._shown_window(view), begun)
+            logs.hear(view.away if view.summary.active else None)
 
-    def _show_events(self, events: Iterable[RunEvent]) -> None:
+    def _show_events(self, events: Sequence[RunEvent]) -> None:
         grid = self.query_one("#run-events", Grid)
         grid.clear()
-        for event in events:
+        older = max(len(events) - _EVENTS, 0)
+        if older:
+            grid.add_row("", "", f"… {older:,} events before these: hudtui runs show {self.chosen} --json")
+        for event in events[older:]:
             grid.add_row(*event_cells(event))
         grid.move_cursor(row=grid.row_count - 1)
 
     def _show_result(self, result: Result) -> None:
+        """Tasks, or steps: the newest of these in sight."""
+        titles, rows = result_table(result)
         table = self.query_one("#run-result", Grid)
-        table.clear()
-        for row in result.rows:
-            table.add_row(
-                row.task,
-                pad(f"{row.reward:.3f}", 6),
-                "" if row.reward_std is None else f"{row.reward_std:.3f}",
-                str(row.episodes),
-                "" if row.turns is None else f"{row.turns:g}",
-                str(row.errors or ""),
-            )
+        table.clear(columns=True)
+        table.add_columns(*titles)
+        table.add_rows(rows)
+        if result.steps:
+            table.move_cursor(row=len(rows) - 1)
 
     # -- what can be done --------------------------------------------------------------------------------------------
 

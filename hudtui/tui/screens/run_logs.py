@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -19,7 +21,22 @@ if TYPE_CHECKING:
     from hudtui.tui.screens.base import StationScreen
 
 OPENING_LINES = 2_000
-"""A log is opened so many lines before its end; `runs logs --all` prints the rest."""
+"""A log is opened so many lines before its end."""
+_AGAIN = 3.0
+"""Seconds after which what went wrong is tried again; twice as long each time, up to `SELDOM`."""
+SELDOM = 60.0
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A log that is read."""
+
+    monitor: Monitor
+    run: str
+    window: str | None
+    """The stage; None for the one that runs, or ran last."""
+    from_start: bool = False
+    """From its first line, as far as a pane holds lines; else its end."""
 
 
 class _Pane(Vertical):
@@ -56,6 +73,8 @@ class RunLogs(Vertical):
         self._first = _Pane(self.main)
         self._others: dict[str, _Pane] = {}
         self._shown: tuple[str, str | None] | None = None
+        self._readings: dict[LogView, _Reading] = {}
+        """What is read into each pane."""
 
     def compose(self) -> ComposeResult:
         """The first pane."""
@@ -89,9 +108,7 @@ class RunLogs(Vertical):
         """
         if self._shown != (run, window):
             self._shown = (run, window)
-            self.main.clear()
-            work = self._follow(monitor, run, window, self.main)
-            self.run_worker(work, name="forever", group="log", exclusive=True, exit_on_error=False)
+            self._read(self.main, _Reading(monitor, run, window))
         self._first.title.update(Content(clean_line(window or "", 40)))
         wanted = [name for name in others if name != window]
         self._drop(tuple(name for name in self._others if name not in wanted))
@@ -100,34 +117,74 @@ class RunLogs(Vertical):
                 pane = self._others[name] = _Pane(LogView())
                 pane.title.update(Content(clean_line(name, 40)))
                 self.mount(pane)
-                work = self._follow(monitor, run, name, pane.log_view)
-                self.run_worker(work, name="forever", group=f"log {name}", exit_on_error=False)
+                self._read(pane.log_view, _Reading(monitor, run, name))
         self.set_class(bool(self._others), "-several")
 
     def _drop(self, names: tuple[str, ...]) -> None:
         for name in names:
-            self.workers.cancel_group(self, f"log {name}")
-            self._others.pop(name).remove()
+            pane = self._others.pop(name)
+            self.workers.cancel_group(self, self._group(pane.log_view))
+            self._readings.pop(pane.log_view, None)
+            pane.remove()
         self.set_class(bool(self._others), "-several")
 
-    async def _follow(self, monitor: Monitor, run: str, window: str | None, pane: LogView) -> None:
+    def hear(self, away: float | None) -> None:
+        """Say in all panes for how many seconds nothing was heard of the machine; None where it answers."""
+        for pane in self.views:
+            pane.hear(away)
+
+    def on_log_view_earlier(self, event: LogView.Earlier) -> None:
+        """The log from its first line on."""
+        event.stop()
+        self._read(event.log, replace(self._readings[event.log], from_start=True))
+
+    def on_log_view_latest(self, event: LogView.Latest) -> None:
+        """The end of the log again."""
+        event.stop()
+        self._read(event.log, replace(self._readings[event.log], from_start=False))
+
+    def _read(self, pane: LogView, reading: _Reading) -> None:
+        """Read a log into its pane, in place of what is read there."""
+        self._readings[pane] = reading
+        pane.clear()
+        if reading.from_start:
+            pane.stay()
+        work = self._follow(pane, reading)
+        self.run_worker(work, name="forever", group=self._group(pane), exclusive=True, exit_on_error=False)
+
+    def _group(self, pane: LogView) -> str:
+        return "log" if pane is self.main else f"log {id(pane)}"
+
+    async def _follow(self, pane: LogView, reading: _Reading) -> None:
+        """Read a log until its run has ended. Whatever goes wrong is told, and it is gone on with where it was."""
         from hudtui.core.remote.lines import LineFeed
 
-        try:
-            pane.save_name = f"{run}-{window}.log" if window else f"{run}.log"
-            offset = await monitor.tail(run, window, lines=OPENING_LINES)
-            if offset:
-                pane.append([f"… {offset:,} bytes before this are in {monitor.log_path(run, window)}"])
-            feed, partial = LineFeed(offset=offset), ""
-            async with aclosing(monitor.follow(run, window, offset=offset)) as chunks:
-                async for chunk in chunks:
-                    found = feed.feed(chunk)
-                    if found.restarted:
-                        pane.append(["… the log was begun anew"])
-                    pane.append(found.done)
-                    partial = found.partial
-            if partial:
-                pane.append([partial])
-            pane.ended = True
-        except Exception as error:
-            self._owner.fail(error)
+        monitor, run, window = reading.monitor, reading.run, reading.window
+        pane.save_name = f"{run}-{window}.log" if window else f"{run}.log"
+        feed: LineFeed | None = None
+        pause = _AGAIN
+        while True:
+            try:
+                if feed is None:
+                    offset = 0 if reading.from_start else await monitor.tail(run, window, lines=OPENING_LINES)
+                    pane.before = offset
+                    feed, partial = LineFeed(offset=offset), ""
+                async with aclosing(monitor.follow(run, window, offset=feed.offset)) as chunks:
+                    async for chunk in chunks:
+                        found, pause = feed.feed(chunk), _AGAIN
+                        if found.restarted:
+                            pane.append(["… the log was begun anew"])
+                        room = pane.room if reading.from_start else len(found.done)
+                        pane.append(found.done[:room])
+                        if len(found.done) > room:
+                            pane.after = True  # more would push the first lines out
+                            return
+                        partial = found.partial
+                if partial:
+                    pane.append([partial])
+                pane.ended = True
+                return
+            except Exception as error:
+                self._owner.fail(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SELDOM)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.curve import curve
-from hudtui.tui.widgets.fit import cut
+from hudtui.core.training.curve import curve
+from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.words import ago, span
 
 if TYPE_CHECKING:
+    from hudtui.core.runs.alarms import Alarm
     from hudtui.core.runs.values import RunEvent
-    from hudtui.core.runs.view import RunView
+    from hudtui.core.runs.view import Result, RunView
     from hudtui.tui.facts import RunFact
 
 STYLES = {
@@ -31,17 +33,22 @@ NO_LOAD = (
     "Nothing is known of GPUs or a model server. Where nvidia-smi is, or a stage is a vLLM server, they appear here as curves "
     "while the run goes on."
 )
+LATE = 5.0
+"""Seconds after which a look at a run is an old one."""
 _ALARMS = 3
 """Alarms that the head shows; the others are counted."""
 
 
-def list_cells(fact: RunFact, view: RunView | None, now: float, *, compared: bool = False) -> tuple[str, str, str, str, str]:
+def list_cells(
+    fact: RunFact, view: RunView | None, now: float, *, since: float = 0.0, compared: bool = False
+) -> tuple[str, str, str, str, str]:
     """State, name, step, rewards, last sign of life.
 
     Args:
         fact: What the project knows of the run.
         view: What was seen of it; None before it was looked at.
         now: The time, in seconds since the epoch.
+        since: Seconds since then.
         compared: Its curves are drawn beside those of the run that is open.
     """
     step = rewards = ""
@@ -51,7 +58,7 @@ def list_cells(fact: RunFact, view: RunView | None, now: float, *, compared: boo
         rewards = curve(values, CURVE)
     alarm = "! " if view is not None and view.alarms and view.summary.active else ""
     if fact.running:
-        sign = "" if view is None or view.silent is None else span(view.silent)
+        sign = "" if view is None or view.silent is None else span(view.silent + (since if since > LATE else 0.0))
     else:
         ended = None if fact.started_at is None or fact.seconds is None else fact.started_at + fact.seconds
         sign = "" if ended is None else ago(max(now - ended, 0.0))
@@ -81,7 +88,11 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
     if view.cost is not None:
         hourly = "" if run.hourly is None or not run.unsettled else f" at {money(run.hourly, run.currency)}/h"
         parts.append((f"  {money(view.cost, run.currency)}{hourly}", "$foreground-muted"))
-    lines = [Content.assemble(*parts), *_reward(view, width), *_alarms(view, width)]
+    if view.away is not None and run.active:
+        parts.append((f"  no contact for {span(view.away)}", "bold $error"))
+    lines = [Content.assemble(*parts), *_reward(view, width), *alarm_lines(view.alarms, width)]
+    if view.problem is not None:
+        lines += _wrapped(view.problem, width, "$warning", lead="! ")
     if run.why and not (view.worrying and run.active):
         lines.append(Content.styled(cut(clean_line(run.why), width), "$warning" if run.state != "finished" else ""))
     if run.active and view.gpus:
@@ -118,16 +129,58 @@ def _reward(view: RunView, width: int) -> list[Content]:
     return [line]
 
 
-def _alarms(view: RunView, width: int) -> list[Content]:
-    lines = []
-    for alarm in view.alarms[:_ALARMS]:
-        style = "bold $error" if alarm.level == "error" else "bold $warning"
-        lines.append(Content.styled(cut(f"! {alarm.text}", width), style))
+def alarm_lines(alarms: Sequence[Alarm], width: int) -> list[Content]:
+    """What is wrong and what can be done about it, in as many lines of `width` cells as that takes."""
+    lines: list[Content] = []
+    for alarm in alarms[:_ALARMS]:
+        lines += _wrapped(alarm.text, width, "bold $error" if alarm.level == "error" else "bold $warning", lead="! ")
         if alarm.fix:
-            lines.append(Content.styled(cut(f"  {alarm.fix}", width), "$foreground-muted"))
-    if len(view.alarms) > _ALARMS:
-        lines.append(Content.styled(f"! and {len(view.alarms) - _ALARMS} more", "$warning"))
+            lines += _wrapped(alarm.fix, width, "$foreground-muted")
+    if len(alarms) > _ALARMS:
+        lines.append(Content.styled(f"! and {len(alarms) - _ALARMS} more", "$warning"))
     return lines
+
+
+def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Content]:
+    """A sentence in as many lines as it takes."""
+    from textwrap import wrap
+
+    return [Content.styled(line, style) for line in wrap(clean_line(text), width, initial_indent=lead, subsequent_indent="  ")]
+
+
+def result_table(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Titles and rows of a result: its tasks, or the steps of a training."""
+    if result.steps:
+        steps: list[tuple[str, ...]] = [
+            (
+                f"{row.step:g}",
+                pad(f"{row.reward:.3f}", 6),
+                _told(row.reward_std, ".3f"),
+                _told(row.loss, ".4g"),
+                _told(row.completion_length, ".0f"),
+                _told(row.step_time, ".1f"),
+            )
+            for row in result.steps
+        ]
+        return ("step", "reward", "±", "loss", "tokens", "seconds"), steps
+    if not result.rows:
+        return ("No task and no step has a reward yet.",), []
+    tasks: list[tuple[str, ...]] = [
+        (
+            row.task,
+            pad(f"{row.reward:.3f}", 6),
+            _told(row.reward_std, ".3f"),
+            str(row.episodes),
+            _told(row.turns, "g"),
+            str(row.errors or ""),
+        )
+        for row in result.rows
+    ]
+    return ("task", "reward", "±", "episodes", "turns", "errors"), tasks
+
+
+def _told(value: float | None, how: str) -> str:
+    return "" if value is None else format(value, how)
 
 
 def event_cells(event: RunEvent) -> tuple[str, str, str]:

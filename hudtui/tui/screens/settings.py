@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.text import Text
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
@@ -66,8 +65,12 @@ class SettingsScreen(StationScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
         Action("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
-        Action("settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete"),
-        Action("settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t"),
+        Action(
+            "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete", danger=True
+        ),
+        Action(
+            "settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t", decides=True
+        ),
         Action("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
         Action("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
         Action("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
@@ -117,6 +120,10 @@ class SettingsScreen(StationScreen):
             more = f" (and {len(settings.notices) - 1} more)" if len(settings.notices) > 1 else ""
             self.say(settings.notices[0].replace(f"{folder}/", "") + more, "warning")
 
+    def theme_changed(self) -> None:
+        """The states have colours of the theme."""
+        self._fill()
+
     def on_resize(self) -> None:
         """Columns are cut to the width."""
         self.call_after_refresh(self._fill)
@@ -139,9 +146,8 @@ class SettingsScreen(StationScreen):
             table.add_column("from", width=origin_width - 2, key="from")
         for row in rows:
             glyph, word, colour = row.state
-            style = self.app.theme_variables.get(colour, "") if not self.app.native_ansi_color else ""
             cells: list[object] = [
-                Text(f"{glyph} {word}", style=style),
+                table.coloured(f"{glyph} {word}", colour),
                 cut(row.name, name_width),
                 cut(row.shown.removeprefix("https://"), value_width) if row.shown else "",
             ]
@@ -249,26 +255,34 @@ class SettingsScreen(StationScreen):
         self.start(self._edit(user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
-        from hudtui.core.settings import mask, save_env, save_user, user_file
+        from hudtui.core.settings import check_value, mask, save_env, save_user, user_file
 
         row = self._row
         if row is None:
             return
         path = user_file() if user else self.shell.folder / ".env"
-        given = await self.shell.ask(
-            f"{row.name} in {home_short(path)}",
-            lines=(row.about,),
-            value="" if row.secret or row.shown is None else row.shown,
-            placeholder="paste the key; it is not shown" if row.secret else "",
-            secret=row.secret,
-            accept="Next",
-        )
-        if given is None:
-            return
-        value = given.strip()
-        if not value:
-            self.say("An empty value changes nothing; u removes a setting.", "warning")
-            return
+        assert self._settings is not None
+        key = self._settings.keys[row.name]
+        value = "" if row.secret or row.shown is None else row.shown
+        complaint: str | None = None
+        while True:
+            given = await self.shell.ask(
+                f"{row.name} in {home_short(path)}",
+                lines=(row.about, *([f"✗ {complaint}"] if complaint else ())),
+                value=value,
+                placeholder="paste the key; it is not shown" if row.secret else "",
+                secret=row.secret,
+                accept="Next",
+            )
+            if given is None:
+                return
+            value = given.strip()
+            if not value:
+                self.say("An empty value changes nothing; u removes a setting.", "warning")
+                return
+            complaint = await asyncio.to_thread(check_value, key, value)
+            if complaint is None:
+                break
         shown = mask(value) if row.secret else value
         lines = [f"{row.name} = {clean_line(shown, 60)}", f"into {home_short(path)}"]
         lines.append("Only you will be able to read the file (mode 0600); everything else in it stays as it is.")

@@ -13,9 +13,10 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static, TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
+from hudtui.core.training.curve import curve
 from hudtui.tui.keymap import Action
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.widgets.curve import curve
+from hudtui.tui.screens.run_words import alarm_lines
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.log_view import LogView
@@ -25,14 +26,12 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.alarms import Sign
     from hudtui.core.runs.foreign import Foreign, Seen, TmuxSession, Watch
 
 _LINES = 2_000
 """Lines before the end that are shown at the beginning."""
 _DRAW = 0.5
 """Seconds between two pictures of the numbers."""
-_SIGNS = 2
 
 
 class WatchScreen(StationScreen):
@@ -72,7 +71,9 @@ class WatchScreen(StationScreen):
         """What is followed."""
         self.watching: Watch | None = None
         self._logs: dict[str, LogView] = {}
-        self._signs: list[Sign] = []
+        self._whole = False
+        """The logs are read from their first lines on."""
+        self._switching = asyncio.Lock()
 
     def content(self) -> Iterable[Widget]:
         """Sessions on the left, what is followed on the right."""
@@ -174,25 +175,50 @@ class WatchScreen(StationScreen):
 
     # -- what is followed --------------------------------------------------------------------------------------------
 
-    def _follow(self, host: Host, foreign: Foreign) -> None:
+    def _follow(self, host: Host, foreign: Foreign, *, whole: bool = False) -> None:
         from hudtui.core.runs.foreign import Watch
 
-        self.foreign, self.watching = foreign, Watch(host, foreign, lines=_LINES)
-        self._signs.clear()
+        self.foreign, self._whole = foreign, whole
+        self.watching = Watch(host, foreign, lines=None if whole else _LINES)
         self.query_one("#watch-panes").add_class("-detail")
-        self.run_worker(self._read(self.watching), name="forever", group="read", exclusive=True, exit_on_error=False)
+        self.workers.cancel_group(self, "read")
+        # Never cancelled: widgets that are being mounted or removed must be let be.
+        self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
+
+    async def _switch(self, watching: Watch) -> None:
+        """Make the panes of what is followed, one switch after the other, and read."""
+        async with self._switching:
+            if watching is not self.watching or not self.is_attached:
+                return  # something else was chosen meanwhile
+            switcher = self.query_one("#watch-logs", ContentSwitcher)
+            switcher.current = None  # the next log has the name of the one before: only a change shows it
+            await switcher.remove_children()
+            self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
+            for place, (name, log) in enumerate(self._logs.items()):
+                log.save_name = f"{name.strip('%') or 'log'}.log"
+                await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
+                if self._whole:
+                    log.stay()
+            self.query_one("#watch-metrics", MetricsPane).show(())
+            self._tell()
+            self._focus_tab()
+        if watching is self.watching:
+            self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
+
+    def on_log_view_earlier(self, event: LogView.Earlier) -> None:
+        """The logs from their first lines on."""
+        self._again(event, whole=True)
+
+    def on_log_view_latest(self, event: LogView.Latest) -> None:
+        """The ends of the logs again."""
+        self._again(event, whole=False)
+
+    def _again(self, event: LogView.Earlier, *, whole: bool) -> None:
+        event.stop()
+        if self.watching is not None:
+            self._follow(self.watching.host, self.watching.foreign, whole=whole)
 
     async def _read(self, watching: Watch) -> None:
-        switcher = self.query_one("#watch-logs", ContentSwitcher)
-        switcher.current = None  # the next log has the name of the one before: only a change shows it
-        await switcher.remove_children()
-        self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
-        for place, (name, log) in enumerate(self._logs.items()):
-            log.save_name = f"{name.strip('%') or 'log'}.log"
-            await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
-        self.query_one("#watch-metrics", MetricsPane).show(())
-        self._tell()
-        self._focus_tab()
         drawn = asyncio.get_running_loop().time() - _DRAW
         waiting = False
 
@@ -220,10 +246,12 @@ class WatchScreen(StationScreen):
 
     def _take(self, seen: Seen) -> None:
         log = self._logs[seen.source]
-        log.append(list(seen.lines))
-        if seen.note:
-            log.append([f"… {seen.note}"])
-        self._signs = [*self._signs, *seen.signs][-_SIGNS:]
+        assert self.watching is not None
+        log.before = self.watching.before.get(seen.source, 0)
+        lines = [*seen.lines, *([f"… {seen.note}"] if seen.note else [])]
+        if self._whole and (log.after or len(lines) > log.room):
+            lines, log.after = lines[: 0 if log.after else log.room], True  # more would push the first lines out
+        log.append(lines)
 
     def _draw(self) -> None:
         """Numbers and head."""
@@ -248,10 +276,7 @@ class WatchScreen(StationScreen):
         if self.foreign.folder:
             parts.append(("  a run of hudtui", "$foreground-muted"))
         lines = [Content.assemble(*parts)]
-        for sign in self._signs:
-            lines.append(Content.styled(cut(f"! {sign.stage}: {sign.line}", width), "bold $error"))
-            if sign.fix:
-                lines.append(Content.styled(cut(f"  {sign.fix}", width), "$foreground-muted"))
+        lines += alarm_lines(self.watching.alarms, width)
         if len(self._logs) > 1:
             shown = self._shown_log()
             names = [Content.styled(name, "bold reverse" if name == shown else "$foreground-muted") for name in self._logs]

@@ -19,6 +19,8 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 _LABEL = 8
 """Cells for the labels of the y axis."""
+_NOISE = 1e-9
+"""What is less of a value than this share is what adding up left over, and no movement."""
 COLOURS = ("$accent", "$primary", "$success", "$error", "$secondary", "$foreground")
 """Of the runs that are compared, in their order."""
 
@@ -123,6 +125,17 @@ def braille(
     ]
 
 
+def _range(values: Sequence[float], scale: tuple[float, float | None] | None) -> tuple[float, float]:
+    """What lies at the floor and at the ceiling of a chart; twice the same for a series that does not move."""
+    low, high = min(values), max(values)
+    if scale is not None:
+        floor, ceiling = scale
+        low, high = min(low, floor), max(high, floor if ceiling is None else ceiling)
+        return low, high if high > low else low + 1.0
+    flat = high - low <= _NOISE * max(abs(low), abs(high))
+    return (values[-1], values[-1]) if flat else (low, high)
+
+
 def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int], None]) -> None:
     (x, y), (to_x, to_y) = start, end
     count = max(abs(to_x - x), abs(to_y - y))
@@ -130,7 +143,17 @@ def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int]
         dot(round(x + (to_x - x) * step / count), round(y + (to_y - y) * step / count))
 
 
-def chart(title: str, traces: Sequence[Trace], width: int, height: int, *, unit: str = "", last: float | None = None) -> Content:
+def chart(
+    title: str,
+    traces: Sequence[Trace],
+    width: int,
+    height: int,
+    *,
+    unit: str = "",
+    last: float | None = None,
+    scale: tuple[float, float | None] | None = None,
+    marked: bool = False,
+) -> Content:
     """A chart as `height` lines of `width` cells: the title with the newest value, then the curves with their range beside them.
 
     Args:
@@ -140,29 +163,30 @@ def chart(title: str, traces: Sequence[Trace], width: int, height: int, *, unit:
         height: Lines, at least 3.
         unit: Of the values.
         last: The newest value as it came; by default the end of the first curve.
+        scale: What lies at the floor and at the ceiling (None: the largest value); by default the smallest and the largest value.
+        marked: The cursor is on it.
     """
     shown = [trace for trace in traces if trace.points]
-    head = clean_line(title, 60)
+    head, style = clean_line(title, 60), "bold reverse" if marked else "bold"
     if not shown:
-        lines = [Content.styled(pad(cut(head, width), width), "bold $foreground-muted")]
+        lines = [Content.styled(pad(cut(head, width), width), f"{style} $foreground-muted")]
         return Content("\n").join([*lines, *(Content(" " * width) for _ in range(height - 1))])
     value = last if last is not None else shown[0].points[-1][1]
     told = f"{figure(value)}{f' {unit}' if unit else ''}"
     room = width - len(told) - 1
-    first = Content.assemble((cut(head, room), "bold"), " ", (told, shown[0].colour), " " * max(room - len(cut(head, room)), 0))
+    first = Content.assemble((cut(head, room), style), " ", (told, shown[0].colour), " " * max(room - len(cut(head, room)), 0))
     most = width * 8  # dots beside each other, times four
     layers = [(thin(trace.faint, most), "$foreground-muted 50%") for trace in reversed(shown) if trace.faint]
     layers += [(thin(trace.points, most), trace.colour) for trace in reversed(shown)]
     everything = [pair for points, _ in layers for pair in points]
-    box = (
-        *(min(x for x, _ in everything), max(x for x, _ in everything)),
-        *(min(y for _, y in everything), max(y for _, y in everything)),
-    )
+    low, high = _range([*(y for _, y in everything), value], scale)
+    box = (min(x for x, _ in everything), max(x for x, _ in everything), low, high)
     columns, rows = width - _LABEL - 2, height - 1
     drawn = braille([points for points, _ in layers], columns, rows, box)
     lines = [first]
     for number, row in enumerate(drawn):
-        label = figure(box[3]) if number == 0 else figure(box[2]) if number == rows - 1 and box[3] > box[2] else ""
+        labels = {0: figure(high), rows - 1: figure(low)} if high > low else {rows // 2: figure(low)}
+        label = labels.get(number, "")
         parts: list[tuple[str, str]] = [(label.rjust(_LABEL) + (" ┤" if label else " │"), "$foreground-muted")]
         run, style = "", ""
         for character, owner in row:

@@ -35,6 +35,14 @@ class Dialog(Acting, ModalScreen[T]):
         """Give up."""
         self.dismiss(self.cancelled)
 
+    def decides(self, key: str) -> bool:
+        """Whether what the user does now is a decision; says what to do where it is not."""
+        typed = getattr(self.app, "typed", None)
+        if typed is None or typed.deliberate:
+            return True
+        self.notify(f"Many keys came at once, so that is not taken for an answer. Press {key} again.", severity="warning")
+        return False
+
 
 class Confirm(Dialog[bool]):
     """A yes or no. What cannot be undone has the focus on No."""
@@ -71,11 +79,15 @@ class Confirm(Dialog[bool]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer."""
         event.stop()
-        self.dismiss(event.button.id == "yes")
+        if event.button.id == "yes":
+            self.action_yes()
+        else:
+            self.dismiss(False)
 
     def action_yes(self) -> None:
-        """Answer yes."""
-        self.dismiss(True)
+        """Answer yes. A key in the middle of others is no answer: it came with a paste, or is held down."""
+        if self.decides("y"):
+            self.dismiss(True)
 
     def action_no(self) -> None:
         """Answer no."""
@@ -124,12 +136,16 @@ class Ask(Dialog["str | None"]):
     def on_input_submitted(self, event: Field.Submitted) -> None:
         """Enter in the field."""
         event.stop()
-        self.dismiss(event.value)
+        if self.decides("Enter"):
+            self.dismiss(event.value)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A button."""
         event.stop()
-        self.dismiss(self.query_one(Field).value if event.button.id == "yes" else None)
+        if event.button.id != "yes":
+            self.dismiss(None)
+        elif self.decides("Enter"):
+            self.dismiss(self.query_one(Field).value)
 
 
 class TextDialog(Dialog[None]):

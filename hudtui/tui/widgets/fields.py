@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
@@ -11,7 +12,12 @@ from hudtui.tui.keymap import Acting, Action
 
 
 class Field(Input):
-    """One line of text, one row high."""
+    """One line of text, one row high. What is typed can be taken back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "undo", "Undo", show=False),
+        Binding("ctrl+y", "redo", "Redo", show=False),
+    ]
 
     DEFAULT_CSS = """
     Field, Field.-textual-compact { height: 1; border: none; padding: 0 1; background: $panel; }
@@ -27,8 +33,82 @@ class Field(Input):
         id: str | None = None,  # noqa: A002
         classes: str | None = None,
     ) -> None:
+        self._undo: list[str] = []
+        self._redo: list[str] = []
+        self._typing = False
         super().__init__(value, placeholder=placeholder, password=password, id=id, classes=classes, compact=True)
         self.cursor_blink = False
+
+    def begin(self, value: str) -> None:
+        """Hold another text, which is not a change that could be taken back."""
+        self.value = value
+        self._undo.clear()
+        self._redo.clear()
+
+    def watch_value(self, before: str, after: str) -> None:
+        """Keep what stood here before a change; a word that is typed is one."""
+        if before == after:
+            return
+        typing = after[:-1] == before and after[-1:].isalnum()
+        if not (typing and self._typing):
+            self._undo.append(before)
+        self._redo.clear()
+        self._typing = typing
+
+    def action_cut(self) -> None:
+        """Cut what is selected. A secret is taken out, and copied nowhere."""
+        if not self.password:
+            super().action_cut()
+        else:
+            self.delete_selection()
+
+    def action_undo(self) -> None:
+        """Take the last change back."""
+        self._go_back(self._undo, self._redo)
+
+    def action_redo(self) -> None:
+        """Do it again."""
+        self._go_back(self._redo, self._undo)
+
+    def _go_back(self, taken: list[str], given: list[str]) -> None:
+        if taken:
+            undo, redo = [*self._undo], [*self._redo]
+            kept = undo if taken is self._undo else redo
+            other = redo if taken is self._undo else undo
+            other.append(self.value)
+            self.value = kept.pop()
+            self.cursor_position = len(self.value)
+            self._undo, self._redo, self._typing = undo, redo, False
+
+
+class Entry(Acting, Field):
+    """A field of a screen. Enter takes what is typed; Esc puts back what stood here before and leaves."""
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
+    )
+
+    class Left(Message):
+        """The user is done with the field; the list should take the focus."""
+
+    def __init__(self, value: str = "", *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(value, placeholder=placeholder, id=id)
+        self._stood = value
+
+    def begin(self, value: str) -> None:
+        """Hold another text, which Esc comes back to."""
+        super().begin(value)
+        self._stood = value
+
+    async def action_submit(self) -> None:
+        """Enter."""
+        self._stood = self.value
+        await super().action_submit()
+
+    def action_leave(self) -> None:
+        """Put back what stood here before, and leave."""
+        self.begin(self._stood)
+        self.post_message(self.Left())
 
 
 class FilterField(Acting, Field):

@@ -43,6 +43,8 @@ class HeaderBar(Widget):
         if facts is not None:
             left.append((f"  {cut(clean_line(facts.platform), 20)}", "$accent"))
         right: list[tuple[str, str]] = []
+        if facts is not None and not facts.trusted:
+            right.append(("! not trusted", "bold $warning"))
         if facts is not None and facts.account is not None:
             account = facts.account
             if account.origin is None:
@@ -58,6 +60,10 @@ class HeaderBar(Widget):
             )
         if self._money is not None and self._money.machines:
             right.append(_money(self._money, width))
+        if self._money is not None and self._money.taken:
+            taken = self._money.taken
+            words = f"{taken} machine{'s' if taken > 1 else ''} taken back" if width >= 80 else f"{taken} taken"
+            right.append((f"✗ {words}", "bold $error"))
         tail = Content("   ").join(Content.styled(text, style) for text, style in right)
         head = Content.assemble(*left)
         room = width - head.cell_length - tail.cell_length - 4
@@ -72,6 +78,8 @@ def _money(money: Money, width: int) -> tuple[str, str]:
     words = f"{money.per_hour}/h" if width < 80 else f"{money.per_hour}/h, {money.spent} so far"
     if money.orphans:
         words += f" ! {money.orphans}" if width < 100 else f" ! {money.orphans} owned by no run"
+    if money.as_of:
+        words += f" ({money.as_of})" if width < 100 else f" as of {money.as_of}"
     if money.simulated:
         words += " (sim)" if width < 100 else " (simulated)"
-    return f"◆ {words}", "bold $warning" if money.orphans or money.warn else "bold $accent"
+    return f"◆ {words}", "bold $warning" if money.orphans or money.warn or money.as_of else "bold $accent"

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.keymap import Action
 from hudtui.tui.widgets.fit import pad
+from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_model import LogBuffer
@@ -48,7 +49,7 @@ class JsonView(Scrolling, LogLines):
     def show(self, value: Any) -> None:
         """Show a value that JSON can hold. What it cannot hold is shown as Python writes it."""
         self._json = True
-        self._take(json.dumps(value, ensure_ascii=False, indent=2, default=repr))
+        self._take(pretty(value))
 
     def show_text(self, text: str) -> None:
         """Show plain text."""

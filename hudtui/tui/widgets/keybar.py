@@ -8,6 +8,7 @@ from textual import events
 from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
 from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
 
@@ -31,11 +32,34 @@ def active_keys(screen: Screen[Any]) -> list[ActiveKey]:
         if isinstance(node, Acting) and (keys := bound.get(action.id)):
             # Of its keys, those that a text field takes for itself are not bound now; the first of the others is shown.
             wanted = [_character_to_key(key) if len(key) == 1 else key for key in keys_of(action, keymap)]
-            key = next((key for key in wanted if key in keys), keys[0])
-            found.append(ActiveKey(action, node, shown(key), node.why_not(action.id)))
+            now = tuple(shown(key) for key in wanted if key in keys) or (shown(keys[0]),)
+            found.append(ActiveKey(action, node, now[0], node.why_not(action.id), now))
     order = {True: 0, False: 1}
     app = screen.app
     return sorted(found, key=lambda item: 2 if item.node is app else order[item.node is screen])
+
+
+_IN_A_TEXT = {
+    "cut": ("Cut", "Take out what is selected, and keep it for pasting."),
+    "paste": ("Paste", "Put in what was copied or cut last."),
+    "undo": ("Undo", "Take the last change back."),
+    "redo": ("Redo", "Do it again after all."),
+    "select_all": ("Select all", "Select the whole text."),
+    "delete_left_word": ("Word", "Delete the word before the cursor."),
+}
+
+
+def text_keys(screen: Screen[Any]) -> list[tuple[str, str, str]]:
+    """What Textual's own keys do in the text that has the focus: keys, title, explanation. Empty where no text has it."""
+    focused = screen.focused
+    if not isinstance(focused, Input | TextArea):
+        return []
+    bound: dict[str, list[str]] = {}
+    for key, active in screen.active_bindings.items():
+        if active.node is focused and not active.binding.id and active.binding.action in _IN_A_TEXT:
+            bound.setdefault(active.binding.action, []).append(shown(key))
+    copy = ("^c", "Copy", "Copy what is selected; with nothing selected, empty the field.")
+    return [copy, *((", ".join(bound[name][:2]), *words) for name, words in _IN_A_TEXT.items() if name in bound)]
 
 
 def _is_typed(focused: Widget | None, key: str, active: ActiveBinding) -> bool:

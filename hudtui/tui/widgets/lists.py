@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.content import Content
+from textual.visual import Visual
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -35,7 +36,7 @@ class Rows(Acting, OptionList):
         super().__init__(*options, id=id, classes=classes, markup=False, compact=True)
 
     @staticmethod
-    def option(text: str | Content, key: str | None = None, *, disabled: bool = False) -> Option:
+    def option(text: str | Content | Visual, key: str | None = None, *, disabled: bool = False) -> Option:
         """An option. Foreign text is cleaned; `key` comes back as `event.option.id`."""
         return Option(Content(clean_line(text)) if isinstance(text, str) else text, id=key, disabled=disabled)
 

@@ -23,6 +23,7 @@ from hudtui.tui.keymap import Acting, Action
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.log_lines import FloodLines, LogLines
 from hudtui.tui.widgets.log_model import Level, LogBuffer, Pattern
+from hudtui.tui.widgets.words import span
 
 PERIOD = 0.1
 """Seconds between two updates of the picture, at least."""
@@ -115,8 +116,18 @@ class LogView(Acting, Vertical):
         Action("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y", palette=False, show=False),
         Action("log.down", "Down", "One line down.", "j", palette=False, show=False),
         Action("log.up", "Up", "One line up.", "k", palette=False, show=False),
-        Action("log.top", "Oldest", "Go to the oldest line that is held.", "g", palette=False, show=False),
+        Action("log.top", "First", "Go to the first line of the log.", "g", palette=False, show=False),
     )
+
+    class Earlier(Message):
+        """The log is wanted from its first line on."""
+
+        def __init__(self, log: LogView) -> None:
+            super().__init__()
+            self.log = log
+
+    class Latest(Earlier):
+        """The end of the log is wanted."""
 
     def __init__(
         self,
@@ -143,6 +154,9 @@ class LogView(Acting, Vertical):
         self._matches: list[int] = []
         self._regex = False
         self._ended = False
+        self._before = 0
+        self._after = False
+        self._away: float | None = None
 
     def compose(self) -> ComposeResult:
         """Lines, status, search."""
@@ -175,6 +189,11 @@ class LogView(Acting, Vertical):
         return len(self._pending)
 
     @property
+    def room(self) -> int:
+        """Lines that may come in before the first one has to go."""
+        return max(self.buffer.cap - len(self.buffer) - self.pending, 0)
+
+    @property
     def ended(self) -> bool:
         """Nothing comes any more: the pane says so instead of "following". `clear` and `replace` take it back."""
         return self._ended
@@ -182,6 +201,36 @@ class LogView(Acting, Vertical):
     @ended.setter
     def ended(self, ended: bool) -> None:
         self._ended = ended
+        self._show_status()
+
+    @property
+    def before(self) -> int:
+        """Bytes of the log before the first line that came in; `g` asks for them with `Earlier`. `clear` takes it back."""
+        return self._before
+
+    @before.setter
+    def before(self, before: int) -> None:
+        self._before = before
+        self._show_status()
+
+    @property
+    def after(self) -> bool:
+        """The log goes on behind the last line that came in; `G` asks for its end with `Latest`. `clear` takes it back."""
+        return self._after
+
+    @after.setter
+    def after(self, after: bool) -> None:
+        self._after = after
+        self._show_status()
+
+    def hear(self, away: float | None) -> None:
+        """Say for how many seconds nothing was heard of the log's machine; None where it answers."""
+        self._away = away
+        self._show_status()
+
+    def stay(self) -> None:
+        """Stay at the first line while others come in behind it."""
+        self._lines.follow = False
         self._show_status()
 
     def flush(self) -> None:
@@ -195,8 +244,9 @@ class LogView(Acting, Vertical):
         self.buffer.clear()
         self.buffer.dropped = 0
         self._pending.clear()
-        self._missed = 0
-        self._ended = False
+        self._missed = self._before = 0
+        self._ended = self._after = False
+        self._away = None
         self._matches.clear()
         self._lines.here = None
         self._lines.rebuild()
@@ -252,8 +302,13 @@ class LogView(Acting, Vertical):
             parts.append((f" +{_count(missed)} new: G jumps to now ", "bold reverse"))
         if self.paused:
             parts.append(("‖ paused", "bold $warning"))
+        elif self._after:
+            parts.append(("○ beginning of the log; G: its end", "$foreground-muted"))
+        elif self._away is not None:
+            parts.append((f"○ no contact for {span(self._away)}", "bold $error"))
         elif self._ended:
-            parts.append(("■ complete: the log has ended", "$foreground-muted"))
+            brief = self._pattern is not None or self._before  # what is told beside it matters more
+            parts.append(("■ ended" if brief else "■ complete: the log has ended", "$foreground-muted"))
         elif self._lines.follow:
             parts.append(("● following", "$success"))
         else:
@@ -262,6 +317,10 @@ class LogView(Acting, Vertical):
             parts.append((f"! {_count(self.buffer.dropped)} older lines dropped here", "$warning"))
         if self._pattern is not None:
             parts.append((self._search_words(self._pattern), "$accent"))
+            if self._before or self._after or self.buffer.dropped:
+                parts.append((f"in these {_count(len(self.buffer))} lines", "$foreground-muted"))
+        if self._before:
+            parts.append((f"g: {_size(self._before)} before this", "$foreground-muted"))
         total = len(self.buffer)
         if self._lines.level is Level.NONE:
             parts.append((f"{_count(total)} line{'' if total == 1 else 's'}", ""))
@@ -301,6 +360,9 @@ class LogView(Acting, Vertical):
 
     def action_now(self) -> None:
         """Jump to now."""
+        if self._after:
+            self.post_message(self.Latest(self))
+            return
         self.paused = False
         self._missed = 0
         self._lines.to_end()
@@ -351,6 +413,9 @@ class LogView(Acting, Vertical):
 
     def action_top(self) -> None:
         """The oldest line."""
+        if self._before:
+            self.post_message(self.Earlier(self))
+            return
         self._lines.scroll_home(animate=False)
 
     def action_copy(self) -> None:
@@ -470,6 +535,13 @@ class LogView(Acting, Vertical):
 
     def _copy(self, text: str) -> None:
         cast(Any, self.app).copy(text)
+
+
+def _size(count: int) -> str:
+    """Bytes in words."""
+    if count < 10_000:
+        return f"{_count(count)} bytes"
+    return f"{count / 1000:.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.0f} MB"
 
 
 def _count(number: int) -> str:

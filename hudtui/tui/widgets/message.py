@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from textual.content import Content
@@ -40,6 +41,12 @@ class MessageBar(Static):
         self.error: HudtuiError | None = None
         """The error that is shown, where it is one."""
         self.severity: Severity | None = None
+        self._said = 0.0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the message was said."""
+        return time.monotonic() - self._said
 
     def say(self, message: str, severity: Severity = "information") -> None:
         """Show one message in place of the one before."""
@@ -64,7 +71,7 @@ class MessageBar(Static):
         body = Content.assemble((lead, f"bold {style}"), first)
         for text in rest:
             body += Content("\n") + Content.styled("  " + _end(text), "$foreground-muted")
-        self.plain, self.severity = "\n".join([first, *rest]), severity
+        self.plain, self.severity, self._said = "\n".join([first, *rest]), severity, time.monotonic()
         self.update(body)
         self.add_class("-shown")
 

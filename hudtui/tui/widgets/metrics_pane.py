@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -39,6 +39,8 @@ class Numbers:
 
     label: str
     metrics: MetricsReader
+    scales: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
+    """Of series whose floor and ceiling are known, by their names; see `charts.chart`."""
 
 
 class _Charts(Widget):
@@ -55,7 +57,12 @@ class _Charts(Widget):
         self.weight = 0.0
         self.by_time = False
         self.everything = False
-        self.alone: str | None = None
+        self.cursor: str | None = None
+        """Key of the chart that the cursor is on; None for the first one."""
+        self.alone = False
+        """Only that one is shown."""
+        self.focused = False
+        """The cursor is shown."""
         self.room = 0
         """Lines that there are to fill."""
 
@@ -72,9 +79,19 @@ class _Charts(Widget):
             found += [(f"={name}", name) for name in others]
         return found[:_MOST]
 
+    @property
+    def place(self) -> int:
+        """Of the chart under the cursor, among all."""
+        return next((place for place, (key, _) in enumerate(self.titles()) if key == self.cursor), 0)
+
+    def spot(self, width: int) -> Region:
+        """Where the chart under the cursor is."""
+        columns, _, height = self._shape(width, len(self._shown()))
+        return Region(0, 0 if self.alone else self.place // columns * height, width, height)
+
     def _shown(self) -> list[tuple[str, str]]:
         titles = self.titles()
-        return [pair for pair in titles if pair[0] == self.alone] or titles
+        return titles[self.place : self.place + 1] if self.alone else titles
 
     def _shape(self, width: int, count: int) -> tuple[int, int, int]:
         """Columns, cells of a chart, and lines of a chart."""
@@ -107,7 +124,7 @@ class _Charts(Widget):
     def _chart(self, key: str, title: str, width: int, height: int) -> Content:
         from hudtui.core.training.quantities import QUANTITIES
 
-        traces, last = [], None
+        traces, last, scale = [], None, None
         for place, run in enumerate(self.runs):
             name = key[1:] if key.startswith("=") else run.metrics.named(key)
             if name is None:
@@ -115,10 +132,12 @@ class _Charts(Widget):
             pairs = self._pairs(run.metrics.series(name))
             faint = pairs if self.weight and len(self.runs) == 1 else ()
             traces.append(Trace(smooth(pairs, self.weight), COLOURS[place % len(COLOURS)], faint))
+            scale = scale or run.scales.get(name)
             if place == 0 and (point := run.metrics.last(name)) is not None:
                 last = point.y
         unit = next((quantity.unit for quantity in QUANTITIES if quantity.name == key), "")
-        return chart(title, traces, width, height, unit=unit, last=last)
+        marked = self.focused and key == self.titles()[self.place][0]
+        return chart(title, traces, width, height, unit=unit, last=last, scale=scale, marked=marked)
 
     def _pairs(self, points: Sequence[Point]) -> tuple[tuple[float, float], ...]:
         if not self.by_time:
@@ -138,7 +157,10 @@ class MetricsPane(Acting, Vertical):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "s", palette=False),
         Action("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "t", palette=False),
-        Action("plots.zoom", "Zoom", "One chart alone, the next one, and so on; then all again.", "z", palette=False),
+        Action("plots.zoom", "Zoom", "The chart at the cursor alone, or all again.", "z", palette=False),
+        Action("plots.all", "All charts", "All charts again.", "escape", palette=False),
+        Action("plots.next", "Next chart", "Move the cursor to the next chart.", "right", palette=False, show=False),
+        Action("plots.previous", "Chart before", "Move the cursor to the chart before.", "left", palette=False, show=False),
         Action("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
     )
 
@@ -157,6 +179,8 @@ class MetricsPane(Acting, Vertical):
 
     def show(self, runs: Sequence[Numbers]) -> None:
         """Draw these runs, the first one above the others. Costs nothing while no number has changed."""
+        if not runs:
+            self.action_all()
         key = tuple((run.label, id(run.metrics), run.metrics.count) for run in runs)
         if key != self._key:
             self._key = key
@@ -210,14 +234,56 @@ class MetricsPane(Acting, Vertical):
         self._charts.by_time = not self._charts.by_time
         self._redraw()
 
+    def offers(self, action_id: str) -> bool:
+        """Esc is the screen's while all charts are shown."""
+        return self._charts.alone if action_id == "plots.all" else super().offers(action_id)
+
     def action_zoom(self) -> None:
-        """The next chart alone, or all."""
-        keys: list[str | None] = [None, *(key for key, _ in self._charts.titles())]
-        place = keys.index(self._charts.alone) if self._charts.alone in keys else 0
-        self._charts.alone = keys[(place + 1) % len(keys)]
+        """The chart at the cursor alone, or all."""
+        self._zoom(not self._charts.alone)
+
+    def action_all(self) -> None:
+        """All charts."""
+        if self._charts.alone:
+            self._zoom(False)
+
+    def _zoom(self, alone: bool) -> None:
+        self._charts.alone = alone
         self._redraw()
+        self.refresh_bindings()
+        self.call_after_refresh(self._follow_cursor)
+
+    def action_next(self) -> None:
+        """The cursor on the next chart."""
+        self._move(1)
+
+    def action_previous(self) -> None:
+        """The cursor on the chart before."""
+        self._move(-1)
+
+    def _move(self, by: int) -> None:
+        titles = self._charts.titles()
+        if titles:
+            self._charts.cursor = titles[(self._charts.place + by) % len(titles)][0]
+            self._redraw()
+            self._follow_cursor()
+
+    def _follow_cursor(self) -> None:
+        page = self.query_one(Page)
+        page.scroll_to_region(self._charts.spot(self._charts.content_size.width), animate=False)
+
+    def on_descendant_focus(self) -> None:
+        """The cursor is shown while the charts have the focus."""
+        self._charts.focused = True
+        self._charts.refresh()
+
+    def on_descendant_blur(self) -> None:
+        """The cursor is shown while the charts have the focus."""
+        self._charts.focused = False
+        self._charts.refresh()
 
     def action_others(self) -> None:
         """All numbers, or those that have a common name."""
         self._charts.everything = not self._charts.everything
+        self.action_all()
         self._redraw()

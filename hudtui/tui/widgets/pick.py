@@ -26,6 +26,7 @@ class Pick(Dialog["int | None"]):
         options: One line each, plain or styled.
         at: The one that the cursor begins on.
         hint: Below the list.
+        careful: Something is made or written at once when one is chosen: a key in the middle of a burst chooses nothing.
     """
 
     ACTIONS: ClassVar[tuple[Action, ...]] = (
@@ -39,8 +40,11 @@ class Pick(Dialog["int | None"]):
     """
     _most = 500
 
-    def __init__(self, title: str, options: Iterable[str | Content], *, at: int = 0, hint: str = "") -> None:
+    def __init__(
+        self, title: str, options: Iterable[str | Content], *, at: int = 0, hint: str = "", careful: bool = False
+    ) -> None:
         super().__init__()
+        self._careful = careful
         self._title, self._at, self._hint = title, at, hint
         self._options = [Content(clean_line(one)) if isinstance(one, str) else one for one in options]
         self._shown: list[int] = []
@@ -97,9 +101,12 @@ class Pick(Dialog["int | None"]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Enter or a click in the list."""
         event.stop()
-        self.dismiss(self._shown[event.option_index])
+        self._take(event.option_index)
 
     def action_take(self) -> None:
         """Take the one under the cursor."""
-        at = self.query_one(Rows).highlighted
-        self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)
+        self._take(self.query_one(Rows).highlighted)
+
+    def _take(self, at: int | None) -> None:
+        if not self._careful or self.decides("Enter"):
+            self.dismiss(self._shown[at] if at is not None and at < len(self._shown) else None)

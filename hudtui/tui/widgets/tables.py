@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 from textual.widgets.data_table import ColumnKey, RowKey
 
@@ -41,6 +42,16 @@ class Grid(Acting, DataTable[Any]):
     def update_cell(self, row_key: Any, column_key: Any, value: Any, **options: Any) -> None:
         """Replace a cell."""
         super().update_cell(row_key, column_key, _plain(value), **options)
+
+    def coloured(self, text: str, colour: str, *, bold: bool = False) -> Text:
+        """A cell in a colour of the theme, by the name of its variable; to be filled in anew when the theme changes."""
+        found = "" if self.app.native_ansi_color else self.app.theme_variables.get(colour, "")
+        return Text(text, style=f"{'bold ' if bold else ''}{found}".strip(), end="")
+
+    def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
+        """Keep the cursor in the table; Textual puts it into row -1 of an empty one, and tells of a row without a key."""
+        found = super().validate_cursor_coordinate(value)
+        return Coordinate(max(found.row, 0), max(found.column, 0))
 
     def action_down(self) -> None:
         """One row down."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 from rich.segment import Segment
@@ -33,6 +33,8 @@ class Column:
     """Cells; of a flexible column the fewest."""
     flexible: int = 0
     """How many parts of the room that is left it takes."""
+    wanted: int = 0
+    """Cells that it gets before the flexible ones share what is left, as long as that leaves half of it."""
     from_width: int = 0
     """The narrowest table that shows it."""
 
@@ -207,7 +209,11 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         shown = [(number, column) for number, column in enumerate(self.columns) if room >= column.from_width]
         left = max(room - sum(column.width + 1 for _, column in shown) + 1, 0)
         parts = sum(column.flexible for _, column in shown)
-        made = []
+        half, made = left // 2, []
+        for place, (number, column) in enumerate(shown):
+            grown = min(max(column.wanted - column.width, 0), half)
+            left, half = left - grown, half - grown
+            shown[place] = (number, replace(column, width=column.width + grown))
         for number, column in shown:
             extra = left * column.flexible // parts if parts else 0
             left, parts = left - extra, parts - column.flexible

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
@@ -13,7 +14,7 @@ from textual.widgets import Static
 
 from hudtui.core.environment.forms import WHOLE, FormField
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.fields import Field
+from hudtui.tui.widgets.fields import Entry, Field
 from hudtui.tui.widgets.fit import pad
 
 
@@ -30,24 +31,39 @@ class ToolForm(VerticalScroll):
     class Submitted(Message):
         """The form is filled in."""
 
-    def __init__(self, fields: tuple[FormField, ...]) -> None:
-        super().__init__(can_focus=False)
-        self.fields = fields
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(can_focus=False, id=id)
+        self.fields: tuple[FormField, ...] = ()
+        self._rows: list[_Row] = []
 
     def compose(self) -> ComposeResult:
-        """The rows."""
-        if not self.fields:
-            yield Static(Content.styled("No parameters: Enter calls it.", "$foreground-muted"))
-        width = min(max((len(field.name) + 1 for field in self.fields), default=0), 32)
-        for number, field in enumerate(self.fields):
+        """What stands here when there is nothing to fill in; the rows come with `ask`."""
+        yield Static(Content.styled("No parameters: Enter calls it.", "$foreground-muted"), id="form-none")
+
+    def ask(self, fields: tuple[FormField, ...]) -> None:
+        """Ask for other fields, all of them empty. Rows are made once and kept: nothing is removed, however fast tools change."""
+        self.fields = fields
+        self.query_one("#form-none").display = not fields
+        width = min(max((len(field.name) + 1 for field in fields), default=0), 32)
+        while len(self._rows) < len(fields):
+            row = _Row(len(self._rows))
+            self._rows.append(row)
+            self.mount(row)
+        for row, field in zip(self._rows, fields, strict=False):
             name = clean_line(field.name) or "arguments (JSON)"
-            mark = "*" if field.required else " "
-            with Horizontal(classes="row"):
-                yield Static(Content.assemble((pad(name, max(width, len(name))), "bold $primary"), (mark, "bold $accent"), " "))
-                entry = Field(placeholder=self._hint(field), id=f"field-{number}")
-                if field.choices:
-                    entry.suggester = SuggestFromList(field.choices, case_sensitive=False)
-                yield entry
+            mark = ("*" if field.required else " ", "bold $accent")
+            row.label.update(Content.assemble((pad(name, max(width, len(name))), "bold $primary"), mark, " "))
+            row.entry.begin("")
+            row.entry.placeholder = self._hint(field)
+            row.entry.suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
+        for number, row in enumerate(self._rows):
+            row.display = number < len(fields)
+        self.scroll_home(animate=False)
+
+    @property
+    def entries(self) -> list[Field]:
+        """The fields that are asked for now, from the first to the last."""
+        return [row.entry for row in self._rows[: len(self.fields)]]
 
     @staticmethod
     def _hint(field: FormField) -> str:
@@ -58,30 +74,32 @@ class ToolForm(VerticalScroll):
 
     def typed(self) -> Mapping[str, str]:
         """Field name -> what is typed now."""
-        return {field.name: self.query_one(f"#field-{number}", Field).value for number, field in enumerate(self.fields)}
-
-    def fill(self, values: Mapping[str, str]) -> None:
-        """Put texts into the fields."""
-        for number, field in enumerate(self.fields):
-            if field.name in values:
-                self.query_one(f"#field-{number}", Field).value = values[field.name]
+        return {field.name: entry.value for field, entry in zip(self.fields, self.entries, strict=True)}
 
     def enter(self) -> None:
         """Give the first field the focus."""
         if self.fields:
-            self.query_one("#field-0", Field).focus()
+            self.screen.set_focus(self.entries[0])
 
-    def on_key(self, event: object) -> None:
+    def on_key(self, event: events.Key) -> None:
         """Up and down move between the fields."""
-        key = getattr(event, "key", "")
-        if key in ("up", "down") and isinstance(self.screen.focused, Field) and self.screen.focused in self.query(Field):
-            fields = list(self.query(Field))
-            at = fields.index(self.screen.focused) + (1 if key == "down" else -1)
-            if 0 <= at < len(fields):
-                fields[at].focus()
-            getattr(event, "stop")()  # noqa: B009
+        focused, entries = self.screen.focused, self.entries
+        if event.key in ("up", "down") and focused in entries:
+            event.stop()
+            at = entries.index(focused) + (1 if event.key == "down" else -1)
+            if 0 <= at < len(entries):
+                self.screen.set_focus(entries[at])
 
     def on_input_submitted(self, event: Field.Submitted) -> None:
         """Enter."""
         event.stop()
         self.post_message(self.Submitted())
+
+
+class _Row(Horizontal):
+    """Name and field. Both are there as soon as the row is, so that it can be filled before it is mounted."""
+
+    def __init__(self, number: int) -> None:
+        self.label = Static()
+        self.entry = Entry(id=f"field-{number}")
+        super().__init__(self.label, self.entry, classes="row")

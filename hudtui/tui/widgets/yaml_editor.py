@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from rich.cells import cell_len
@@ -23,7 +23,7 @@ from textual.document._document import EditResult
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -40,7 +40,8 @@ GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
-_LEFT_TO_SCREEN = ("f6", "f7")
+_GIVEN_UP = frozenset(("f6", "f7", "ctrl+d"))
+"""Keys of TextArea that something else here has: the screen, and an action of the editor. Delete still deletes."""
 
 
 class _Wrapped(WrappedDocument):
@@ -77,7 +78,11 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     """The editor. `TextArea.Changed` and `TextArea.SelectionChanged` tell of edits and of the cursor."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        binding for binding in TextArea.BINDINGS if isinstance(binding, Binding) and binding.key not in _LEFT_TO_SCREEN
+        replace(binding, key=keys)
+        for binding in TextArea.BINDINGS
+        if isinstance(binding, Binding)
+        for keys in [",".join(key for key in binding.key.split(",") if key not in _GIVEN_UP)]
+        if keys
     ]
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
@@ -88,6 +93,13 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         Action("editor.redo", "Redo", "Do it again after all.", "ctrl+y", show=False),
         Action("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
         Action("editor.select-all", "Select all", "Select the whole text.", show=False),
+        Action("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
+        Action("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
+        Action("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
+        Action("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+d", show=False),
+        Action("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
+        Action("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
+        Action("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),
         Action("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape", palette=False, show=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -142,6 +154,8 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """What is searched for; its matches stand out."""
         self.popup = False
         """A list of completions is open: it gets the keys that move in it."""
+        self.walked = False
+        """The focus came here by Tab or Shift-Tab: these keys go on, and change no text, until something else is done here."""
         self.told: Callable[[], None] | None = None
         """Called at once after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
@@ -221,6 +235,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.told()
 
     def _refresh_size(self) -> None:
+        if self.soft_wrap:
+            super()._refresh_size()
+            return
         lines = self.lines
         if self._edited is None:
             self._width = max((cell_len(line) for line in lines), default=0)
@@ -320,7 +337,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """Have it drawn anew; where nothing else is said, those lines that look different from what was drawn last."""
-        if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted:
+        if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted or self.soft_wrap:
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         if self._changing:
             return self  # the end of the change asks again, when everything is in place
@@ -357,6 +374,8 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """Draw a line, or take it as it was drawn before."""
+        if self.soft_wrap:
+            return self._wrapped_line(y)
         key = self._drawn[y] = self._look(y)
         row = y + self.scroll_offset.y
         if row >= self.document.line_count:
@@ -365,6 +384,14 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         if strip is None:
             strip = self._strips[key] = self._with_glyph(super()._render_line(y), row)
         return strip
+
+    def _wrapped_line(self, y: int) -> Strip:
+        """A line on the screen where long ones take several: the mark of a finding stands on the first of them."""
+        places, at = self.wrapped_document._offset_to_line_info, y + self.scroll_offset.y
+        strip = super()._render_line(y)
+        if at >= len(places) or places[at][1]:
+            return strip
+        return self._with_glyph(strip, places[at][0])
 
     def _with_glyph(self, strip: Strip, row: int) -> Strip:
         notes = self.notes.get(row)
@@ -383,7 +410,11 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     async def on_key(self, event: events.Key) -> None:
         """Enter keeps the indentation, tab and backspace move by it; an open list of completions comes first."""
         key = event.key
-        if self.popup and key in ("up", "down", "enter", "tab", "escape", "pageup", "pagedown"):
+        walks = self.walked and key in ("tab", "shift+tab")
+        self.walked = False
+        if walks:
+            self.screen.focus_next() if key == "tab" else self.screen.focus_previous()
+        elif self.popup and key in ("up", "down", "enter", "tab", "escape", "pageup", "pagedown"):
             self.post_message(self.PopupKey(key))
         elif key == "enter":
             self._new_line()
@@ -400,6 +431,14 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
+
+    def on_blur(self) -> None:
+        """The focus goes elsewhere."""
+        self.walked = False
+
+    def on_mouse_down(self) -> None:
+        """A click means this text."""
+        self.walked = False
 
     def _new_line(self) -> None:
         (row, column), _ = sorted(self.selection)
@@ -453,6 +492,88 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         """Move lines to the left."""
         self._shift_lines(-1)
 
+    def action_first(self) -> None:
+        """To the beginning."""
+        self.move_cursor((0, 0))
+
+    def action_last(self) -> None:
+        """To the end."""
+        self.move_cursor(self.document.end)
+
+    def action_delete_lines(self) -> None:
+        """Delete lines."""
+        rows = self._rows()
+        last = self.document.line_count - 1
+        start, end = (rows[0], 0), (rows[-1] + 1, 0)
+        if rows[-1] == last:
+            end = self.document.end
+            if rows[0]:
+                start = (rows[0] - 1, len(self.document.get_line(rows[0] - 1)))
+        self._as_one(lambda: self.replace("", start, end, maintain_selection_offset=False))
+        self.move_cursor((min(rows[0], self.document.line_count - 1), 0))
+
+    def action_duplicate(self) -> None:
+        """Put lines in again, below; the selection goes along."""
+        rows, (start, end) = self._rows(), self.selection
+        text = "\n".join(self.document.get_line(row) for row in rows)
+        below = (rows[-1], len(self.document.get_line(rows[-1])))
+        self._as_one(lambda: self.replace(f"\n{text}", below, below, maintain_selection_offset=False))
+        self.selection = Selection((start[0] + len(rows), start[1]), (end[0] + len(rows), end[1]))
+
+    def action_move_up(self) -> None:
+        """Change places with the line above."""
+        self._move_lines(-1)
+
+    def action_move_down(self) -> None:
+        """Change places with the line below."""
+        self._move_lines(1)
+
+    def _move_lines(self, step: int) -> None:
+        rows, (start, end) = self._rows(), self.selection
+        other = rows[0] - 1 if step < 0 else rows[-1] + 1
+        if not 0 <= other < self.document.line_count:
+            return
+        moved = [self.document.get_line(row) for row in rows]
+        beside = self.document.get_line(other)
+        lines = [*moved, beside] if step < 0 else [beside, *moved]
+        first, last = min(rows[0], other), max(rows[-1], other)
+        place = (last, len(self.document.get_line(last)))
+        self._as_one(lambda: self.replace("\n".join(lines), (first, 0), place, maintain_selection_offset=False))
+        most = self.document.line_count - 1
+        self.selection = Selection((start[0] + step, start[1]), (min(end[0] + step, most), end[1]))
+
+    def _as_one(self, change: Callable[[], object]) -> None:
+        """Carry out a change that is taken back as one."""
+        self.history.checkpoint()
+        change()
+        self.history.checkpoint()
+
+    def action_wrap(self) -> None:
+        """Break long lines, or not."""
+        self._drawn.clear()
+        self._strips.clear()
+        self.soft_wrap = not self.soft_wrap
+
+    def on_click(self, event: events.Click) -> None:
+        """Twice on a word selects it, three times the line."""
+        if event.chain < 2:
+            return
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if event.chain > 2:
+            self.selection = Selection((row, 0), (row, len(line)))
+            return
+        word = next((match for match in re.finditer(r"\w+", line) if match.start() <= column <= match.end()), None)
+        if word is not None:
+            self.selection = Selection((row, word.start()), (row, word.end()))
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """Bring the cursor into sight; where it can be seen beside the beginning of its line, that is shown."""
+        scrolled = super().scroll_cursor_visible(center, animate)
+        if self.scroll_offset.x and self._cursor_offset[0] + 3 + self.gutter_width <= self.scrollable_content_region.width:
+            self.scroll_to(x=0, animate=False)
+        return scrolled
+
     def action_comment(self) -> None:
         """Comment lines out, or in again when all of them are comments."""
         lines = {row: self.document.get_line(row) for row in self._rows()}
@@ -478,8 +599,10 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     def go(self, row: int, column: int = 0) -> None:
         """Put the cursor somewhere (from 0) and bring it to the middle when it was out of sight."""
         row = min(max(row, 0), self.document.line_count - 1)
+        place = (row, min(column, len(self.document.get_line(row))))
         top, height = self.scroll_offset.y, max(self.size.height, 1)
-        self.move_cursor((row, min(column, len(self.document.get_line(row)))), center=not top <= row < top + height)
+        shown = self.wrapped_document.location_to_offset(place).y if self.soft_wrap else row
+        self.move_cursor(place, center=not top <= shown < top + height)
 
     def matches(self, pattern: re.Pattern[str]) -> list[tuple[Location, Location]]:
         """Every place of a pattern, which stays within a line."""

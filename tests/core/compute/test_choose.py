@@ -37,7 +37,8 @@ def names(found: Any) -> list[str]:
 def test_the_lowest_price_wins() -> None:
     choice = choose(MARKET, spec=parse_spec("H100"))
     assert choice.offer.id == "spot"
-    assert "lowest price of the 4 offers that fit" in choice.reasons[0]
+    assert "lowest price of the 4 offers with one GPU that fit" in choice.reasons[0], "one GPU is what is meant without a number"
+    assert "offers that fit" in choose(MARKET, spec=parse_spec("1xH100")).reasons[0]
     assert any("taken away at any moment" in reason and "$2.10" in reason for reason in choice.reasons)
 
 
@@ -138,7 +139,7 @@ def test_prepaid_hours_count_for_short_work_alone() -> None:
 def test_orders() -> None:
     fast = offer("fast", price=9, setup_minutes=2)
     market = [*MARKET, fast]
-    assert [select(market, order=order).found[0].id for order in ORDERS] == ["small", "small", "four", "four", "fast"]
+    assert [select(market, order=order).found[0].id for order in ORDERS] == ["small", "small", "spot", "four", "fast"]
     with pytest.raises(InputError, match="sorted by 'luck'"):
         select(market, order="luck")
 
@@ -211,3 +212,8 @@ def test_the_order_of_the_market_does_not_matter(market: list[Offer], random: An
     shuffled = list(market)
     random.shuffle(shuffled)
     assert names(select(market).found) == names(select(shuffled).found)
+
+
+def test_memory_is_that_of_one_gpu_also_in_the_order() -> None:
+    market = [offer("eight", "A100_40GB", count=8, price=8.0), offer("one", "A100_80GB", price=1.3)]
+    assert names(select(market, order="vram").found) == ["one", "eight"]

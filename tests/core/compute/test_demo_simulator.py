@@ -10,16 +10,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from hudtui.core.compute import demo_simulator as demo
-from hudtui.core.compute.demo_simulator import demo_simulator
+from hudtui.core.compute.demo_simulator import Simulator, ensure_simulator, find_simulator, start_simulator
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.providers import prime_access
+from hudtui.core.places import places
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
+from hudtui.sim import Simulator as Simulated
 
 
 def _pid(folder: Path) -> int:
@@ -40,8 +43,8 @@ def _gone(pid: int) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "simulator"
+def folder() -> Iterator[Path]:
+    place = places().state / "simulator"
     yield place
     if (place / "server.json").exists():
         pid = _pid(place)
@@ -52,24 +55,39 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         _gone(pid)
 
 
+def _state(simulator: Simulator) -> Any:
+    return httpx2.get(f"{simulator.url}/sim/state", headers={"Authorization": f"Bearer {simulator.key}"}).json()
+
+
 def test_it_is_started_once_and_again_when_it_was_killed(folder: Path) -> None:
+    assert find_simulator(folder) is None
     with ThreadPoolExecutor(2) as two:
-        first, other = two.map(demo_simulator, [folder, folder])
-    assert first == other
-    assert httpx2.get(f"{first}/sim/state").json()["pods"] == []
-    assert (folder / "server.json").stat().st_mode & 0o777 == 0o600
+        first, other = two.map(start_simulator, [folder, folder])
+    assert first == other == find_simulator(folder)
+    assert _state(first)["pods"] == []
+    for name in ("server.json", "state.json"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+    assert first.key not in repr(first) and httpx2.get(f"{first.url}/sim/state").status_code == 401
 
     pid = _pid(folder)
     os.kill(pid, signal.SIGKILL)
     _gone(pid)
-    again = demo_simulator(folder)
-    assert httpx2.get(f"{again}/sim/state").json()["pods"] == []
+    assert find_simulator(folder) is None
+    again = start_simulator(folder)
+    assert again == first, "whoever looks after a machine there goes on"
+    assert _state(again)["pods"] == []
     assert _pid(folder) != pid
+
+
+def test_each_has_a_key_of_its_own(folder: Path, tmp_path: Path) -> None:
+    with Simulated(state=tmp_path / "other") as other:
+        key = start_simulator(folder).key
+        assert len({key, other.api_key, "sim-key"}) == 3 and min(len(key), len(other.api_key)) >= 32
 
 
 def test_it_ends_when_nobody_needs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "IDLE", 0.4)
-    demo_simulator(folder)
+    start_simulator(folder)
     _gone(_pid(folder))
 
 
@@ -79,17 +97,20 @@ def test_what_does_not_start_is_told(folder: Path, monkeypatch: pytest.MonkeyPat
     broken.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(broken))
     with pytest.raises(ProviderError, match="did not start") as caught:
-        demo_simulator(folder)
+        start_simulator(folder)
     assert caught.value.why == "no such luck"
 
 
-def test_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("hudtui.core.compute.providers.demo_simulator", lambda: "http://127.0.0.1:9")
+def test_the_setting(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HUDTUI_SIM")
     (tmp_path / ".env").write_text("HUDTUI_SIM=demo\nPRIME_API_KEY=real\n")
-    access = prime_access(load_settings(tmp_path, HUD).get)
-    assert access.simulated and access.base_url == "http://127.0.0.1:9"
-    assert access.key is not None and access.key.get_secret_value() != "real"
+    settings = load_settings(tmp_path, HUD)
+    with pytest.raises(ProviderError, match="does not run"):
+        prime_access(settings.get)  # reading a setting starts nothing
+    assert not folder.exists()
+    ensure_simulator(settings.get)
+    access = prime_access(settings.get)
+    assert access.simulated and Simulator(access.base_url, access.key.get_secret_value()) == find_simulator(folder)
     monkeypatch.setenv("HUDTUI_SIM", "off")
     access = prime_access(load_settings(tmp_path, HUD).get)
     assert not access.simulated and access.key is not None and access.key.get_secret_value() == "real"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.choose import select
 from hudtui.core.compute.desk import Desk, Holdings
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.ledger import Ledger
@@ -15,7 +16,7 @@ from hudtui.core.compute.limitbook import MOST, LimitBook
 from hudtui.core.compute.market import Market, offer_from_json, recall, remember
 from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.values import Offer, Offers, Order, Price, Query
+from hudtui.core.compute.values import Account, Offer, Offers, Order, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.sim import Simulator
 
@@ -51,12 +52,13 @@ def offer(name: str, price: float = 1.0) -> Offer:
     return Offer("mute", name, "H100_80GB", 1, Price(price), images=("a", "b"), gpu_memory=80.0, raw={"secret": 1})
 
 
-def desk(tmp_path: Path, *providers: Any, now: float = START + 600) -> Desk:
+def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any = None) -> Desk:
     return Desk(
         {provider.name: provider for provider in providers},
         Ledger(tmp_path / "pods.db"),
         limits=LimitBook(tmp_path / "limits.json"),
         cache=tmp_path / "offers.json",
+        active=active,
         now=lambda: now,
     )
 
@@ -72,7 +74,10 @@ async def refreshed(one: Desk) -> list[Market]:
 
 async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: Simulator) -> None:
     mute = Mute(
-        Offers((offer("a"),)), ProviderError("it is asleep"), Offers((offer("b"),), ("page 2 failed",)), Offers((offer("b"),))
+        Offers((offer("a"),)),
+        ProviderError("it is asleep"),
+        *[Offers((offer("b"),), ("page 2 failed",))] * 2,
+        Offers((offer("b"),)),
     )
     one = desk(tmp_path, prime(sim), mute)
     first, *_, last = await refreshed(one)
@@ -85,6 +90,12 @@ async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothin
 
     *_, partial = await refreshed(one)
     assert {item.id for item in partial.parts["mute"].offers} == {"a", "b"} and partial.warnings
+
+    kept = next(item for item in partial.parts["mute"].offers if item.id == "a")
+    assert kept.stock == "not confirmed" and select([kept]).found == (), "it is shown, and not chosen"
+
+    *_, again = await refreshed(one)
+    assert [item.id for item in again.parts["mute"].offers] == ["b"] and again.warnings, "what two answers lack is gone"
 
     *_, whole = await refreshed(one)
     assert [item.id for item in whole.parts["mute"].offers] == ["b"] and not whole.warnings
@@ -152,9 +163,10 @@ async def test_nothing_is_alive(tmp_path: Path, sim: Simulator) -> None:
 
 
 async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: Simulator) -> None:
-    one = desk(tmp_path, prime(sim))
+    one = desk(tmp_path, prime(sim), active=lambda entry: entry.run == "r1")
     owned = await rent(one, sim, "hudtui-a", run="r1")
-    orphan = await rent(one, sim, "hudtui-b")
+    orphan = await rent(one, sim, "hudtui-b", run="r2")
+    by_hand = await rent(one, sim, "hudtui-d")
     foreign = await rent(one, sim, "hudtui-c")
     with one.ledger._writing() as database:  # as if it had been rented elsewhere under another name
         database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
@@ -165,14 +177,15 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     found = await looked(one)
     asked = [request.path for request in sim.requests[before:]]
     assert len(asked) == len(set(asked)) <= 3, asked
-    assert [item.pod.id for item in found.pods] == [orphan, owned, foreign]
-    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a"]
+    assert [item.pod.id for item in found.pods] == [orphan, owned, by_hand, foreign]
+    assert [item.pod.name for item in found.pods if item.ours] == ["hudtui-b", "hudtui-a", "hudtui-d"]
+    assert [item.by_hand for item in found.pods] == [False, False, True, False]
     assert found.pods[1].run == "r1" and len(found.orphans) == 1
-    assert [item.age(START + 600) for item in found.pods] == [900, 900, pytest.approx(600, abs=5)]
+    assert [item.age(START + 600) for item in found.pods] == [900, 900, 900, pytest.approx(600, abs=5)]
     assert found.orphans[0].age_seconds == 900
     cost = found.spending.of(owned)
     assert cost is not None and cost.billed and cost.spent > 0
-    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:2]))
+    assert found.spending.per_hour == pytest.approx(sum(item.pod.hourly or 0 for item in found.pods[:3]))
     await one.close()
 
 
@@ -228,3 +241,89 @@ def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
     book.path.write_text("{" + ",".join(f'"m{number}": {{}}' for number in range(MOST)) + "}")
     book.set("new", Limits())
     assert book.get("m0") is None and book.get("m1") == Limits() and book.get("new") == Limits()
+
+
+async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    pod = await rent(one, sim, "hudtui-a", run="r1")
+    one.ledger.intend(Order("hudtui-b", offer("a", 3.0)), provider="prime", realm=sim.url)
+    one.ledger.let_go("hudtui-b")
+    sim.clock.advance(600)
+    seen = (await looked(one)).pods[0]
+    assert seen.reachable and seen.seen == START + 600 and seen.pod.addresses
+
+    later = desk(tmp_path, prime(sim), now=START + 640)  # as a new start finds it
+    sim.fail_next("GET", "/api/v1/pods/", kind="status", status=403, times=20)
+    found = await looked(later)
+    row = next(item for item in found.pods if item.pod.id == pod)
+    assert (row.reachable, row.seen, row.seen_ago(found.at)) == (False, START + 600, 40)
+    assert (row.pod.addresses, row.pod.hourly, row.run) == (seen.pod.addresses, seen.pod.hourly, "r1") and row.pod.alive
+    assert row.orphan is None and row.ours, "it is paid for, and nobody says that its run is over"
+    assert found.spending.per_hour == pytest.approx(row.pod.hourly)
+    unseen = next(item for item in found.pods if item.pod.name == "hudtui-b")
+    assert (unseen.reachable, unseen.seen, unseen.pod.stage, unseen.pod.gpu_type) == (False, None, "unknown", "H100_80GB")
+    assert set(found.unreachable) == {row, unseen}
+    assert [item.text(found.at) for item in found.silent] == ["Prime (simulated) unreachable: last known state, 40 s old"]
+
+    sim.heal()
+    found = await looked(later)
+    assert [item.reachable for item in found.pods if item.pod.id == pod] == [True] and not found.silent
+    await later.close()
+    await one.close()
+
+
+async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    taken, ended = await rent(one, sim, "hudtui-a"), await rent(one, sim, "hudtui-b")
+    assert (await looked(one)).taken == ()
+    sim.reclaim(taken)
+    one.ledger.note("hudtui-b", "ending", why="by hand")
+    await one.providers["prime"].terminate(ended)
+    sim.clock.advance(600)
+    (owned,) = (await looked(one)).taken
+    assert owned.name == "hudtui-a" and owned.unasked and "taken back" in str(owned.why)
+    entry = one.ledger.get("hudtui-b")
+    assert entry is not None and (entry.state, entry.unasked, entry.why) == ("ended", False, "by hand")
+    assert [item.name for item in (await looked(one)).taken] == ["hudtui-a"], "it is told for a day, also to who looks later"
+    await one.close()
+
+
+async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_path: Path, sim: Simulator) -> None:
+    one = desk(tmp_path, prime(sim))
+    spot = await rent(one, sim, "hudtui-spot")
+    await rent(one, sim, "hudtui-dry")
+    sim.set_pod(spot, isSpot=True)
+    await looked(one)
+    sim.reclaim(spot)
+    await looked(one)
+    sim.clock.advance(3600 * 60)
+    found = {item.name: item.why for item in (await looked(one)).taken}
+    assert "spot" in str(found["hudtui-spot"]) and "wallet is empty" in str(found["hudtui-dry"])
+    await one.close()
+
+
+async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Path) -> None:
+    with Simulator() as first:
+        one = desk(tmp_path, prime(first))
+        pod = await rent(one, first, "hudtui-a")
+        (seen,) = (await looked(one)).pods
+        assert (entry := one.ledger.get("hudtui-a")) is not None and entry.account == "Sim User"
+        one.ledger.note("hudtui-a", "ended", billed=0.5)
+        await one.close()
+    with Simulator() as second:
+        other = desk(tmp_path, prime(second))
+        assert await rent(other, second, "hudtui-b") == pod, "the same id"
+        with other.ledger._writing() as database:  # as if both had one address
+            database.execute("UPDATE machines SET realm = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
+        second.clock.advance(3600)
+        found = await looked(other)
+        (row,) = found.pods
+        assert row.pod.name == "hudtui-b" and row.spend is not None
+        assert (row.spend.open, row.spend.per_hour) == (True, seen.pod.hourly) and row.spend.spent > 0.5
+        await other.close()
+
+
+def test_how_long_the_wallet_lasts() -> None:
+    assert Account("a", balance=0.05).lasts(2.0) == pytest.approx(0.025)
+    assert Account("a", balance=-1.0).lasts(2.0) == 0.0
+    assert Account("a").lasts(2.0) is Account("a", balance=1.0).lasts(0.0) is Account("a", balance=1.0).lasts(2.0, "EUR") is None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.compute.ledger import Ledger, _this_process
+from hudtui.core.compute.values import Address, Offer, Order, Pod, Price
 from hudtui.core.errors import InputError, MachineError
 
 OFFER = Offer("prime", "a/b", "H100_80GB", 2, Price(4.2, "EUR"), raw={"cloudId": "a"})
@@ -112,6 +116,55 @@ def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
     ledger.let_go("hudtui-b")
     after = ledger.get("hudtui-b")
     assert after is not None and after.holder is None
+
+
+_OF_VERSION_1 = """
+CREATE TABLE machines (
+    name TEXT PRIMARY KEY, provider TEXT NOT NULL, realm TEXT NOT NULL, pod TEXT, run TEXT, workspace TEXT,
+    machine TEXT NOT NULL, holder TEXT, state TEXT NOT NULL, hourly REAL, currency TEXT NOT NULL, created REAL NOT NULL,
+    updated REAL NOT NULL, ended REAL, billed REAL, why TEXT, order_json TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX machines_by_state ON machines (state, created);
+PRAGMA user_version = 1;
+"""
+"""The table as the first hudtui made it."""
+
+
+def test_a_ledger_of_an_older_hudtui_is_read_as_it_is_and_brought_up_to_date_by_the_first_entry(ledger: Ledger) -> None:
+    ledger.path.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(ledger.path)) as database:
+        database.executescript(_OF_VERSION_1)
+        offer = json.dumps({"offer": {"gpu_type": "H100_80GB", "gpu_count": 2, "spot": True}})
+        database.execute(
+            "INSERT INTO machines VALUES ('hudtui-old', 'prime', '', 'p1', 'r1', '/w', ?, ?, 'ready', 4.2, 'EUR', 5.0, 6.0, "
+            "NULL, NULL, NULL, ?)",
+            (socket.gethostname(), _this_process(), offer),
+        )
+        database.commit()
+    (old,) = ledger.owned()
+    assert (old.pod, old.seen, old.until, old.account, old.unasked) == ("p1", None, None, None, False)
+    assert old.held, "this process has it, whatever it called the machine then"
+    assert (old.last_pod().gpu_type, old.last_pod().hourly, old.last_pod().spot) == ("H100_80GB", 4.2, True)
+    assert ledger.get("hudtui-old") == old
+    with contextlib.closing(sqlite3.connect(ledger.path)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (1,), "reading changes nothing"
+    ledger.intend(_order(), provider="prime")
+    seen = ledger.note("hudtui-old", last=replace(old.last_pod(), hourly=5.0))
+    assert seen.seen is not None and (seen.hourly, seen.run) == (5.0, "r1") and ledger.get("hudtui-old") == seen
+
+
+def test_a_machine_that_is_called_otherwise_today_is_the_same_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ledger.intend(_order(), provider="prime")
+    monkeypatch.setattr(socket, "gethostname", lambda: "name-by-another-network")
+    assert made.held and ledger.owned()[0].held
+
+
+def test_what_was_seen_last_comes_back(ledger: Ledger) -> None:
+    ledger.intend(_order(), provider="prime")
+    pod = Pod("prime", "p1", "hudtui-a", "ready", "ACTIVE", hourly=3.0, addresses=(Address("root", "10.0.0.7", 2222),))
+    (owned,) = ledger.saw({"hudtui-a": pod}, 1000.0)
+    assert (owned.last_pod(), owned.seen, owned.hourly) == (pod, 1000.0, 3.0)
+    assert ledger.note("hudtui-a", "ended").last_pod() == replace(pod, stage="gone")
 
 
 def test_many_write_at_once(ledger: Ledger) -> None:

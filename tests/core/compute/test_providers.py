@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.compute.own_machines import machines_file
-from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, find_offer
 from hudtui.core.compute.providers import find_providers, missing, open_provider, prime_access, target_of
-from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
-from hudtui.core.compute.values import Address, Pod, SshKey
+from hudtui.core.compute.ssh_key import find_registered, keep_path, key_path, read_key
+from hudtui.core.compute.ssh_key import make_key as new_key
+from hudtui.core.compute.values import Address, Offer, Pod, Price, SshKey
 from hudtui.core.errors import InputError
+from hudtui.core.platform import HUD
+from hudtui.core.settings import Settings, load_settings, user_file
 from hudtui.core.web import is_loopback
 
 
@@ -45,8 +48,8 @@ async def test_a_key_brings_prime() -> None:
     "settings",
     [
         {"PRIME_API_KEY": "pit_secret_1234567890", "PRIME_API_BASE_URL": "http://127.0.0.1:1"},
-        {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://localhost:1/"},
-        {"HUDTUI_SIM": "http://[::1]:1"},
+        {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://localhost:1/", "HUDTUI_SIM_KEY": "its-own"},
+        {"HUDTUI_SIM": "http://[::1]:1", "HUDTUI_SIM_KEY": "its-own"},
     ],
 )
 async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[str, str]) -> None:
@@ -56,8 +59,16 @@ async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[st
     assert open_provider("prime", settings.get, providers=found) is prime
     if "HUDTUI_SIM" in settings:  # the real key stays at home
         key = prime_access(settings.get).key
-        assert key is not None and key.get_secret_value() == "sim-key"
+        assert key is not None and key.get_secret_value() == "its-own"
     await prime.close()
+
+
+def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None:
+    settings = {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://127.0.0.1:1"}
+    assert "prime" not in find_providers(settings.get)
+    with pytest.raises(LoginNeeded, match="needs the key that it printed") as caught:
+        open_provider("prime", settings.get)
+    assert "HUDTUI_SIM_KEY" in str(caught.value.fix)
 
 
 @pytest.mark.parametrize("address", ["https://api.primeintellect.ai", "http://127.0.0.1.example.com", "1", "http://10.0.0.1:80"])
@@ -163,3 +174,28 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(InputError, match="cannot be understood"):
         read_key(tmp_path / "bad")
+
+
+def test_an_offer_by_a_name_that_several_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    offers = [Offer("prime", name, "H100_80GB", 1, Price(1.0)) for name in ("a/1", "b/2")]
+    assert find_offer(offers, offers[0].short) == offers[0] and find_offer(offers, "none") is None
+    monkeypatch.setattr(Offer, "short", "abcdef")
+    with pytest.raises(InputError, match="means several offers") as caught:
+        find_offer(offers, "abcdef")
+    assert "a/1, b/2" in str(caught.value.fix)
+    assert find_offer(offers, "b/2") == offers[1], "its id says which one is meant"
+
+
+def test_where_a_new_key_is_noted(own_world: Path) -> None:
+    usual, other = Path.home() / ".ssh" / "prime_key.pem", own_world / "key"
+    new_key(usual)
+    new_key(other)
+
+    def settings() -> Settings:
+        return load_settings(own_world, HUD)
+
+    assert keep_path(usual, settings()) is None, "it is found without"
+    assert keep_path(other, settings()) == user_file() and key_path(settings().get) == other
+    (own_world / ".env").write_text("PRIME_SSH_KEY_PATH=/gone\n")
+    assert keep_path(usual, settings()) == own_world / ".env" and key_path(settings().get) == usual
+    assert (read_key(usual).label, read_key(other).label) == ("hudtui prime_key.pem", "hudtui key")

@@ -61,7 +61,8 @@ class Stub:
         self.path = path
         self.now = 0.0
         self.program = (sys.executable, str(STUB))
-        self.tell(clouds=["Lambda", "RunPod"], offers={"lambda": [H100], "runpod": [L4]})
+        self.began = int(time.time()) - 1800
+        self.tell(began=self.began, clouds=["Lambda", "RunPod"], offers={"lambda": [H100], "runpod": [L4]})
 
     @property
     def state(self) -> dict[str, Any]:
@@ -311,7 +312,7 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) 
         stub.now += seconds
 
     gone = await release("hudtui-t1", sky, ledger, why="over", sleep=sleep)
-    assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, 1795251800.0)
+    assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, stub.began + 1800)
     assert gone.estimated and gone.bill is None and charged(gone) == "about $1.25 (estimated)"
     (entry,) = ledger.owned(alive=False)
     assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"

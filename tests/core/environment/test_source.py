@@ -344,3 +344,10 @@ def test_secrets_are_hidden_everywhere():
 def test_the_image_in_a_docker_command(args, image):
     assert read_config({"a": {"command": "docker", "args": args}}, "x")[0].image == image
     assert ServerSpec("a", command="ssh", args=("docker", *args)).image is None
+
+
+@pytest.mark.parametrize("text", ["job: {name: x}\naction_mappings: {}\n", "services: {a: {}}\nversion: '3'\n", "a: 1\n"])
+def test_a_yaml_file_that_is_no_lock_file(tmp_path, text):
+    (tmp_path / "other.yaml").write_text(text)
+    with pytest.raises(SourceError, match="this YAML file is no lock file"):
+        parse_source("other.yaml", folder=tmp_path)

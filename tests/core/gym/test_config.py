@@ -96,7 +96,6 @@ def test_a_full_configuration() -> None:
 def test_what_is_not_said_has_defaults() -> None:
     for text in (
         "action_mappings: {}",
-        "{}",
         "system_prompt:\njob:\nparser:\nrubric:\ndefaults:\naction_mappings:\n",
         "rubric: {weights: }",
     ):
@@ -160,16 +159,22 @@ MAPPING = "action_mappings:\n  click:\n    _tool: t\n    _parser: {positional: [
         ("action_mappings:\n  click: {x: 1}", "tool", (2, 3), "click", None, "`_tool` is missing"),
         ("action_mappings:\n  click: {_tool: 5}", "tool", (2, 18), "click", None, "not 5"),
         ("action_mappings:\n  click: {_tool: ''}", "tool", (2, 18), "click", None, "the name of an MCP tool"),
-        (MAPPING + "    _tol: x", "unknown-key", (5, 5), "click", None, "did you mean `_tool`?"),
-        (MAPPING + "    _extra: x", "unknown-key", (5, 5), "click", None, "`_tool` and `_parser`"),
+        ("{}", "shape", (1, 1), None, None, "none of its keys"),
+        ("compute_environment: LOCAL_MACHINE\nnum_processes: 2", "shape", (1, 1), None, None, "an accelerate configuration"),
+        ("zero_optimization: {stage: 3}\nbf16: {enabled: true}", "shape", (1, 1), None, None, "a DeepSpeed configuration"),
+        ("environments: {my_env: {max_turns: 15}}\ntraining: {}", "shape", (1, 1), None, None, "an ART configuration"),
+        ("version: '1.3'\nimages: {local: env}", "shape", (1, 1), None, None, "a lock file"),
+        ("learning_rate: 1e-5\nsteps: 10", "shape", (1, 1), None, None, "settings of a trainer"),
+        ("logging: {}", "shape", (1, 1), None, None, "no gym configuration"),
+        ("action_mappings:\n  click: {_tool: null}", "tool", (2, 18), "click", None, "not nothing"),
         (MAPPING + "    a: {}", "form", (5, 5), "click", "a", "below `static`"),
         (MAPPING + "    a: {form_arg: x}", "form", (5, 5), "click", "a", "did you mean `from_arg`"),
         (MAPPING + "    a: {x: 1, y: 2}", "form", (5, 5), "click", "a", "below `static`"),
-        (MAPPING + "    a: {from_arg: z}", "from-arg", (5, 19), "click", "a", "`z` is not listed"),
+        (MAPPING + "    a: {from_arg: a b}", "from-arg", (5, 19), "click", "a", "cannot be given by this name"),
         (MAPPING + "    a: {from_arg: [x]}", "from-arg", (5, 19), "click", "a", "the name of an argument"),
         (MAPPING + "    a: {from_args: x}", "from-arg", (5, 20), "click", "a", "a list of names"),
         (MAPPING + "    a: {from_args: [x, 5]}", "from-arg", (5, 20), "click", "a", "a list of names"),
-        (MAPPING + "    a: {from_args: [x, z]}", "from-arg", (5, 24), "click", "a", "`z` is not listed"),
+        (MAPPING + "    a: {from_args: [x, 5z]}", "from-arg", (5, 24), "click", "a", "cannot be given by this name"),
         (MAPPING + "    a: {from_args: [x], defaults: 5}", "default", (5, 35), "click", "a", "`defaults` is a list"),
         (MAPPING + "    a: {from_args: [x], transform: 'lambda x: x'}", "form", (5, 25), "click", "a", "does not go with"),
         (MAPPING + "    a: {from_args: [x], default: 5}", "form", (5, 25), "click", "a", "it is called `defaults`"),
@@ -225,8 +230,18 @@ def test_errors(text: str, code: str, place: tuple[int, int], mapping: str | Non
 @pytest.mark.parametrize(
     ("text", "code", "severity", "words"),
     [
-        ("logging: {}", "unknown-key", "info", "not interpreted"),
-        ("allowed_tools: [x]", "unknown-key", "info", "not interpreted"),
+        ("job: {}\nlogging: {}", "unknown-key", "info", "not interpreted"),
+        ("job: {}\nallowed_tools: [x]", "unknown-key", "info", "not interpreted"),
+        (MAPPING + "    _tol: x", "unknown-key", "warning", "did you mean `_tool`?"),
+        (MAPPING + "    _extra: x", "unknown-key", "warning", "`_tool` and `_parser`"),
+        (MAPPING + "    '# TODO': more", "comment", "warning", "is not sent"),
+        (MAPPING + "  '// later': {}", "comment", "warning", "is not sent"),
+        (
+            "action_mappings: {a: {_tool: t, _parser: {positional: [amount]}, b: {from_arg: amont}}}",
+            "from-arg",
+            "warning",
+            "`amount`",
+        ),
         ("action_mapping: {}", "unknown-key", "warning", "`action_mappings`"),
         ("parser: {use_thinkin: true}", "unknown-key", "warning", "`use_thinking`"),
         ("parser: {xml_weight: 0, action_weight: 0}", "weight", "warning", "always 0"),
@@ -318,8 +333,8 @@ def test_findings_as_json() -> None:
     _, findings = parse_config("action_mappings:\n  a: {_tool: t, _parsr: {}}", name="c.yaml")
     assert findings[0].to_json() == {
         "code": "unknown-key",
-        "severity": "error",
-        "message": "the key `_parsr` is not known; did you mean `_parser`?",
+        "severity": "warning",
+        "message": "the key `_parsr` is not known, and is not sent; did you mean `_parser`?",
         "line": 2,
         "column": 17,
         "end_column": 23,
@@ -329,6 +344,7 @@ def test_findings_as_json() -> None:
             "title": "rename to `_parser`",
             "edits": [{"line": 2, "column": 17, "end_line": 2, "end_column": 23, "text": "_parser"}],
         },
+        "guess": None,
     }
 
 

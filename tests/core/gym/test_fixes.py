@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,20 +213,20 @@ class TestInsertions:
     @pytest.mark.parametrize(
         "text",
         [
-            "a: 1",
-            "a: 1\n",
-            "a: 1\n\n\n",
-            "a: |\n  text\n",
-            "a: |+\n  text\n\n",
-            "a:\n- 1\n",
-            "---\na: 1\n",
-            "a: 1 # comment",
-            "a: 1\n# comment",
-            "  # odd\na: 1\n",
-            '"a": 1\n',
-            "a: 1\nparser:\n  xml_weight: 1\n",
-            "a: 1\nparser:\n        # deep\n        xml_weight: 1\n",
-            "a: 1\ndefaults:\n  other: 1\n",
+            "job: 1",
+            "job: 1\n",
+            "job: 1\n\n\n",
+            "job: |\n  text\n",
+            "job: |+\n  text\n\n",
+            "job:\n- 1\n",
+            "---\njob: 1\n",
+            "job: 1 # comment",
+            "job: 1\n# comment",
+            "  # odd\njob: 1\n",
+            '"job": 1\n',
+            "job: 1\nparser:\n  xml_weight: 1\n",
+            "job: 1\nparser:\n        # deep\n        xml_weight: 1\n",
+            "job: 1\ndefaults:\n  other: 1\n",
         ],
     )
     def test_settings_are_written_where_they_count(self, text: str) -> None:
@@ -239,13 +240,13 @@ class TestInsertions:
     @pytest.mark.parametrize(
         "text",
         [
-            '{"a": 1}',
-            "{a: 1}\n",
-            "a: 1\n...\n",
-            "  a: 1\n",
+            '{"job": 1}',
+            "{job: 1}\n",
+            "job: 1\n...\n",
+            "  job: 1\n",
             "parser: {}\ndefaults: {}\n",
             "parser:\ndefaults:\n",
-            "a:\n- b: |\n    text",
+            "job:\n- b: |\n    text",
         ],
     )
     def test_where_that_is_not_sure_nothing_is_written(self, text: str) -> None:
@@ -314,3 +315,50 @@ def test_repairs_end_remove_what_they_name_and_keep_all_comments(slips: list[tup
     for comment in ("# kept: the first comment", "# kept, too", "# four blanks here", "# a slip", "# blanks inside", "# the end"):
         assert comment in fixed.text
     assert bool(fixed.applied) == any(finding.fix is not None for finding in before)
+
+
+GUESSED = """\
+job: {name: t}
+system_prompt: |
+  - go(where): Go
+    Usage: <tool>go("left")</tool>
+  - leepa(): A slip that may be several things
+action_mappings:
+  go:
+    _tool: movers
+    _parser: {positional: [where, whence]}
+    direction: {from_arg: whee}
+    steps: {from_ag: where}
+  leaps:
+    _tool: move
+    direction: leftish
+    steppe: 1
+parser: {use_thinking: true}
+defaults: {max_turns: 3}
+"""
+
+
+def test_what_did_you_mean_suggests_can_be_carried_out_one_by_one() -> None:
+    text = GUESSED
+    done = []
+    for _ in range(20):
+        found = next((one for one in lint(text, name="c.yaml", tools=TOOLS) if one.guess is not None), None)
+        if found is None:
+            break
+        assert found.fix is None and found.guess is not None and "did you mean" in found.message
+        done.append(found.guess.title)
+        changed = apply_fixes(text, (replace(found, fix=found.guess),))
+        assert changed != text
+        text = changed
+    assert {"call `move`", "take it from `where`", "rename to `from_arg`", "rename to `steps`"} <= set(done), done
+    config = load_yaml(text, name="c.yaml").data
+    assert config["action_mappings"]["go"] == {
+        "_tool": "move",
+        "_parser": {"positional": ["where", "whence"]},
+        "direction": {"from_arg": "where"},
+        "steps": {"from_arg": "where"},
+    }
+
+
+def test_fixing_all_carries_out_no_guess() -> None:
+    assert "movers" in fix_text(GUESSED, name="c.yaml", tools=TOOLS).text

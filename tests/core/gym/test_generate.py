@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.errors import InputError
 from hudtui.core.gym import emit
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.draft import LeftOut, draft, per_value_tools
@@ -407,8 +408,13 @@ class TestHostileNames:
     def test_same_name_twice(self, old_gym: ModuleType) -> None:
         assert len(check(analysis(Tool("t", "one"), Tool("t", "two")), old_gym)["action_mappings"]) == 1
 
-    def test_no_tools_at_all(self, old_gym: ModuleType) -> None:
-        assert check(analysis(Tool("setup", kind="setup")), old_gym)["action_mappings"] == {}
+    def test_no_tools_at_all(self) -> None:
+        for found, words in (
+            (Analysis("hud.lock.yaml"), "lists no tools"),
+            (analysis(Tool("setup", kind="setup")), "no tool for the agent"),
+        ):
+            with pytest.raises(InputError, match=words):
+                generate(found)
 
 
 class TestEnvironment:
@@ -592,8 +598,12 @@ def test_every_generated_schema_gives_a_configuration_whose_usage_lines_work(
     old_gym: ModuleType, found: list[Tool], per_value: bool
 ) -> None:
     what = analysis(*found)
-    check(what, old_gym, per_value=per_value)
     plan = draft(what, per_value=per_value)
+    if plan.actions:
+        check(what, old_gym, per_value=per_value)
+    else:
+        with pytest.raises(InputError):
+            generate(what, per_value=per_value)
     covered = {action.tool for action in plan.actions} | {item.tool for item in plan.left_out}
     assert covered >= {tool.name for tool in found if tool.kind != "hidden"}
     assert not any("No example" in note for action in plan.actions for note in action.notes)

@@ -58,6 +58,13 @@ action_mappings:
     start: {from_args: [x0, y0], defaults: [0, 0]}
     end: {from_args: [x1, y1]}
     options: {static: {speed: [1, 2]}}
+  todo:
+    _parser: {positional: [item]}
+    _tool: other
+    item: {from_arg: item}
+    priority: {from_arg: priority, default: low}
+    note: {from_arg: note, transform: "lambda x, ctx: [ctx['item'], x.upper()]"}
+    pair: {from_args: [item, tag], defaults: [none, none]}
   many:
     _parser: {positional: [a, b, c, d, e]}
     _tool: other
@@ -155,7 +162,7 @@ def test_the_json_of_a_call() -> None:
         (
             "<tool>zzzzzzz()</tool>",
             "mapping",
-            "unknown action zzzzzzz; known actions are screenshot, click, type, key, scroll, wait, drag, many, done",
+            "unknown action zzzzzzz; known actions are screenshot, click, type, key, scroll, wait, drag, todo, many, done",
             1,
             (0, 1),
         ),
@@ -245,7 +252,7 @@ def test_unmapped_actions() -> None:
         "evaluate": Tool("evaluate", kind="evaluate"),
         "hub_function": Tool("hub_function", kind="hidden", hub="setup"),
     }
-    interpreter = Interpreter(config(text), given, reserved=["setup_board"])
+    interpreter = Interpreter(config(text), given, reserved={"setup_board": "sets this task up"})
     assert meaning("move('up')", interpreter).call == ("move", {"arg0": "up"})
     assert meaning("move(direction='up', n=[1])", interpreter).call == ("move", {"direction": "up", "n": [1]})
     found = meaning("move(1)", interpreter)
@@ -257,10 +264,17 @@ def test_unmapped_actions() -> None:
         assert found.error.stage == "mapping"
         assert found.error.message.startswith(f"unknown action {name}")
         assert f"mean {name}" not in found.error.message
-    open_one = Interpreter(config(text), None, reserved=["setup"])
+    open_one = Interpreter(config(text), None, reserved={"setup": "sets this task up"})
     assert meaning("anything(1)", open_one).call == ("anything", {"arg0": 1})
     assert meaning("setup()", open_one).call is None
     assert meaning("move('up')", Interpreter(config(COMPUTER), given)).call is None
+
+
+def test_an_action_that_is_mapped_to_the_task_s_own_tool_says_whose_it_is() -> None:
+    text = COMPUTER + "  judge:\n    _tool: evaluate\n"
+    found = meaning("judge()", Interpreter(config(text), tools(("computer", None)), reserved={"evaluate": "judges this task"}))
+    assert found.error is not None and found.call is None
+    assert found.error.message == "evaluate judges this task; the agent cannot call it"
 
 
 def test_an_action_with_a_broken_mapping_says_so() -> None:
@@ -286,6 +300,70 @@ def test_long_names_are_cut_in_messages() -> None:
     assert len(found.error.message) < 300
 
 
+TODO = PLAIN.config.mappings["todo"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('todo("milk")', {"item": "milk", "priority": "low", "pair": ["milk", "none"]}),
+        ('todo("milk", priority="high")', {"item": "milk", "priority": "high", "pair": ["milk", "none"]}),
+        ("todo(item=milk, tag=1)", {"item": "milk", "priority": "low", "pair": ["milk", 1]}),
+        (
+            'todo("milk", note="two", priority=None)',
+            {"item": "milk", "priority": None, "note": ["milk", "TWO"], "pair": ["milk", "none"]},
+        ),
+    ],
+)
+def test_arguments_that_positional_does_not_list_are_given_by_name(text: str, arguments: dict[str, Any]) -> None:
+    assert (TODO.positional, TODO.keywords) == (("item",), ("priority", "note", "tag"))
+    found = meaning(text)
+    assert found.error is None and found.call == ("other", arguments)
+    same(f"<tool>{text}</tool>")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('todo("milk", "high")', "todo takes 1 argument (item), not 2"),
+        ('todo("milk", priorty="high")', "todo has no argument priorty; did you mean priority?"),
+        ('todo("milk", colour=1)', "todo has no argument colour; it has item, priority, note, tag"),
+    ],
+)
+def test_arguments_by_name_are_held_to_their_names(text: str, message: str) -> None:
+    found = meaning(text)
+    assert found.error is not None and found.error.message == message
+    same(f"<tool>{text}</tool>")
+
+
+OLD = """
+system_prompt: |
+  - add_todo(title): Add a todo
+    Usage: <tool>add_todo(...)</tool>
+parser: {use_thinking: true, xml_weight: 0.6, action_weight: 0.4}
+action_mappings:
+  add_todo:
+    _tool: add_todo
+    _parser: {positional: [title]}
+    title: {from_arg: title}
+    priority: {from_arg: priority, default: null}
+    "# TODO": check the parameters
+  done: {_parser: {positional: []}, _tool: null}
+rubric: {weights: {task_completion: 0.8, tool_execution: 0.1, format_compliance: 0.1}}
+"""
+"""The shape that earlier programs wrote for optional parameters."""
+
+
+def test_files_of_that_shape_load_and_mean_what_they_meant() -> None:
+    found, findings = parse_config(OLD, name="c.yaml")
+    assert found is not None and [(finding.code, finding.severity) for finding in findings] == [("comment", "warning")]
+    old = Interpreter(found)
+    assert meaning('add_todo("milk", priority="high")', old).call == ("add_todo", {"title": "milk", "priority": "high"})
+    assert meaning('add_todo("milk")', old).call == ("add_todo", {"title": "milk", "priority": None})
+    ended = meaning("done()", old)
+    assert ended.done and ended.call is None and ended.error is None
+
+
 # The short way against the long one
 
 
@@ -297,7 +375,7 @@ def same(reply: str) -> None:
 
 
 NUMBERS = "1 -1 +4 007 2.5 .5 5. 1e5 1e999 1_000 --1 - 12px 0x1 １ 999999999999999999999999999999 true True none null nan inf"
-WORDS = "ctrl+a down up left é x=1 text='a' y [1] {} ( ) ' 'a' '(x)' 'é' '\ud800'"
+WORDS = "ctrl+a down up left é priority=9 note=a x=1 text='a' y [1] {} ( ) ' 'a' '(x)' 'é' '\ud800'"
 QUOTED = r'"a" "" """a""" "a\n" "down" " "<tool>" "<"'
 TOKENS = st.sampled_from(
     [*NUMBERS.split(), *WORDS.split(), *QUOTED.split(), "9" * 5000, "a b", "x = 2", '"a, b"', "'a' 'b'", '"a" ', " 3 ", "\n4", ""]
@@ -323,7 +401,7 @@ SHAPES = st.sampled_from(
 
 @settings(deadline=None, max_examples=settings.default.max_examples * 10)
 @given(
-    st.sampled_from(["screenshot", "click", "type", "key", "scroll", "wait", "drag", "many", "done", "clik", "2048"]),
+    st.sampled_from(["screenshot", "click", "type", "key", "scroll", "wait", "drag", "todo", "many", "done", "clik", "2048"]),
     st.lists(TOKENS, max_size=6),
     st.sampled_from([",", ", ", " , "]),
     SHAPES,

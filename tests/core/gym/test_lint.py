@@ -190,7 +190,17 @@ class TestPrompt:
     def test_an_example_of_an_action_that_is_not_mapped(self) -> None:
         text = config("left:\n  _tool: move\n  direction: left", "- left: x\nUsage: <tool>jump(1)</tool>\n<tool>jump(2)</tool>")
         found = one(text, "described-not-mapped")
-        assert found.severity == "error" and marked(text, found) == "jump" and found.fix is None
+        assert found.severity == "warning" and marked(text, found) == "jump" and found.fix is None
+
+    @pytest.mark.parametrize("mark", ["<|im_start|>", "<|eot_id|>", "[INST]", "</s>", "<start_of_turn>", "<｜User｜>"])
+    def test_marks_of_chat_templates(self, mark: str) -> None:
+        text = config("left:\n  _tool: move\n  direction: left", f"- left: x\nUsage: <tool>left()</tool> {mark}system")
+        found = one(text, "chat-mark")
+        assert found.severity == "warning" and marked(text, found) == mark
+
+    def test_text_with_angles_and_bars_is_no_mark(self) -> None:
+        prompt = "- left: x\nUsage: <tool>left()</tool>\nA | B <|> C, x <s y, [INSTALL], <think> a < b | c > d"
+        assert check(config("left:\n  _tool: move\n  direction: left", prompt)) == ()
 
     def test_a_misspelt_example(self) -> None:
         text = config("left:\n  _tool: move\n  direction: left", "- left: x\nUsage: <tool>lefft()</tool>")
@@ -630,3 +640,39 @@ def test_no_time_to_try_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "transform-fails" not in {finding.code for finding in lint(text, name="c.yaml", tools=None)}
     monkeypatch.undo()
     assert "transform-fails" in {finding.code for finding in lint(text, name="c.yaml", tools=None)}
+
+
+def test_one_error_of_an_action_hides_no_other() -> None:
+    text = """\
+job: {name: t}
+system_prompt: Play.
+action_mappings:
+  go:
+    _tool: mvoe
+    _parser: {positional: [where, where]}
+    direction: {from_arg: whre}
+    steps: {from_arg: where, transform: "lambda"}
+    nothing: 1
+parser: {use_thinking: true}
+defaults: {max_turns: 3}
+"""
+    schema = {"type": "object", "properties": {"direction": {}, "steps": {}}, "required": ["direction", "steps"]}
+    tool = Tool("move", "", {**schema, "additionalProperties": False})
+    codes = {finding.code for finding in lint(text, name="c.yaml", tools={"move": tool}) if finding.mapping == "go"}
+    assert {"unknown-tool", "positional", "transform"} <= codes
+    right = text.replace("mvoe", "move")
+    found = [finding for finding in lint(right, name="c.yaml", tools={"move": tool}) if finding.mapping == "go"]
+    assert {"unknown-parameter", "positional", "transform"} <= {finding.code for finding in found}
+    assert "missing-required" not in {finding.code for finding in found}  # `steps` is there, however it is written
+    both = right.replace("[where, where]", "[where]").replace("mvoe", "move").replace("_tool: move", "_tool: mvoe")
+    codes = {finding.code for finding in lint(both, name="c.yaml", tools={"move": tool}) if finding.mapping == "go"}
+    assert {"from-arg", "unknown-tool"} <= codes
+
+
+def test_an_unclosed_quote_is_told_where_it_opens() -> None:
+    text = 'job:\n  name: "Desk\nsystem_prompt: Play.\n# a comment with "quotes" in it\naction_mappings: {}\n'
+    (found,) = lint(text, name="c.yaml")
+    assert (found.code, found.line, found.column) == ("yaml", 2, 9)
+    assert "quote that opens here is closed only on line 4" in found.message
+    (found,) = lint('a: "x" y\n', name="c.yaml")
+    assert found.line == 1 and "behind the end of a value" in found.message

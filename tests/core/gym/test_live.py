@@ -26,7 +26,11 @@ REPLIES = [
 
 def same(one: GymConfig, other: GymConfig) -> None:
     assert one.raw == other.raw
-    assert list(one.mappings) == list(other.mappings) and dict(one.broken) == dict(other.broken)
+    assert (
+        list(one.mappings) == list(other.mappings)
+        and dict(one.broken) == dict(other.broken)
+        and dict(one.partial) == dict(other.partial)
+    )
     assert (one.system_prompt, one.parser, dict(one.weights), one.max_turns, one.allow_unmapped) == (
         other.system_prompt,
         other.parser,

@@ -124,7 +124,7 @@ def test_without_a_mapping_arguments_are_numbered() -> None:
         ("p: {from_args: [a, b], defaults: [8, 9]}", "act(1)", {"p": [1, 9]}),
         ("p: {from_args: [a, b], defaults: [8, 9]}", "act(b=1)", {"p": [8, 1]}),
         ("p: {from_args: [a, b], defaults: [8]}", "act()", {}),
-        ("p: {from_args: [a, b]}", "act(1)", {}),
+        ("p: {from_args: [a, b]}", "act()", {}),
         ("p: {from_arg: a}\nq: 1", "act()", {"q": 1}),
         ("p: {from_arg: b}\nq: {from_arg: a}", "act(1, 2)", {"p": 2, "q": 1}),
     ],
@@ -163,7 +163,9 @@ def test_where_parameters_come_from() -> None:
     ("body", "text", "required", "stage", "message", "column"),
     [
         ("p: {from_arg: a}", "act()", ("p",), "mapping", "the argument a is missing: tool requires p", None),
-        ("p: {from_args: [a, b]}", "act(1)", ("p",), "mapping", "the argument b is missing: tool requires p", None),
+        ("p: {from_args: [a, b]}", "act(1)", ("p",), "mapping", "the argument b is missing: p is made of a, b", None),
+        ("p: {from_args: [a, b]}", "act(1)", (), "mapping", "the argument b is missing: p is made of a, b", None),
+        ("p: {from_args: [a, b], defaults: [8]}", "act(1)", (), "mapping", "the argument b is missing: p is made of a, b", None),
         ("p: {from_args: [a, b]}", "act()", ("p",), "mapping", "the arguments a and b are missing: tool requires p", None),
         (
             "p: {from_arg: a, transform: 'lambda x: x.upper()'}",

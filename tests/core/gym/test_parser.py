@@ -270,17 +270,19 @@ def test_refusals_say_where(text: str, column: int, words: str) -> None:
     assert found.column == column
 
 
-def test_any_depth() -> None:
-    depth = 100_000
-    found: Any = value("[" * depth + "]" * depth)
-    for _ in range(depth - 1):
+def test_a_hundred_deep_and_no_deeper() -> None:
+    found: Any = value("[" * 100 + "]" * 100)
+    for _ in range(99):
         (found,) = found
     assert found == []
-    nested: Any = value('{"a":' * depth + "1" + "}" * depth)
-    for _ in range(depth):
+    nested: Any = value('{"a":' * 100 + "1" + "}" * 100)
+    for _ in range(100):
         nested = nested["a"]
     assert nested == 1
-    assert "not closed" in refusal("f(" + "[" * depth).message
+    for depth in (101, 100_000):
+        for text, column in (("[" * depth + "]" * depth, 103), ('{"a":' * depth + "1" + "}" * depth, 503), ("[" * depth, 103)):
+            found = refusal(f"f({text})")
+            assert (found.message, found.column) == ("nested more than 100 deep", column)
 
 
 def test_keys_that_collide_are_bounded() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.errors import HudtuiError
+from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.gym.checker import Checker, finding_from_json
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpret import Interpreter
@@ -24,6 +24,7 @@ from hudtui.core.gym.preview import (
 from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
 from hudtui.core.gym.samples import Samples, from_replies, load_samples, save_samples
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.places import places
 
 TEXT = """\
 job: {name: t}
@@ -44,7 +45,7 @@ action_mappings:
     at: {from_arg: at}
   bad:
     _tool: move
-    x: {from_arg: nothing}
+    x: {from_arg: [nothing]}
 """
 TOOLS = {
     tool.name: tool
@@ -178,6 +179,42 @@ def test_unsaved_work_is_found_again_until_it_is_dropped(tmp_path: Path) -> None
     drop_copy(tmp_path, file)
     drop_copy(tmp_path, file)
     assert find_copy(tmp_path, file, "old\n") is None
+
+
+def test_where_the_project_cannot_be_written_to_the_copy_goes_to_the_users_folder(tmp_path: Path) -> None:
+    (tmp_path / ".hudtui").write_text("in the way")
+    file = tmp_path / "c.yaml"
+    kept = keep_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
+    assert kept.is_relative_to(places().state) and kept.stat().st_mode & 0o777 == 0o600
+    found = find_copy(tmp_path, file, "old\n")
+    assert found is not None and found.text == "new\n"
+    (tmp_path / ".hudtui").unlink()
+    assert keep_copy(tmp_path, file, "newer\n", "2026-11-20T12:00:05+00:00").is_relative_to(tmp_path)
+    assert not kept.exists()  # one copy is enough
+    drop_copy(tmp_path, file)
+    assert find_copy(tmp_path, file, "old\n") is None
+
+
+def test_the_newer_of_two_copies_counts(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    keep_copy(tmp_path, file, "first\n", "2026-11-20T12:00:00+00:00")
+    (tmp_path / ".hudtui").rename(tmp_path / "away")
+    (tmp_path / ".hudtui").write_text("the disk is full for a while")
+    keep_copy(tmp_path, file, "second\n", "2026-11-20T12:00:05+00:00")
+    (tmp_path / ".hudtui").unlink()
+    (tmp_path / "away").rename(tmp_path / ".hudtui")
+    found = find_copy(tmp_path, file, "old\n")
+    assert found is not None and found.text == "second\n"
+    drop_copy(tmp_path, file)
+    assert find_copy(tmp_path, file, "old\n") is None
+
+
+def test_no_place_for_a_copy_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".hudtui").write_text("in the way")
+    places().state.parent.mkdir(parents=True, exist_ok=True)
+    places().state.write_text("in the way, too")
+    with pytest.raises(InputError, match="cannot be written"):
+        keep_copy(tmp_path, tmp_path / "c.yaml", "new\n", "2026-11-20T12:00:00+00:00")
 
 
 def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:

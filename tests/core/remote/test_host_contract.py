@@ -17,7 +17,7 @@ import pytest
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import tmux
 from hudtui.core.remote.follow import CHUNK, last_lines
-from hudtui.core.remote.host import Chunk, Host
+from hudtui.core.remote.host import Chunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import connect_ssh
 
@@ -200,6 +200,59 @@ async def test_failures_of_put_and_get_are_told(host: Host, tmp_path: Path) -> N
     with pytest.raises(MachineError, match="cannot be written"):
         await host.put(b"x", str(tmp_path / "folder"))
     assert sorted(os.listdir(tmp_path / "folder")) == []
+
+
+async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("endless", "pipe", "folder"):
+        facts = await host.facts(str(tmp_path / name))
+        assert facts is not None and not facts.regular
+        with pytest.raises(FileRefused, match="cannot be read") as caught:
+            await host.get(str(tmp_path / name))
+        assert caught.value.why == "it is no ordinary file"
+        with pytest.raises(FileRefused):
+            await host.get(str(tmp_path / name), limit=10)
+        with pytest.raises(MachineError):
+            await host.get_file(str(tmp_path / name), tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    assert await host.get(str(tmp_path / "link")) == b"text"
+
+
+async def test_a_file_that_is_read_as_a_whole_has_an_upper_size(host: Host, tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as stream:
+        stream.truncate(2**42)  # sparse: nothing of it takes room
+    with pytest.raises(FileRefused, match="is not read") as caught:
+        await host.get(str(path))
+    assert caught.value.why == "it is larger than 16 MiB"
+    assert await host.get(str(path), offset=2**41, limit=5) == bytes(5)
+    await host.get_file(str(path), tmp_path / "copy", most=1000)
+    assert (tmp_path / "copy").read_bytes() == bytes(1000)
+
+
+async def test_a_port_of_the_machine_is_reached_from_here(host: Host) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, host.forward(0, "127.0.0.1", server.sockets[0].getsockname()[1]) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        assert await reader.read() == b"hello"
+        writer.close()
+
+
+async def test_a_command_that_prints_without_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("local", "ssh_run"):
+        monkeypatch.setattr(f"hudtui.core.remote.{module}.OUTPUT", 2**20)
+    with pytest.raises(MachineError, match="printed more than"):
+        await host.run(["yes"])
+    # own_tmux proves that nothing is left
+    assert len((await host.run(["head", "-c", "1000000", "/dev/zero"])).stdout) == 1_000_000
 
 
 # --- following ------------------------------------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
 from hudtui.core.remote.connect import HostPool, close_hosts, open_host
+from hudtui.core.remote.host import FileRefused
 from hudtui.core.remote.hostkeys import HostKeyChanged, Pins
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import Disconnected, LoginRefused, SshHost, SshTarget, connect_ssh, parse_target
@@ -413,6 +415,22 @@ async def test_a_connection_that_goes_while_something_is_opened_on_it(
             cuts = 1 if step == "_open" else 0  # a port needs no request
             assert await talk(port, b"x") == b"X"
         assert cuts == 0
+
+
+async def test_a_machine_that_gives_more_than_was_asked_for(
+    ssh_box: Box, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def generous(stream: Any, size: int = -1, offset: int | None = None) -> bytes:
+        return b"x" * (2 * size)
+
+    (tmp_path / "file").write_bytes(b"x" * 10)
+    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+        monkeypatch.setattr(asyncssh.SFTPClientFile, "read", generous)
+        assert await host.get(str(tmp_path / "file"), limit=3) == b"xxx"
+        with pytest.raises(FileRefused, match="is not read"):
+            await host.get(str(tmp_path / "file"))
+        await host.get_file(str(tmp_path / "file"), tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"x" * 10
 
 
 async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

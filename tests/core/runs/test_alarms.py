@@ -129,7 +129,7 @@ def test_gpus() -> None:
 
 async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
     host, path = LocalHost(), tmp_path / "log"
-    file = GrowingFile(str(path))
+    file = GrowingFile(str(path), most=10**6)
     assert (await file.look(host)).data == b"" and file.facts is None
     path.write_bytes(b"a" * 100)
     assert (await file.look(host)).data == b"a" * 100

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.broker import at_work
+from hudtui.core.runs.broker import at_work, unsettled
 from hudtui.core.runs.store import RunRecord, RunStore
 
 
@@ -32,3 +32,15 @@ def test_nothing_is_given_up_on_a_guess(store: RunStore, make: Callable[..., Run
     store.add(make("true", run="a-1"))
     (store.state_dir / "runs.db").write_bytes(b"no database" * 1000)
     assert at_work(owned)
+
+
+def test_what_is_said_of_a_run_that_has_ended_is_a_sentence_with_and_without_a_price(
+    store: RunStore, make: Callable[..., RunRecord]
+) -> None:
+    store.add(make("true", run="a-1"))
+    store.append("a-1", "failed", {"why": "x"})
+    summary = store.summary("a-1")
+    told = unsettled(replace(summary, hourly=None)).message
+    assert "has ended (failed), and its machine may still be there: hudtui runs resume a-1" in told
+    told = unsettled(replace(summary, hourly=2.0, currency="USD")).message
+    assert "and its machine, which costs $2.00 an hour, may still be there:" in told

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.foreign import Foreign, Seen, Source, Watch, _folder, _place, find_foreign, tmux_sessions
 from hudtui.core.runs.launcher import launch, stop
@@ -184,3 +185,72 @@ def test_the_folder_of_a_run_is_read_from_its_command() -> None:
     assert _folder('"python3 -I /r/supervisor.py stage /r play 1 /p"') == "/r"
     unlike: list[Any] = ["", "bash", "supervisor.py stage", "python3 /r/supervisor.py stop /r x", "a 'b", command]
     assert [_folder(one) for one in unlike[:-1]] == [None] * 5
+
+
+async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None:
+    path = tmp_path / "their.log"
+    path.write_text(
+        "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n" + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
+    )
+    watch = Watch(HOST, await find_foreign(HOST, file=str(path)))
+    assert [seen async for seen in watch.follow(once=True)]
+    told = {alarm.kind: alarm.text for alarm in watch.alarms}
+    assert set(told) == {"nan", "flat"} and "loss is no number" in told["nan"] and "for 10 steps" in told["flat"]
+    with path.open("a") as stream:
+        stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
+    again = Watch(HOST, watch.foreign)
+    assert [seen async for seen in again.follow(once=True)]
+    assert [alarm.kind for alarm in again.alarms] == ["server", "memory", "nan", "flat"]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "words"),
+    [
+        ("trackio.db", b"SQLite format 3\0" + bytes(100), "SQLite database"),
+        ("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(100), "W&B run"),
+        ("log", bytes(8) + b"\x1a\0\0\0\x1a\rbrain.Event:2" + bytes(10), "TensorBoard file"),
+        ("events.out.tfevents.1.box", b"", "TensorBoard file"),
+        ("trainer_state.json", b"{}", "state of a trainer"),
+        ("checkpoint.json", b'{"best_metric": null, "log_history": []}', "state of a trainer"),
+        ("model.bin", b"\x80\0\0", "no text"),
+    ],
+)
+async def test_what_holds_no_lines_is_named_and_not_read(tmp_path: Path, name: str, head: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(head)
+    watch = Watch(HOST, await find_foreign(HOST, file=str(tmp_path / name)))
+    with pytest.raises(InputError, match=f"{words}.*: not read"):
+        [seen async for seen in watch.follow(once=True)]
+    with pytest.raises(InputError, match="is a folder, or no ordinary file: not read"):
+        [seen async for seen in Watch(HOST, await find_foreign(HOST, file=str(tmp_path))).follow(once=True)]
+
+
+async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    path.write_text("".join(f"line {n}\n" for n in range(10_000)))
+    foreign = await find_foreign(HOST, file=str(path))
+    newest, whole = Watch(HOST, foreign, lines=10), Watch(HOST, foreign, lines=None)
+    assert lines_of([seen async for seen in newest.follow(once=True)]) == [f"line {n}" for n in range(9_990, 10_000)]
+    assert newest.before == {"long.log": path.stat().st_size - len("line 9990\n") * 10}
+    assert lines_of([seen async for seen in whole.follow(once=True)]) == [f"line {n}" for n in range(10_000)]
+    assert whole.before == {"long.log": 0}
+
+
+class Lies(LocalHost):
+    """A machine whose tmux says anything."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+
+    async def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        return Completed(tuple(argv), 0, self.answers.pop(0) if len(self.answers) > 1 else self.answers[0], "")
+
+
+async def test_a_tmux_that_says_anything() -> None:
+    odd = ["%0 1 \u00b2 a:b", "%0 x 5 a:b", f"%0 1 {'9' * 400} a:b", "%0 1", "\0", "%1 0 5 good:w"]
+    assert [one.name for one in await tmux_sessions(Lies("\n".join(odd), ""))] == ["good"]
+    foreign = Foreign("x", (Source("x", pane="%0"),))
+    for answers in (("1 2 3 0 0 6", "x\nline\n"), ("1 2 3 0 0 6", "1\nline\n"), ("\u00b2 2 3 0 0 6",), ("9" * 400,)):
+        with pytest.raises(MachineError, match="is gone"):
+            [seen async for seen in Watch(Lies(*answers), foreign).follow(once=True)]
+    told = [seen async for seen in Watch(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
+    assert lines_of(told) == []  # in a window without width every line may go on

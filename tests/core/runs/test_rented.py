@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute.budget import BudgetReached
 from hudtui.core.compute.guard import Limits
 from hudtui.core.compute.prime import Prime
 from hudtui.core.compute.values import Offer, Price, Query
@@ -335,6 +336,18 @@ async def _silent(self: Machine, store: RunStore) -> tuple[()]:
     raise Disconnected("it does not answer")
 
 
+async def test_nothing_is_said_of_a_run_that_another_hudtui_tends(world: World) -> None:
+    record = world.record("exec sleep 1000")
+    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                assert await reconcile(world.store) == ()
+                break
+    (notice,) = await reconcile(world.store)
+    assert f"hudtui runs resume {record.id}" in notice.message
+    await end(record.id, world.store, world.broker, grace=0.0)
+
+
 async def test_ending_a_run_fetches_and_releases(world: World) -> None:
     record = world.record("echo some; exec sleep 1000")
     async with aclosing(tend(record.id, world.store, world.broker)) as events:
@@ -370,3 +383,22 @@ def test_an_order_is_what_was_agreed_to(make: Make) -> None:
     wish = Rent("prime", "hudtui-x", offer_to_json(offer), image="cuda", disk_gb=80.0, ssh_key="k")
     order = order_of(wish)
     assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (offer, {"a": [1]}, "cuda", 80.0, "k")
+
+
+async def test_the_days_budget_is_one_for_all_runs_and_pays_for_their_last_quarter_of_an_hour_too(world: World) -> None:
+    hourly = world.offer.price.hourly
+    limits = Limits(run_budget=None, day_budget=hourly, max_hours=8).to_json()
+    first, second = world.record("sleep 1000", run="first-1", limits=limits), world.record("true", run="second-1", limits=limits)
+    async with aclosing(tend(first.id, world.store, world.broker)) as events:
+        async for event in events:
+            if event.type == "stage_started":
+                break
+    rules = await world.rules(first)
+    assert rules["max_seconds"] + rules["grace_seconds"] <= 3600 and rules["grace_seconds"] > 0
+    with pytest.raises(BudgetReached, match="no room"):
+        await world.tend(second)
+    summary = world.store.summary(second.id)
+    assert (summary.state, summary.unsettled) == ("failed", False) and "day's budget" in str(summary.why)
+    assert world.created == 1 and len(world.sim.alive) == 1
+    await end(first.id, world.store, world.broker, grace=0.0)
+    assert not world.sim.alive

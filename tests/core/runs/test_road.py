@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from hudtui.core.runs.road import road
 from hudtui.core.runs.values import RunSummary
+from hudtui.core.runs.verdicts import Verdict, Verdicts
+from hudtui.core.workspace import open_workspace
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ def states(*args: object, **kwargs: object) -> list[str]:
 def test_an_empty_folder_starts_at_the_environment() -> None:
     stations = road(Folder())
     assert [station.name for station in stations] == ["environment", "mapping", "dataset", "compute", "run"]
-    assert [station.state for station in stations] == ["next", "missing", "missing", "done", "missing"]
+    assert [station.state for station in stations] == ["next", "missing", "missing", "missing", "missing"]
     assert stations[0].what_next == "Analyse an environment."
 
 
@@ -51,9 +55,41 @@ def test_an_active_run_wins_over_older_and_newer_ended_ones() -> None:
     assert (last.state, last.detail) == ("running", "b running")
     assert road(full, runs=[failed, RUN])[-1].state == "failed"
     assert road(full, runs=[RUN])[-1].state == "done"
+    assert road(full, runs=[replace(RUN, state="stopped")])[-1].state == "next", "what was stopped is not done"
     assert road(full, runs=[running, replace(running, id="d-1")])[-1].detail == "2 runs active"
 
 
 def test_counts_read_well() -> None:
     stations = road(Folder(("a", "b"), ("t",), "lock"), analysis="text-2048")
     assert [station.detail for station in stations[:3]] == ["text-2048", "2 configs", "1 task file"]
+
+
+def test_what_is_broken_is_not_done() -> None:
+    full = Folder(("c",), ("t",), "lock")
+    wrong = road(full, analysis="text-2048", configs_wrong=Verdict(7, "7 errors in c"), tasks_wrong=Verdict(1, "1 error in t"))
+    assert [(station.state, station.errors) for station in wrong[:3]] == [("done", 0), ("failed", 7), ("failed", 1)]
+    assert wrong[1].detail == "7 errors in c" and wrong[4].state == "missing"
+    assert road(full, lock_error="lock: line 1 is no YAML")[0].state == "failed"
+    assert road(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state == "done", "it was looked at"
+
+
+def test_compute_is_answered_by_a_key_or_by_something_that_can_run_here() -> None:
+    assert road(Folder())[3].state == "missing"
+    assert road(Folder(), rents=True)[3].state == "done"
+    assert road(Folder(), runs=[RUN])[3].state == "done"
+
+
+def test_files_are_checked_once_and_again_when_they_change(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    config, tasks = tmp_path / "configs" / "a.yaml", tmp_path / "tasks.json"
+    config.write_text("parser: {use_thinking: false}\naction_mappings:\n  up: {_tool: move, _parser: [}\n")
+    tasks.write_text(json.dumps([{"id": "a", "prompt": "Play."}]))
+    workspace = open_workspace(tmp_path)
+    assert workspace.configs == (config,) and workspace.task_files == (tasks,)
+    verdicts = Verdicts()
+    assert verdicts.configs(workspace) == Verdict(), "nothing is known before it was checked"
+    assert verdicts.check(workspace) and not verdicts.check(workspace)
+    assert verdicts.configs(workspace).errors >= 1 and "configs/a.yaml" in verdicts.configs(workspace).text
+    assert verdicts.tasks(workspace).errors >= 1 and "tasks.json" in verdicts.tasks(workspace).text
+    config.write_bytes(bytes(range(256)))
+    assert verdicts.check(workspace) and verdicts.configs(workspace).errors == 1

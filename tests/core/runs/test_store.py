@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,13 +14,14 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, RunError
-from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.runs.values import RunEvent, RunSummary, fold
+from hudtui.core.runs.reports import read_report
+from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore, home_of
+from hudtui.core.runs.values import UNREADABLE, RunEvent, RunSummary, fold
 
 Make = Callable[..., RunRecord]
 
 
-def machine(seq: int, kind: str, at: float = 1000.0, **data: Any) -> dict[str, Any]:
+def machine(seq: int, kind: str, at: float = 1000.0, /, **data: Any) -> dict[str, Any]:
     return {"seq": seq, "at": at, "type": kind, "data": data}
 
 
@@ -73,11 +76,134 @@ def test_the_same_word_of_the_machine_counts_once(store: RunStore, make: Make) -
     assert store.summary("a-1").notes == ("no tmux",)
 
 
-def test_what_is_no_event_is_passed_over(store: RunStore, make: Make) -> None:
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({}, "seq"),
+        ([], "object"),
+        ({"seq": "1", "at": 0, "type": "note", "data": {}}, "seq"),
+        ({"seq": True, "at": 0, "type": "note", "data": {}}, "seq"),
+        ({"seq": 1, "at": 0, "type": 3, "data": {}}, "type"),
+        ({"seq": 1, "at": 0, "type": "note", "data": []}, "data"),
+        (machine(90, "note", 1e300), "1e10|10000000000"),
+        (machine(90, "note", -1.0), ">="),
+        (machine(90, "machine", kind=[]), "no event 'machine'"),
+        (machine(90, "machine", kind="released", hourly="abc"), "no event 'machine'"),
+        (machine(90, "step", folder="~/.ssh"), "no event 'step'"),
+        (machine(90, "removed"), "no event 'removed'"),
+        (machine(90, "x\x1b]0;y\x07"), "no event 'x'"),
+        (machine(90, "started", mode=["tmux"]), "mode"),
+        (machine(90, "note", message="x" * 5000), "4000"),
+        (machine(90, "stage_ended", exit=float("nan")), "exit"),
+        (machine(90, "finished", exits={str(n): 0 for n in range(100)}), "64"),
+    ],
+)
+def test_a_record_that_is_no_event_of_a_machine_is_counted_and_skipped(store: RunStore, make: Make, line: Any, why: str) -> None:
     store.add(make(run="a-1"))
-    junk: list[Any] = [{}, {"seq": "1", "at": 0, "type": "x", "data": {}}, {"seq": 1, "at": 0, "type": 3, "data": {}}]
-    junk += [{"seq": 1, "at": 0, "type": "x", "data": []}, {"seq": True, "at": 0, "type": "x", "data": {}}]
-    assert store.mirror("a-1", junk) == ()
+    before = store.summary("a-1")
+    for _ in range(2):  # also when it is read again
+        assert store.mirror("a-1", [line]) == ()
+    summary = RunStore(store.state_dir).summary("a-1")
+    assert summary.unreadable == 1 and summary.passed_over is not None
+    assert re.search(f"1 record of the machine was not readable: .*({why})", summary.passed_over)
+    assert summary.passed_over.isprintable()
+    told = (before.state, before.machine, before.results, before.removed)
+    assert (summary.state, summary.machine, summary.results, summary.removed) == told
+    store.mirror("a-1", [machine(91, "started", mode="tmux")])
+    assert store.summary("a-1").state == "running", "the next record is read"
+
+
+def test_lines_of_a_machine_are_read_one_by_one(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    deep = b'{"seq": 1, "at": 1, "type": "note", "data": {"message": ' + b"[" * 20_000 + b"]" * 20_000 + b"}}"
+    nan = b'{"seq": 2, "at": NaN, "type": "note", "data": {}}'
+    wide = b'{"seq": 3, "at": 1, "type": "note", "data": {"message": "' + b"x" * 70_000 + b'"}}'
+    good = b'{"seq": 4, "at": 1, "type": "started", "data": {"mode": "tmux", "more": {"is": "left out"}}}'
+    events = store.mirror("a-1", [read_report(line) for line in (deep, b'{"seq": 1, "at', nan, wide, good)])
+    assert [(event.type, event.data) for event in events] == [("started", {"mode": "tmux"})]
+    assert store.summary("a-1").unreadable == 4 and "4 records" in str(store.summary("a-1").passed_over)
+
+
+def test_a_machine_that_never_ceases_to_report_fills_nothing(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    store.mirror("a-1", (machine(number, "note", message=f"n{number}") for number in range(MOST_REPORTS + 500)))
+    store.mirror("a-1", ({"odd": number} for number in range(500)))
+    kept = [event.origin for event in store.events("a-1")]
+    assert kept.count("machine") == MOST_REPORTS and kept.count("app") == 1 + UNREADABLE
+    summary = store.summary("a-1")
+    assert len(summary.notes) <= 100 and "20 or more records" in str(summary.passed_over)
+    store.mirror("a-1", [machine(10**6, "finished", 5000.0)])
+    assert store.summary("a-1").state == "finished", "its end is heard in any case"
+
+
+def test_a_store_that_holds_odd_events_opens(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    store.add(make(run="b-1"))
+    rows: list[tuple[Any, ...]] = [
+        ("a-1", 1, "machine", "machine", '{"kind": []}'),
+        ("a-1", 1, "machine", "app", '{"kind": [], "hourly": "abc", "billed": {}}'),
+        ("a-1", 1, "machine", "app", '{"kind": "released", "hourly": 1e400, "billed": NaN}'),
+        ("a-1", 1e300, "note", "machine", '{"message": 3}'),
+        ("a-1", "later", "started", "machine", '{"mode": {}}'),
+        ("a-1", 1, "finished", "nobody", '{"why": []}'),
+        ("a-1", 1, "step", "machine", '{"folder": "~/.ssh"}'),
+        ("a-1", 1, "step", "app", '{"folder": ["x"]}'),
+        ("a-1", 1, "removed", "machine", "{}"),
+        ("a-1", 1, "note", "app", "[" * 100_000),
+        ("a-1", 1, b"\xff", "app", "no JSON"),
+        ("nowhere", 1, "note", "app", "{}"),
+    ]
+    database = sqlite3.connect(store.path)
+    database.executemany("INSERT INTO events (run, at, type, origin, data) VALUES (?, ?, ?, ?, ?)", rows)
+    database.commit()
+    database.close()
+    other = RunStore(store.state_dir)
+    assert [run.id for run in other.runs()] == ["a-1", "b-1"]
+    summary = other.summary("a-1")
+    assert (summary.results, summary.hourly, summary.billed, summary.removed) == (None, None, None, False)
+    assert json.dumps(summary.to_json()) and [event.to_json() for event in other.events("a-1")]
+    store.mirror("a-1", [machine(1, "note")])
+    assert other.find(None) == "b-1"
+
+
+def test_the_rent_of_a_run_is_not_told_by_its_machine(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    store.append("a-1", "machine", {"kind": "intended", "hourly": 2.0})
+    said = [
+        RunEvent("a-1", 2, 2.0, "machine", {"kind": "released", "billed": 0.0}, "machine"),
+        RunEvent("a-1", 3, 3.0, "step", {"folder": "/etc"}, "machine"),
+        RunEvent("a-1", 4, 4.0, "removed", {}, "machine"),
+        RunEvent("a-1", 5, 5.0, "unreadable", {"why": "x"}, "machine"),
+    ]
+    summary = fold(store.summary("a-1"), said)
+    assert summary.unsettled and summary.machine == "asked" and summary.hourly == 2.0
+    assert summary.results is None and not summary.removed and not summary.unreadable and summary.state == "starting"
+
+
+def test_a_store_that_another_process_writes_is_not_read_as_if_it_were_frozen(store: RunStore, make: Make) -> None:
+    store.add(make(run="a-1"))
+    holder = sqlite3.connect(store.path, isolation_level=None)
+    holder.execute("PRAGMA journal_mode = DELETE").fetchone()  # as on a file system without shared memory
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(RunError, match="holds the list of runs"):
+        RunStore(store.state_dir, patience=0.1).runs()
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert len(RunStore(store.state_dir, patience=0.1).runs()) == 1
+
+
+def test_a_run_that_was_brought_home_lies_there_as_long_as_that_is_there(store: RunStore, make: Make, tmp_path: Path) -> None:
+    record = replace(make(run="a-1"), host="pod:machine", folder="hudtui/a-1")
+    store.add(record)
+    home = tmp_path / "home"
+    home.mkdir()
+    for kind, data in (("machine", {"kind": "released"}), ("step", {"folder": str(home)}), ("failed", {})):
+        assert store.record("a-1") == record
+        store.append("a-1", kind, data)
+    at_home = store.record("a-1")
+    assert (at_home.host, at_home.folder) == ("local", str(home)) and home_of(store.summary("a-1")) == str(home)
+    home.rmdir()
+    assert store.record("a-1") == record and home_of(store.summary("a-1")) is None
 
 
 def test_a_mark_makes_a_step_happen_once(store: RunStore, make: Make) -> None:

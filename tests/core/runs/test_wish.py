@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hudtui.core.compute import machine as machines
+from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.machine import Gpu, Machine
 from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.values import Offer, Order, Price
+from hudtui.core.runs.shown import start_question
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
@@ -78,3 +84,278 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
         prepared = await _prepare(project, store, wish, starts=False)
         assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
         assert len(closed) == 2 and not sim.alive
+
+
+def _needing(project: Path, **server: Any) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"game": server}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+
+
+@pytest.mark.parametrize("engine", ["rollouts", "trl"])
+async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starting(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
+    _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine=engine, policy="random")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is None
+    assert {(check.remedy, check.options) for check in prepared.missing} == {
+        ("set-key", ("HUD_API_KEY",)),
+        ("set-key", ("TEAM",)),
+    }
+    assert {check.fix for check in prepared.missing} == {"hudtui settings set HUD_API_KEY", "hudtui settings set TEAM"}
+    (project / ".env").write_text("HUD_API_KEY=\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.options == ("HUD_API_KEY",), "an empty value is none"
+    (project / ".env").write_text("HUD_API_KEY=your-hud-api-key\nTEAM=red\n")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert "placeholder" in missing.text and missing.remedy == "set-key"
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\nTEAM=red\n")
+    prepared = await _prepare(project, store, wish)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {"TEAM": "red"}
+
+
+async def test_a_variable_in_other_letters_is_the_one_that_is_set(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _needing(project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"})
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    _machine_with(monkeypatch, 81920, 81920)
+    assert not (await _prepare(project, store, Wish(host="me@box"))).missing
+
+
+async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_name(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"] = {"has to be a tunnel": {"url": "https://example.org/mcp"}, "far": {"command": "uvx"}}
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box"))).checks
+    assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
+
+
+async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
+    prepared = await _prepare(project, store, Wish(engine="rollouts", policy="random", provider="prime"))
+    (missing,) = prepared.missing
+    assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
+    (missing,) = (await _prepare(project, store, Wish())).missing
+    assert missing.remedy == "choose-machine", "whoever named no provider may have another machine"
+
+
+HOSTED = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Mcp-Image": "my-env:latest"}}
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "image: my-env:latest\n",
+        "images: {local: my-env:latest, full: 'my-env:latest@sha256:1122', pushed: null}\n",
+        "images: {full: 'my-env@sha256:1122', pushed: null}\n",
+        "images: {local: local/my-env}\n",
+    ],
+)
+@pytest.mark.parametrize("host", ["me@box", "local"])
+async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run_it(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, lock: str, host: str
+) -> None:
+    tasks = json.loads((project / "tasks.json").read_text())
+    for task in tasks:
+        del task["mcp_config"]
+    (project / "tasks.json").write_text(json.dumps(tasks))
+    (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
+    (project / "hud.lock.yaml").write_text(lock)
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host=host, engine="rollouts", policy="random")
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
+    (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize(("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")])
+async def test_images_that_tasks_name_themselves(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: str, state: str
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho '{built}'\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("HUDTUI_ENGINE", str(docker))
+    _machine_with(monkeypatch, 81920, 81920)
+    wish = Wish(host="me@box", engine="rollouts", policy="random")
+    _needing(project, command="docker", args=["run", "--rm", "-i", "node:20", "npx", "game"])
+    checks = {check.name: check.state for check in (await _prepare(project, store, wish)).checks}
+    assert checks["image"] == state
+    _needing(project, **HOSTED)
+    (missing,) = (await _prepare(project, store, wish)).missing
+    assert missing.name == "image" and "my-env:latest" in missing.text
+    _needing(project, url="http://localhost:8765/mcp", headers={"Mcp-Image": "org/my-env:1"})
+    assert not (await _prepare(project, store, wish)).missing
+
+
+@pytest.mark.parametrize("url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"])
+async def test_an_address_that_is_none_is_told_and_ends_nothing(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    _needing(project, url=url)
+    _machine_with(monkeypatch, 81920, 81920)
+    assert (await _prepare(project, store, Wish(host="me@box", engine="rollouts", policy="random"))).checks
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "words"),
+    [
+        ("Qwen/Qwen2.5-3B-Instruct", "fine", "Qwen/"),
+        ("gpt-4o-mini", "missing", "served by its maker alone"),
+        ("openai/gpt-4.1-mini", "missing", "served by its maker alone"),
+        ("claude-sonnet-4-5", "missing", "cannot be trained"),
+        ("o3-mini", "missing", "cannot be trained"),
+        ("bert-base", "missing", "has no owner"),
+        ("a/b/c", "missing", "OWNER/NAME"),
+        ("me/it--", "missing", "OWNER/NAME"),
+        ("openai/gpt-oss-20b", "warning", "not known here"),
+        ("someone/gpt-4-distilled", "warning", "not known here"),
+        ("./mine", "missing", "does not travel"),
+        ("mine", "missing", "does not travel"),
+        ("/data/model", "warning", "if it is there"),
+    ],
+)
+async def test_a_model_that_cannot_be_trained_is_told_before_the_machine(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, model: str | None, state: str, words: str
+) -> None:
+    (project / "mine").mkdir()
+    _machine_with(monkeypatch, 81920, 81920)
+    prepared = await _prepare(project, store, Wish(host="me@box", model=model))
+    (check,) = [check for check in prepared.checks if check.name == "model"]
+    assert check.state == state and words in check.text
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_counts(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _machine_with(monkeypatch, 81920, 81920)
+    (project / "mine").mkdir()
+    (missing,) = (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    assert "no config.json" in missing.text
+    (project / "mine" / "config.json").write_text("{}")
+    assert not (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    training = project / "training.yaml"
+    training.write_text("model: gpt-4o\n")
+    (missing,) = (await _prepare(project, store, Wish(host="local", training=training))).missing
+    assert missing.name == "model" and "gpt-4o" in missing.text and "openai:gpt-4o" in (missing.fix or "")
+
+
+async def test_a_model_that_was_fetched_before_is_known(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    kept = tmp_path / "models--me--model"
+    (kept / "snapshots" / "abc").mkdir(parents=True)
+    (kept / "snapshots" / "abc" / "config.json").write_text("{}")
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text("abc")
+    _machine_with(monkeypatch, 81920, 81920)
+    checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
+    assert [check.state for check in checks if check.name == "model"] == ["fine"]
+
+
+@pytest.fixture
+def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        yield sim
+
+
+@pytest.mark.parametrize(
+    ("wish", "gpu"),
+    [
+        (Wish(provider="prime", gpus="1xA100"), "A100_80GB"),
+        (Wish(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
+        (Wish(provider="prime", rehearse=True), "CPU_NODE"),
+        (Wish(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
+    ],
+)
+async def test_the_cheapest_machine_that_the_work_fits(
+    project: Path, store: RunStore, prime: Simulator, wish: Wish, gpu: str
+) -> None:
+    prepared = await _prepare(project, store, wish, starts=False)
+    assert prepared.record is not None, prepared.missing
+    assert prepared.choice is not None and prepared.choice.offer.gpu_type == gpu
+
+
+@pytest.mark.parametrize(
+    ("wish", "state"),
+    [
+        (Wish(provider="prime", gpus="1x4090"), "missing"),
+        (Wish(provider="prime", gpus="2xA100", model="Qwen/Qwen2.5-32B-Instruct"), "missing"),
+        (Wish(provider="prime", gpus="1xA100"), "fine"),
+    ],
+)
+async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
+    project: Path, store: RunStore, prime: Simulator, wish: Wish, state: str
+) -> None:
+    prepared = await _prepare(project, store, wish, starts=False)
+    (memory,) = (check for check in prepared.checks if check.name == "memory")
+    assert memory.state == state and "GiB" in memory.text, prepared.checks
+    assert (prepared.record is None) == (state == "missing")
+
+
+async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine_with(monkeypatch, 24576)
+    prepared = await _prepare(project, store, Wish(host="me@box"))
+    assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
+    assert prepared.record is not None
+
+
+@pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])
+async def test_a_card_is_judged_alike_wherever_its_memory_is_told(
+    project: Path, store: RunStore, prime: Simulator, monkeypatch: pytest.MonkeyPatch, sold: float, driver: int
+) -> None:
+    offer = Offer("prime", "o", "X", 1, Price(1.0), gpu_memory=sold)
+    rented = (await _prepare(project, store, Wish(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"), starts=False)).record
+    _machine_with(monkeypatch, driver)
+    own = (await _prepare(project, store, Wish(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
+    assert rented is not None and own is not None
+    assert rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08) and rented.spec.gpu_memory < sold
+
+
+async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
+    project: Path, store: RunStore, prime: Simulator
+) -> None:
+    order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
+    Ledger().intend(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    wish = Wish(engine="rollouts", policy="random", provider="prime")
+    (missing,) = (await _prepare(project, store, wish, starts=False)).missing
+    assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish(engine="trl", provider="prime"), "this training will end with an error"),
+        (Wish(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
+        (Wish(engine="rollouts", policy="random", provider="prime"), "Start it?"),
+    ],
+)
+async def test_the_question_says_what_is_known_to_fail(
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: Wish, words: str
+) -> None:
+    with Simulator(step=5) as sim:
+        monkeypatch.setenv("HUDTUI_SIM", sim.url)
+        monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
+        record = (await _prepare(project, store, wish, starts=False)).record
+    assert record is not None
+    assert (words in start_question(record)) and (words == "Start it?") == (start_question(record) == "Start it?")
+    assert record.spec.rent is not None
+    paid = replace(record, spec=replace(record.spec, rent=replace(record.spec.rent, simulated=False)))
+    assert "an hour" in start_question(paid)

@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -133,7 +134,10 @@ def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
             row
             for row, record in records.items()
             if (record is not None and word.casefold() in f"{record.id}\n{record.prompt}\n{index.row(row).evaluator}".casefold())
-            or (record is None and word.casefold() in f"{index.row(row).id}\n{index.row(row).head}".casefold())
+            or (
+                record is None
+                and word.casefold() in "\n".join((index.row(row).id, index.row(row).head, index.row(row).evaluator)).casefold()
+            )
         ]
         assert found(index, Want(word)) == plain
     assert found(index, Want("", frozenset((2,)))) == [row for row in range(6000) if index.states[row] == 2]
@@ -220,10 +224,26 @@ def test_the_project_gives_image_variables_and_environment(
     (tmp_path / ".env").write_text("NOPE=1\nHUD_API_KEY=k\n")
     index = index_of(path)
     assert index.counts["error"] == 0 and index.inferred == 1 and index.noticed["local"] == 1
-    analysis = Analysis("x", Server("x"), None, (Tool("setup"), Tool("evalute")), {})
+    analysis = Analysis("my-org/my-env", Server("a"), None, (Tool("setup"), Tool("evalute")), {}, image="my-org/my-env")
     assert index_of(path, analysis=analysis).counts["error"] == 2
+    other = index_of(path, analysis=replace(analysis, source="x", server=Server("x"), image=None))
+    assert other.counts["error"] == 0 and other.elsewhere == {"my-env": 1, "a": 1}
     (tmp_path / "hud.lock.yaml").write_text("image: [")
     assert "lock file is left out" in open_source(path.name, tmp_path, HUD).notices[0]
+
+
+def test_calls_are_checked_only_of_tasks_on_the_analysed_environment(task: Make, write: Callable[..., Path]) -> None:
+    def on(server: str, number: int, tool: str) -> dict[str, Any]:
+        return task(id=f"t{number}", mcp_config={server: {"command": server}}, evaluate_tool={"name": tool, "arguments": {}})
+
+    # Long enough for several parts: of one environment, of the other, and of both.
+    servers = ["a"] * 3000 + ["b"] * 3000 + ["a", "b"] * 1500
+    tools = ["good" if number % 100 else "bad" for number in range(len(servers))]
+    path = write("many_tasks.jsonl", *map(on, servers, range(len(servers)), tools))
+    index = index_of(path, analysis=Analysis("a", Server("a"), None, (Tool("good"), Tool("setup")), {}))
+    wrong = {number for number, (server, tool) in enumerate(zip(servers, tools, strict=True)) if server == "a" and tool == "bad"}
+    assert set(index.problems.tasks) == wrong and index.counts["error"] == len(wrong)
+    assert index.elsewhere == {"b": servers.count("b")}
 
 
 def test_a_fingerprint_changes_with_the_file(task: Make, write: Callable[..., Path], tmp_path: Path) -> None:

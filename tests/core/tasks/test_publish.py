@@ -122,7 +122,7 @@ def test_a_push_and_the_same_again(hub: Any, push: Any, files: dict[str, Path]) 
 def test_a_name_without_a_slash_is_one_s_own(hub: Any, push: Any, files: dict[str, Path]) -> None:
     code, log = push(files, repo="mine")
     assert code == 0, log
-    assert list(hub.repos) == ["tester/mine"] and not hub.repos["tester/mine"].private
+    assert list(hub.repos) == ["tester/mine"] and hub.repos["tester/mine"].private
     assert 'load_dataset("tester/mine"' in hub.repos["tester/mine"].files["README.md"].decode()
 
 

@@ -61,10 +61,12 @@ def test_two_gpus_one_serves_and_one_trains() -> None:
 def test_the_server_is_told_exactly_what_a_trainer_needs_and_listens_on_loopback() -> None:
     words = (
         "vllm serve Qwen/Qwen2.5-3B-Instruct --host 127.0.0.1 --port 8000 --max-model-len 4096 --gpu-memory-utilization 0.9 "
-        '--enforce-eager --weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
+        '--weight-transfer-config \'{"backend": "nccl"}\' --logprobs-mode processed_logprobs --max-logprobs -1 '
         "--enable-scale-out"
     )
     assert shlex.join(serve_command("vllm", Recipe(), 1)) == words
+    eager = stage(plan(gpus=2, training={"enforce_eager": True}), "serve").argv
+    assert "--enforce-eager" in eager and "--enforce-eager" not in stage(plan(gpus=2), "serve").argv
 
 
 def test_one_gpu_does_both_in_one_process() -> None:
@@ -118,7 +120,7 @@ def test_memory_grows_with_the_model_and_shrinks_with_the_gpus() -> None:
         ({"tasks": None}, "needs a task file"),
         ({"config": None}, "needs a config"),
         ({"gpus": 0}, "1 to 8"),
-        ({"gpus": 9}, "prime-rl"),
+        ({"gpus": 9}, "a machine with fewer"),
         ({"model": "tiny"}, "for rehearsals"),
         ({"training": {"num_generations": 5}}, "does not divide"),
         ({"gpus": 4, "training": {"num_generations": 5}}, "32 episodes"),
@@ -160,7 +162,7 @@ def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, mon
 
 
 def test_locks_travel_by_name_and_hold_no_addresses() -> None:
-    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu"):
+    for name in ("train", "rehearse", "rehearse-cuda", "torch-cpu", "base", "uv"):
         text = resource_bytes(f"requirements/{name}.txt").decode()
         assert "--hash=sha256:" in text and "://" not in text and "--index" not in text and "--find-links" not in text
     train = resource_bytes("requirements/train.txt").decode()
@@ -178,7 +180,7 @@ def test_locks_travel_by_name_and_hold_no_addresses() -> None:
 
 def test_engines_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_others", lambda: {"theirs": "hudtui.core.training.engine:Rollouts", "broken": "nowhere:X"})
-    assert engine_names() == ("rollouts", "trl", "prime-rl", "broken", "theirs")
+    assert engine_names() == ("rollouts", "trl", "broken", "theirs"), "what can never plan is not offered"
     assert find_engine("theirs").name == "rollouts"
     with pytest.raises(InputError, match="'broken' cannot be loaded"):
         find_engine("broken")
@@ -227,7 +229,9 @@ def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.
     for changes, words in (({"rehearse": True}, "cannot be rehearsed"), ({}, "verifiers plugin")):
         with pytest.raises(InputError, match=words):
             find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl", **changes), POD)
+    assert "prime-rl" not in engine_names()
     (tmp_path / "plugins").mkdir()
+    assert "prime-rl" in engine_names()
     found = find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl"), POD)
     assert [stage.name for stage in found.stages] == ["bootstrap", "train"] and found.wheel
     assert "never run it" in found.notes[0]

@@ -60,6 +60,17 @@ def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_pa
     assert replace(find_trained(run), base="tiny").serve_command(tmp_path, "x") == ()
 
 
+def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> None:
+    (run / "files" / "recipe.json").unlink()
+    trained = find_trained(run, 2)
+    assert trained.base == "" and trained.serve_command(tmp_path, "x") == () and "recipe is missing" in trained.not_served
+    copy_out(trained, tmp_path / "mine")
+    assert "vllm serve" not in (tmp_path / "mine" / "README.md").read_text()
+    config = run / "out" / "checkpoints" / "checkpoint-2" / "adapter_config.json"
+    config.write_text(json.dumps({"r": 8, "base_model_name_or_path": "org/base"}))
+    assert find_trained(run, 2).serve_command(tmp_path, "x")[2] == "org/base"
+
+
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
     (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
     assert steps_of(run) == (2, 10)
@@ -101,7 +112,15 @@ def test_only_an_adapter_can_be_merged(run: Path, tmp_path: Path) -> None:
 
 def bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "run.sh").write_text(text)
-    return subprocess.run(["bash", "run.sh"], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    path = folder / "bin"  # what a bare Debian has of what the script calls, and what the stages of these tests call
+    path.mkdir(exist_ok=True)
+    for program in ("bash", "cat", "dirname", "env", "mkdir", "python3", "sleep", "tee", "touch"):
+        if not (path / program).exists():
+            found = sys.executable if program == "python3" else str(shutil.which(program))
+            (path / program).symlink_to(found)
+    return subprocess.run(
+        ["bash", "run.sh"], cwd=folder, env={"PATH": str(path)}, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
@@ -135,6 +154,22 @@ def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
     assert done.stdout.strip().endswith("/out") and "A_KEY" in text
     with socket.socket() as gone:  # the service ends with the script
         assert gone.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_script_goes_on_only_when_its_service_is_well(tmp_path: Path) -> None:
+    service = (
+        "import http.server as h\n"
+        "class No(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(503); self.end_headers()\n"
+        "server = h.HTTPServer(('127.0.0.1', %d), No); server.handle_request(); server.handle_request()"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = Stage("serve", ("python3", "-c", service % port), service=True, ready=Ready(port=port, timeout=30))
+    done = bash(tmp_path, script_of(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x"))
+    assert done.returncode == 5 and "serve has ended: logs/serve.log" in done.stdout
+    assert not (tmp_path / "never").exists()
 
 
 def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_rollouts_elsewhere_stay_in_the_folder_of_the_run() -> None:
     assert words[words.index("--seed") + 1] == "4" and words[words.index("--limit") + 1] == "2"
     assert not any(word.startswith("/") for word in (*words, *bootstrap.argv))
     mine = {"files/tasks/t.json", "files/config/c.yaml", "files/policy/old.jsonl"}
-    assert {file.path for file in plan.files} == mine | {"bootstrap.py", "files/base.txt"}
+    assert {file.path for file in plan.files} == mine | {"bootstrap.py", "files/base.txt", "files/uv.txt"}
 
 
 def test_a_machine_without_hudtui_gets_one_and_its_tasks_find_it() -> None:

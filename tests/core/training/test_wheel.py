@@ -51,3 +51,12 @@ def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(wheel, "distribution", nothing)
     with pytest.raises(InputError, match="not installed"):
         wheel.wheel_bytes()
+
+
+def test_what_is_installed_has_the_shipped_configurations(tmp_path: Path) -> None:
+    code = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=100
+    )
+    names = zipfile.ZipFile(tmp_path / done.stdout.split()[-1]).namelist()
+    assert {"hudtui/configs/2048.yaml", "hudtui/configs/default.yaml", "hudtui/requirements/train.txt"} <= set(names)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from hudtui.core.compute.ssh_key import make_key
+from hudtui.core.compute.ssh_key import key_path, make_key
 from hudtui.core.settings import load_settings
 from hudtui.tui.app import HudtuiApp
 
@@ -57,7 +57,7 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         path = Path.home() / ".ssh" / "prime_key.pem"
         assert stat.S_IMODE(path.stat().st_mode) == 0o400
         settings = load_settings(project, app.platform)
-        assert settings.origin("PRIME_API_KEY") == ".env" and settings.get("PRIME_SSH_KEY_PATH") == str(path)
+        assert settings.origin("PRIME_API_KEY") == ".env" and key_path(settings.get) == path
         assert stat.S_IMODE((project / ".env").stat().st_mode) == 0o600
         known = [request for request in nobody.sim.requests if request.method == "POST" and "ssh_keys" in request.path]
         public = asyncssh.read_public_key(str(path) + ".pub").export_public_key().decode().split()[1]

@@ -234,7 +234,8 @@ async def test_a_key_that_the_provider_does_not_know_is_registered_first(
 async def test_orphans_are_told_at_the_start_and_end_with_one_key(
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
-    first = await world.rent("hudtui-a", "1A100.22V")
+    first = await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
+    by_hand = await world.rent("hudtui-d", "1A100.22V")
     second = await world.rent("hudtui-b", "1H100.80S", written=False)
     await world.rent("hudtui-c", "1H100.80S", run="r1")
     world.advance(3600)
@@ -246,18 +247,19 @@ async def test_orphans_are_told_at_the_start_and_end_with_one_key(
         await settle(pilot)
         assert {one.pod.id for one in app.screen.holdings.pods if one.orphan} >= {first, second}
         assert app.screen.holdings.pods[0].orphan is not None
+        assert by_hand not in {one.pod.id for one in app.screen.holdings.pods if one.orphan}
         orphans = len(app.screen.holdings.orphans)
         await pilot.press("X")
         await until(pilot, lambda: f"End {orphans} machines?" in screen_text(app))
         await pilot.press("enter")  # the careless key does no harm
         await settle(pilot)
-        assert len(world.sim.alive) == 3
+        assert len(world.sim.alive) == 4
         await pilot.press("X")
         await until(pilot, lambda: app.screen.is_modal)
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
         await settle(pilot)
-        assert len(world.sim.alive) == 3 - orphans
+        assert len(world.sim.alive) == 4 - orphans and by_hand in {pod.id for pod in world.sim.alive}
         assert not app.screen.offers("compute.orphans")
 
 
@@ -276,9 +278,9 @@ async def test_a_machine_whose_results_are_being_fetched_is_no_orphan(
 async def test_of_several_that_are_ended_all_are_accounted_for(
     open_app: Any, settle: Any, until: Any, project: Path, world: Any
 ) -> None:
-    await world.rent("hudtui-a", "1A100.22V")
-    await world.rent("hudtui-b", "1H100.80S")
-    bad = await world.rent("hudtui-c", "1H100.80S")
+    await world.rent("hudtui-a", "1A100.22V", run="over", workspace=project)
+    await world.rent("hudtui-b", "1H100.80S", run="over", workspace=project)
+    bad = await world.rent("hudtui-c", "1H100.80S", run="over", workspace=project)
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await pilot.press("4", "p")
         await settle(pilot)

@@ -1,0 +1,69 @@
+"""`hudtui trust`: what the files of a project folder would have hudtui do, and whether they may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hudtui.cli import console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("trust")(trust)
+
+
+def trust(
+    show: Annotated[
+        bool, typer.Option("--show", help="Only show what the folder asks for. Exit code 1 if it is not trusted.")
+    ] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Trust the folder no longer.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Trust the files of this folder: let them name programs, servers, keys and limits.
+
+    Until then hudtui shows a folder and does nothing that its files ask for. When they ask for something else, hudtui asks again.
+    """
+    from hudtui.core import trust as agreements
+    from hudtui.core.flows.trust import changes, listing, status, survey
+
+    if show and revoke:
+        raise typer.BadParameter("give one of them", param_hint="--show, --revoke")
+    with console.failures(as_json=as_json):
+        folder = Path.cwd()
+        if revoke:
+            found = agreements.revoke(folder)
+            if as_json:
+                console.out_json(status(folder, survey(folder)))
+            console.say(f"{folder} is not trusted any more." if found else f"{folder} was not trusted.")
+            return
+        powers = survey(folder)
+        lacking = agreements.missing(folder, powers)
+        if not as_json:
+            known = [one for one in powers if one not in lacking]
+            for title, these in (
+                ("You have agreed that the files here have hudtui", known),
+                ("The files here would have hudtui", lacking),
+            ):
+                if these:
+                    console.out(title)
+                    for line in listing(these, folder):
+                        console.out(f"  {line}")
+            if before := changes(lacking, folder):
+                console.out("instead of what you agreed to before:")
+                for line in before:
+                    console.out(f"  {line}")
+            if not powers:
+                console.out("The files here ask for nothing: there is nothing to agree to.")
+        if lacking and not show:
+            if not yes:
+                console.run(console.confirm("Trust these files?"), as_json=as_json)
+            agreements.agree(folder, lacking)
+            console.say(f"{folder} is trusted, as its files are now.")
+        if as_json:
+            console.out_json(status(folder, powers))
+        if show and lacking:
+            raise typer.Exit(1)

@@ -1,0 +1,112 @@
+"""Whether tasks run on the environment that was analysed: only then they are judged by its analysis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hudtui.core.environment.source import image_name, parse_source
+from hudtui.core.environment.spec import ServerSpec, read_config
+from hudtui.core.environment.values import Analysis
+from hudtui.core.errors import InputError
+
+GENERIC = frozenset(("", "default", "environment", "hud", "local", "main", "mcp", "server"))
+"""Names of servers and environments that say nothing."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What an analysed environment is known by."""
+
+    names: frozenset[str]
+    """What it is called, in small letters and digits only."""
+    images: frozenset[str] = frozenset()
+    """Container images, without registry, tag and digest."""
+    urls: frozenset[str] = frozenset()
+    """Host and path."""
+    commands: frozenset[tuple[str, ...]] = frozenset()
+    """Arguments of commands; of one without arguments the command itself."""
+
+
+def identity_of(analysis: Analysis, folder: Path) -> Identity:
+    """What an analysed environment is known by.
+
+    Args:
+        analysis: The analysis.
+        folder: The project folder, which its source may be relative to.
+    """
+    names = {analysis.server.name, *([image_name(analysis.image)] if analysis.image else [])}
+    specs: tuple[ServerSpec, ...] = ()
+    try:
+        source = parse_source(analysis.source, folder=folder, lookup=lambda _: None)
+    except InputError:
+        pass  # the file that named it is gone
+    else:
+        specs = source.servers
+        if source.kind == "bundled":
+            names.add(source.text)
+    images = {spec.image for spec in specs} | {analysis.image}
+    return Identity(
+        frozenset(map(plain, names)) - GENERIC,
+        frozenset(_repository(image) for image in images if image),
+        frozenset(_address(spec.url) for spec in specs if spec.url),
+        frozenset(_command(spec) for spec in specs if spec.command and not spec.image),
+    )
+
+
+def runs_on(config: Any, identity: Identity) -> bool:
+    """Whether one of the servers of an `mcp_config` is the environment. False where that cannot be known."""
+    return any(_is(spec, identity) for spec in _specs(config))
+
+
+def servers_in(config: Any) -> str:
+    """The servers of an `mcp_config` by what they are called: the image's own name where there is one."""
+    return ", ".join(dict.fromkeys(image_name(spec.image) if spec.image else spec.name for spec in _specs(config)))
+
+
+def _specs(config: Any) -> tuple[ServerSpec, ...]:
+    if not isinstance(config, Mapping):
+        return ()
+    try:
+        return read_config(config, "mcp_config")
+    except InputError:
+        return ()
+
+
+def _is(spec: ServerSpec, identity: Identity) -> bool:
+    if spec.image:
+        if identity.images:
+            return _repository(spec.image) in identity.images
+        return plain(image_name(spec.image)) in identity.names
+    if spec.url and identity.urls:
+        return _address(spec.url) in identity.urls
+    return (bool(spec.command) and _command(spec) in identity.commands) or plain(spec.name) in identity.names
+
+
+def plain(name: str) -> str:
+    """A name in small letters and digits only."""
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
+
+
+def _repository(image: str) -> str:
+    name = image.partition("@")[0]
+    head, slash, rest = name.partition("/")
+    if slash and ("." in head or ":" in head or head == "localhost"):  # only such a first part is a registry
+        name = rest
+    return re.sub(r":[^/]*$", "", name)
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    return f"{parts.netloc.rpartition('@')[2].lower()}{parts.path.rstrip('/')}"
+
+
+def _command(spec: ServerSpec) -> tuple[str, ...]:
+    return spec.args or (spec.command or "",)

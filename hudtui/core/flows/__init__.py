@@ -1,0 +1,1 @@
+"""What people do with hudtui, once for commands and screens."""

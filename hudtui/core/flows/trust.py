@@ -1,0 +1,156 @@
+"""Trusting a project folder: what its files would have hudtui do, and what starting a run in it needs.
+
+`core.trust` keeps what the user agreed to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hudtui.core import trust
+from hudtui.core.errors import HudtuiError
+from hudtui.core.platform import Platform
+from hudtui.core.settings import Settings, folder_powers
+from hudtui.core.training.plan import RunSpec
+from hudtui.core.workspace import STATE, Workspace, open_workspace
+
+LARGEST = 8 * 1024 * 1024
+"""Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used."""
+
+
+def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
+    """What the files of a project folder would have hudtui do, each power once. Nothing of it is done.
+
+    Reads `.env`, platform files, the lock file, task files up to `LARGEST` bytes, the source that was looked at last, and the
+    list of runs. A file that cannot be read has no powers: it cannot be used either.
+
+    Args:
+        folder: The project folder.
+        platform: As `open_workspace` takes it.
+        tasks: Also look into task files, which takes longer.
+
+    Raises:
+        InputError: The folder cannot be read.
+    """
+    workspace = open_workspace(folder, platform)
+    found: dict[str, trust.Power] = {}
+    parts: Sequence[Callable[[Workspace], Iterable[trust.Power]]] = (_settings, _lock, _tasks, _sources, _runs)
+    for part in parts if tasks else (one for one in parts if one is not _tasks):
+        try:
+            found.update((one.token, one) for one in part(workspace))
+        except HudtuiError:
+            continue
+    return tuple(found.values())
+
+
+def question(folder: Path, powers: Iterable[trust.Power], platform: str | Platform | None = None) -> tuple[trust.Power, ...]:
+    """What to ask the user about before `powers` are used: they, and all else that the folder asks for, so that it is asked once.
+
+    Returns:
+        What the user has not agreed to. Empty when that is none of `powers`: there is nothing to ask.
+    """
+    lacking = trust.missing(folder, powers)
+    return trust.missing(folder, (*lacking, *survey(folder, platform))) if lacking else ()
+
+
+def run_powers(spec: RunSpec, settings: Settings) -> tuple[trust.Power, ...]:
+    """What a run needs the user's agreement for: the folder's `.env`, and the servers of its tasks.
+
+    Raises:
+        InputError: The tasks cannot be read.
+    """
+    from hudtui.core.environment.powers import task_powers
+    from hudtui.core.tasks.load import read_tasks
+
+    if spec.tasks is None:
+        return settings.withheld
+    file = Path(spec.tasks.path)
+    read = read_tasks(str(file), lookup=settings.lookup, platform=settings.platform, folder=settings.folder)
+    return (*settings.withheld, *task_powers((task.mcp_config for task in read.tasks), file))
+
+
+def require_run(spec: RunSpec, settings: Settings) -> None:
+    """Make sure that the user has agreed to all that a run needs, before it is started or a machine is rented for it.
+
+    Raises:
+        Untrusted: There is something that the user has not agreed to.
+        InputError: The tasks cannot be read.
+    """
+    trust.require(settings.folder, run_powers(spec, settings))
+
+
+def _settings(workspace: Workspace) -> Iterable[trust.Power]:
+    return folder_powers(workspace.folder, workspace.platform)
+
+
+def _lock(workspace: Workspace) -> Iterable[trust.Power]:
+    from hudtui.core.environment.source import parse_source
+
+    if workspace.lock is None:
+        return ()
+    return parse_source(str(workspace.lock), folder=workspace.folder).powers
+
+
+def _tasks(workspace: Workspace) -> Iterable[trust.Power]:
+    from hudtui.core.environment.powers import task_powers
+    from hudtui.core.tasks.load import read_tasks
+
+    for file in workspace.task_files:
+        if not file.is_file() or file.stat().st_size > LARGEST:
+            continue
+        try:
+            read = read_tasks(str(file), platform=workspace.platform, folder=workspace.folder)
+        except HudtuiError:
+            continue
+        yield from task_powers((task.mcp_config for task in read.tasks), file)
+
+
+def _sources(workspace: Workspace) -> Iterable[trust.Power]:
+    from hudtui.core.environment.cache import latest
+    from hudtui.core.environment.source import parse_source
+
+    known = latest(workspace.folder)
+    if known is None:
+        return ()
+    return parse_source(known.source, folder=workspace.folder, file=workspace.state_dir / "analyses").powers
+
+
+def _runs(workspace: Workspace) -> Iterable[trust.Power]:
+    from hudtui.core.runs.store import RunStore
+
+    if not (workspace.folder / STATE / "runs.db").is_file():
+        return ()
+    return RunStore(workspace.state_dir).powers()
+
+
+def listing(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
+    """Powers as lines for people, those of one kind under one heading."""
+    lines: list[str] = []
+    for heading in dict.fromkeys(one.heading for one in powers):
+        lines.append(f"{heading}:")
+        lines += [f"  {one.text}   [{_short(one.file, folder)}]" for one in powers if one.heading == heading]
+    return tuple(lines)
+
+
+def changes(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
+    """What the files of `powers` asked for when the user agreed, and ask for no longer, as lines for people."""
+    return tuple(f"  {one.text}   [{_short(Path(one.file), folder)}]" for one in trust.replaced(folder, powers))
+
+
+def _short(file: Path, folder: Path) -> str:
+    try:
+        return str(file.relative_to(folder))
+    except ValueError:
+        return str(file)
+
+
+def status(folder: Path, powers: Sequence[trust.Power]) -> dict[str, Any]:
+    """The form of `hudtui trust --json`: what the folder would do, and what of it the user has agreed to."""
+    lacking = {one.token for one in trust.missing(folder, powers)}
+    return {
+        "folder": str(folder),
+        "trusted": not lacking,
+        "powers": [{**one.to_json(), "agreed": one.token not in lacking} for one in powers],
+    }

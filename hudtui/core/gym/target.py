@@ -1,0 +1,52 @@
+"""Which environment a configuration is for, and whether that is the one that was analysed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hudtui.core.environment.matching import GENERIC, Identity, plain
+from hudtui.core.environment.values import Analysis
+from hudtui.core.gym.names import environment_name
+from hudtui.core.gym.values import GymConfig
+
+
+def environment_of(config: GymConfig) -> str | None:
+    """What a configuration says that it is for: `job.metadata.environment`, `job.environment` or `environment`; None without."""
+    metadata = config.job.get("metadata")
+    for place in (metadata, config.job, config.raw):
+        value = place.get("environment") if isinstance(place, Mapping) else None
+        if isinstance(value, str) and value.strip():
+            return value
+    return None
+
+
+def tools_of(config: GymConfig) -> tuple[str, ...]:
+    """The tools that its actions call."""
+    return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
+
+
+def is_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: Identity) -> bool:
+    """Whether a configuration is for the analysed environment.
+
+    Args:
+        named: What the configuration says that it is for.
+        tools: The tools that its actions call.
+        analysis: The analysis.
+        identity: What its environment is known by.
+
+    Returns:
+        True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it
+        misspelled. True as well where no action calls anything.
+    """
+    from difflib import get_close_matches
+
+    known = [tool.name for tool in analysis.tools]
+    if all(tool in known for tool in tools):
+        return True
+    if named is not None:
+        names = {*identity.names, *(plain(environment_name(text)) for text in (analysis.source, analysis.image) if text)}
+        if not names.isdisjoint((plain(named), plain(environment_name(named)))):
+            return True
+        if plain(named) not in GENERIC:
+            return False
+    return any(get_close_matches(tool, known, n=1) for tool in tools)

@@ -1,0 +1,85 @@
+"""An evaluation as `vf-eval` of verifiers was told it: the gym's name, and what the gym takes as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.errors import InputError
+from hudtui.core.files import parse_json
+from hudtui.core.gym.nearest import nearest
+from hudtui.core.platform import Platform
+from hudtui.core.text import clean_line
+
+EXAMPLES, ROLLOUTS = 5, 3
+"""Tasks, and episodes for each, where `vf-eval` was told nothing."""
+
+_FLAG = "--env-args"
+_KEYS = ("taskset", "config_path", "split", "num_tasks")
+_SHAPE = '{"taskset": "my-org/my-tasks", "config_path": "configs/my-env.yaml"}'
+
+
+@dataclass(frozen=True)
+class GymArgs:
+    """What a gym was given."""
+
+    taskset: str
+    config: Path
+    split: str | None = None
+    tasks: int | None = None
+    """Only the first so many; None: all."""
+
+
+def is_gym(name: str, platform: Platform) -> bool:
+    """Whether a name is that of a gym, of this platform or of one that is built in, and no file of the user's."""
+    from hudtui.core.platform import BUILT_IN
+
+    gyms = {one.gym_id for one in (platform, *BUILT_IN)}
+    return name.replace("_", "-") in gyms
+
+
+def read_gym_args(text: str | None) -> GymArgs:
+    """The gym's arguments from JSON.
+
+    Raises:
+        InputError: There are none, they are no JSON object, one of them is unknown or of the wrong kind, or one is missing.
+    """
+    fix = f"Give {_FLAG} '{_SHAPE}'."
+    if text is None:
+        raise InputError("a gym plays a taskset by a configuration, and neither is named", fix=fix)
+    data = parse_json(text, _FLAG)
+    if not isinstance(data, dict):
+        raise InputError(f"{_FLAG} is a JSON object", fix=fix)
+    for key in data:
+        if key not in _KEYS:
+            near = nearest(key, _KEYS)
+            raise InputError(
+                f"{_FLAG} has no {clean_line(json.dumps(key), 60)}",
+                fix=f"Did you mean {near}?"
+                if near
+                else f"There are: {', '.join(_KEYS)}. Other settings have flags of their own.",
+            )
+    for key in ("taskset", "config_path"):
+        if not data.get(key):
+            raise InputError(f"{_FLAG} lacks {key}", fix=fix)
+    return GymArgs(_text(data, "taskset"), Path(_text(data, "config_path")), _text_or_none(data, "split"), _number(data))
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    value = data[key]
+    if not isinstance(value, str):
+        raise InputError(f"{key} in {_FLAG} is a text, not {clean_line(json.dumps(value), 60)}")
+    return value
+
+
+def _text_or_none(data: dict[str, Any], key: str) -> str | None:
+    return None if data.get(key) is None else _text(data, key)
+
+
+def _number(data: dict[str, Any]) -> int | None:
+    value = data.get("num_tasks")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise InputError(f"num_tasks in {_FLAG} is a whole number from 1, not {clean_line(json.dumps(value), 60)}")

@@ -1,0 +1,188 @@
+"""What goes on costing money when hudtui is closed: which machines, what for, who ends them, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hudtui.core.compute.guard import Usage, hours_left, money
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.machine_guard import end_rule, ends_itself
+from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.release import is_at
+from hudtui.core.compute.spending import Spending, spend
+from hudtui.core.errors import HudtuiError
+from hudtui.core.runs.claim import tended
+from hudtui.core.runs.launcher import Lookup
+from hudtui.core.runs.rented import FETCH_WITHIN
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.values import RunSummary
+from hudtui.core.text import clean_line, duration
+from hudtui.core.web import is_loopback
+from hudtui.core.workspace import STATE
+
+
+@dataclass(frozen=True)
+class Unattended:
+    """A machine that costs money and that no hudtui looks after once this one is closed."""
+
+    name: str
+    run: str | None
+    """The run that it is for; None for one that was rented by hand."""
+    hourly: float
+    """Price an hour; 0 where it is not known."""
+    currency: str
+    simulated: bool
+    """No real money is spent."""
+    words: tuple[str, ...]
+    """Sentences for people: what it costs and why it is there, who ends it, what to type."""
+
+
+def unattended(
+    ledger: Ledger,
+    book: LimitBook,
+    providers: Mapping[str, Provider],
+    settings: Lookup,
+    *,
+    folder: Path,
+    mine: Callable[[str], bool] = lambda run: False,
+) -> tuple[Unattended, ...]:
+    """The machines that go on costing money without this hudtui, the dearest first.
+
+    Those that another living hudtui is getting, or whose run it tends, are its own to look after.
+
+    Args:
+        ledger: What was rented.
+        book: The limits of each machine.
+        providers: By name, as far as there are keys. What was rented from a simulator counts only where that one is among them.
+        settings: The value of a setting by its name.
+        folder: The project that is open.
+        mine: Whether this process tends a run, which ends when it does.
+
+    Raises:
+        MachineError: The ledger cannot be read.
+    """
+    spending = spend(ledger, {}, time.time(), here=tuple(providers.values()))
+    counted = {pod.name for pod in spending.open}
+    found = []
+    for one in ledger.owned():
+        store = _store_of(one)
+        if one.name not in counted or one.held:
+            continue
+        if one.run is not None and store is not None and tended(store, one.run) and not mine(one.run):
+            continue
+        provider = next((provider for provider in providers.values() if is_at(one, provider)), None)
+        left = _Left(one, _known(store, one.run), provider)
+        guard = left.guard(book, spending, settings)
+        words = (*left.purpose(folder), *((guard,) if guard else ()))
+        found.append(Unattended(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
+    return tuple(sorted(found, key=lambda one: -one.hourly))
+
+
+def _store_of(one: Owned) -> RunStore | None:
+    state = Path(one.workspace) / STATE if one.run is not None and one.workspace is not None else None
+    return RunStore(state) if state is not None and (state / "runs.db").is_file() else None
+
+
+def _known(store: RunStore | None, run: str | None) -> tuple[RunRecord, RunSummary] | None:
+    try:
+        return (store.record(run), store.summary(run)) if store is not None and run is not None else None
+    except HudtuiError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A machine that is left behind."""
+
+    owned: Owned
+    known: tuple[RunRecord, RunSummary] | None
+    """What its project knows of its run."""
+    provider: Provider | None
+
+    @property
+    def simulated(self) -> bool:
+        return is_loopback(self.owned.realm)
+
+    @property
+    def kept(self) -> bool:
+        """Its user wished to keep it when its run fails."""
+        if self.known is None or self.known[0].spec.rent is None:
+            return False
+        return self.known[1].state == "failed" and self.known[0].spec.rent.keep_on_failure
+
+    def purpose(self, folder: Path) -> tuple[str, ...]:
+        """What it costs, why it is there, and what to type."""
+        one, name = self.owned, clean_line(self.owned.name)
+        price = f"{money(one.hourly, one.currency)}/h" if one.hourly else "an unknown price"
+        price += " (simulated)" if self.simulated else ""
+        end = f"`hudtui pods terminate {name}`"
+        if one.state == "intended":
+            return (
+                f"{name} may exist and cost {price}: it was asked for and not seen yet. `hudtui pods reconcile` looks for it.",
+            )
+        if one.state == "ending":
+            return (f"{name} may still cost {price}: its end was asked for and is not verified. {end} asks again.",)
+        if one.run is None:
+            return (f"{name} costs {price}, and no run is on it. It stays until you end it: {end}.",)
+        run = clean_line(one.run)
+        if self.known is None:
+            return (f"{name} costs {price}. Its run {run} is not known any more. {end} ends it.",)
+        if self.kept:
+            return (f"{name} costs {price}. It is kept, as you wished, because its run {run} has failed. {end} ends it.",)
+        resume = f"`hudtui runs resume {run}`"
+        if one.workspace is not None and Path(one.workspace) != folder:
+            resume += f" in {clean_line(one.workspace)}"
+        state = self.known[1]
+        if state.active:
+            return (
+                f"{name} costs {price}: run {run} goes on there.",
+                "While hudtui is closed, its results are not fetched and its machine is not ended when it is done. "
+                f"Open hudtui again for that, or type {resume}.",
+            )
+        return (
+            f"{name} costs {price}: run {run} is {state.state}, and its results are not all fetched yet.",
+            f"{resume} fetches them and ends the machine.",
+        )
+
+    def guard(self, book: LimitBook, spending: Spending, settings: Lookup) -> str:
+        """What ends it when nobody does, and when."""
+        one = self.owned
+        if self.provider is not None and ends_itself(self.provider):
+            return f"{self.provider.title} ends it by itself when its time is over."
+        if one.state == "created":
+            return "Its set-up was interrupted, and no guard is on it: nothing ends it by itself."
+        if one.state != "ready":
+            return ""
+        times = []
+        if (left := _seconds_left(one, book, spending)) is not None:
+            times.append(f"in {duration(left)}")
+        if self.known is not None and not self.kept:
+            times.append(f"{duration(FETCH_WITHIN)} after the run has ended")
+        if not times:
+            return "No limit is set: nothing ends it by itself."
+        latest = f"{' or '.join(times)}{', whichever comes first' if len(times) > 1 else ''}"
+        if self._guard_ends(settings):
+            return f"Its guard ends it {latest}."
+        return f"Its guard switches it off {latest}. THAT MAY NOT STOP THE CHARGES: only ending it does."
+
+    def _guard_ends(self, settings: Lookup) -> bool:
+        """Whether the guard has a key with which it ends the machine at its provider; else it can only switch it off."""
+        try:
+            return self.provider is not None and end_rule(self.provider, self.owned.pod or "", settings) is not None
+        except HudtuiError:
+            return False
+
+
+def _seconds_left(one: Owned, book: LimitBook, spending: Spending) -> float | None:
+    """Until its limits end it; None where none will."""
+    if one.until is not None:
+        return max(one.until - time.time(), 0.0)
+    limits, used = book.get(one.name), spending.of(one.name)
+    if limits is None or used is None:
+        return None
+    hours = hours_left(limits, Usage(used.hours, used.spent, spending.today), one.hourly or 0.0)
+    return None if hours is None else hours * 3600

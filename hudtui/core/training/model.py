@@ -1,0 +1,78 @@
+"""Whether a model can be trained, as far as its name and this computer tell: nothing is asked for over the network."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hudtui.core.text import clean_line
+from hudtui.core.training.recipe import TINY, Recipe
+
+_SERVED = re.compile(
+    r"(?:gpt-(?:3\.5|4|5)|chatgpt|o[1-9](?:-|$)|text-(?:davinci|embedding)|davinci|claude|gemini|grok-(?:[2-9]|beta|code))",
+    re.IGNORECASE,
+)
+"""Names of models that only their makers serve."""
+_MAKERS = ("openai", "anthropic", "google", "xai", "x-ai")
+_ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+_OPEN = Recipe().model
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a model before anything is rented."""
+
+    state: Literal["fine", "unknown", "refused"]
+    text: str
+    fix: str | None = None
+
+
+def judge_model(name: str, folder: Path, *, here: bool) -> Judged:
+    """What is known of a model.
+
+    Args:
+        name: An id on the Hub, or a folder with a model.
+        folder: Where relative folders begin.
+        here: The training runs on this computer, and can read its folders.
+    """
+    shown = clean_line(name, 100)
+    open_one = f"Name an open model on the Hub, such as {_OPEN}."
+    if name in (_OPEN, TINY):
+        return Judged("fine", shown)  # the engine has its own word about the tiny one
+    path = folder / Path(name).expanduser()
+    if name.startswith(("./", "../", "/", "~")) or path.is_dir():
+        return _judge_folder(path, shown, here=here)
+    owner, _, rest = name.rpartition("/")
+    if _SERVED.match(rest) and (not owner or owner.lower() in _MAKERS):
+        fix = f"{open_one} To play the tasks with this one: --engine rollouts --policy openai:{clean_line(rest, 60)}"
+        return Judged("refused", f"{shown} is served by its maker alone: without its weights it cannot be trained", fix)
+    if not _ID.fullmatch(name) or ".." in name or "--" in name:
+        why = "has no owner" if not owner else "is no id of the Hub"
+        return Judged("refused", f"{shown} {why}: a model on the Hub is OWNER/NAME", open_one)
+    if _is_cached(name):
+        return Judged("fine", f"{shown}, which this computer has fetched before")
+    return Judged(
+        "unknown", f"whether the Hub has {shown} is not known here: it is asked on the machine, before the training begins"
+    )
+
+
+def _judge_folder(path: Path, shown: str, *, here: bool) -> Judged:
+    if not here:
+        fix = "Put the model on the Hub and name it OWNER/NAME, or train here: --host local."
+        if path.is_dir():
+            return Judged("refused", f"{shown} is a folder of this computer, which does not travel", fix)
+        return Judged("unknown", f"{shown} is a folder of the machine, if it is there", fix)
+    if not path.is_dir():
+        return Judged("refused", f"there is no folder {shown}", "Name a folder with a model, or an id on the Hub: OWNER/NAME.")
+    if not (path / "config.json").is_file():
+        fix = "Name the folder that holds it. An adapter is merged first: hudtui export --format merged."
+        return Judged("refused", f"the folder {shown} holds no model: it has no config.json", fix)
+    return Judged("fine", f"the folder {shown}")
+
+
+def _is_cached(name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(name, "config.json"), str)

@@ -1,0 +1,243 @@
+"""What a project folder may have hudtui do: nothing, until its user trusts it.
+
+A folder that was cloned or unpacked holds files that can act: `.env` names keys and addresses, a lock file an image to run, a
+task file servers to start or to send keys to, `.hudtui/runs.db` runs to carry on. Each such thing is a `Power`. Looking at a
+folder uses none of them. What would use one calls `require` first, which raises `Untrusted` with the powers that the user has
+not agreed to; commands and screens show them, ask once, and call `agree`.
+
+Agreements lie in the user's state folder, one file a project, with a digest of exactly what each power does. A file that comes to
+do something else is asked about again, and only about that.
+
+Runs are marked apart: a run is this user's when `mark_run` has noted it, with a digest of its plan. The store of a folder is read
+by anyone who opens the folder, but only marked runs are ever acted on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hudtui.core.errors import InputError, Location
+from hudtui.core.files import exclusive, write_atomic
+from hudtui.core.places import places
+from hudtui.core.text import clean_line
+
+Kind = Literal["command", "address", "key", "setting", "limit", "run"]
+
+VARIABLE = "HUDTUI_TRUST"
+"""Environment variable: folders, separated as in PATH, below which every file is trusted; for containers and CI."""
+RUN_VARIABLE = "HUDTUI_TRUST_RUN"
+"""The same for the programs of a run: the folder with its own files, which were agreed to when it was started."""
+
+_SHOWN = 2000
+"""Characters of a command or an address that are shown."""
+_HEADINGS: Mapping[Kind, str] = {
+    "command": "start a program",
+    "address": "connect to",
+    "key": "use a key of this folder",
+    "setting": "take a setting of this folder",
+    "limit": "obey a limit of this folder",
+    "run": "act on a run that was not started here by you",
+}
+
+
+@dataclass(frozen=True)
+class Power:
+    """One thing that a file of a project folder would have hudtui do."""
+
+    kind: Kind
+    text: str
+    """What it is, in one line for people. Secrets are masked, control characters are gone."""
+    file: Path
+    """The file that asks for it."""
+    token: str
+    """Digest of exactly what would be done: equal tokens mean equal powers."""
+
+    @property
+    def heading(self) -> str:
+        """What kind of thing it is, as the end of "this folder would have hudtui ..."."""
+        return _HEADINGS[self.kind]
+
+    def to_json(self) -> dict[str, str]:
+        """The form of `hudtui trust --json`."""
+        return {"kind": self.kind, "text": self.text, "file": str(self.file)}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A power that the user agreed to, as it was shown then."""
+
+    kind: str
+    text: str
+    file: str
+
+
+class Untrusted(InputError):
+    """The user has not agreed to something that this folder would have hudtui do. Nothing of it was done.
+
+    Args:
+        folder: The project folder.
+        powers: What the user has not agreed to.
+    """
+
+    def __init__(self, folder: Path, powers: Sequence[Power]) -> None:
+        first, more = powers[0], len(powers) - 1
+        super().__init__(
+            "this folder is not trusted, and this needs something that its files ask for",
+            why=f"{first.file.name} would have hudtui {first.heading}: {first.text}" + (f" (and {more} more)" if more else ""),
+            fix="See all of it with `hudtui trust --show`; agree with `hudtui trust`, or with `hudtui --trust ...` in a script.",
+            where=Location(str(folder)),
+        )
+        self.folder = folder
+        self.powers = tuple(powers)
+
+
+def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
+    """A power, with the digest of `exact` as its token.
+
+    Args:
+        kind: What kind of thing it is.
+        text: What it is, secrets masked already.
+        file: The file that asks for it.
+        exact: Everything that decides what would be done, as JSON values.
+    """
+    told = json.dumps([kind, *exact], sort_keys=True, default=str)
+    shown = clean_line(text)
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]} ... and {len(shown) - _SHOWN} more characters"
+    return Power(kind, shown, file, hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def agreed(folder: Path) -> Mapping[str, Agreement]:
+    """The powers that the user has agreed to in this folder, by token. Empty for a folder that is not trusted."""
+    try:
+        data = json.loads(_file(folder).read_bytes())
+        return {
+            str(token): Agreement(str(item["kind"]), str(item["text"]), str(item["file"]))
+            for token, item in data["agreed"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
+    """Those of `powers` that the user has not agreed to, each once."""
+    known = agreed(folder)
+    always = _always()
+    found: dict[str, Power] = {}
+    for one in powers:
+        if one.token not in known and not _below(one.file, always):
+            found.setdefault(one.token, one)
+    return tuple(found.values())
+
+
+def require(folder: Path, powers: Iterable[Power]) -> None:
+    """Make sure that the user has agreed to `powers` in this folder.
+
+    Raises:
+        Untrusted: There is one that the user has not agreed to.
+    """
+    if lacking := missing(folder, powers):
+        raise Untrusted(folder, lacking)
+
+
+def agree(folder: Path, powers: Iterable[Power]) -> None:
+    """Note that the user agrees to `powers` in this folder, beside what was agreed to before.
+
+    Raises:
+        InputError: The state folder cannot be written.
+    """
+    path = _file(folder)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with exclusive(path):
+            kept = {token: vars(item) for token, item in agreed(folder).items()}
+            kept |= {one.token: one.to_json() for one in powers}
+            data = {"version": 1, "folder": _real(folder), "agreed": kept}
+            write_atomic(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n", mode=0o600)
+    except OSError as error:
+        raise InputError("this agreement cannot be kept", why=error.strerror or str(error), where=Location(str(path))) from None
+
+
+def revoke(folder: Path) -> bool:
+    """Forget every agreement about this folder, and that its runs are the user's. Whether there was anything to forget."""
+    path, marks = _file(folder), _marks(folder / ".hudtui" / "runs.db")
+    found = path.exists() or marks.exists()
+    path.unlink(missing_ok=True)
+    shutil.rmtree(marks, ignore_errors=True)
+    return found
+
+
+def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
+    """What the files of `powers` were agreed to do before and do no longer: the other half of a change."""
+    tokens = {one.token for one in powers}
+    files = {str(one.file) for one in powers}
+    return tuple(item for token, item in agreed(folder).items() if token not in tokens and item.file in files)
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------------
+
+
+def mark_run(store: Path, run: str, content: str) -> None:
+    """Note that this user has started a run, or takes it over: from now on it may be acted on.
+
+    Args:
+        store: The file that keeps the run.
+        run: Its id.
+        content: All that decides what it does: any change of it makes the mark void.
+
+    Raises:
+        InputError: The state folder cannot be written.
+    """
+    path = _marks(store) / _name(run)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(path, hashlib.sha256(content.encode()).hexdigest(), mode=0o600)
+    except OSError as error:
+        raise InputError(
+            "this run cannot be marked as yours", why=error.strerror or str(error), where=Location(str(path))
+        ) from None
+
+
+def owns_run(store: Path, run: str, content: str) -> bool:
+    """Whether `mark_run` was called for this run, and nothing about it has changed since."""
+    try:
+        return (_marks(store) / _name(run)).read_text() == hashlib.sha256(content.encode()).hexdigest()
+    except (OSError, ValueError):
+        return False
+
+
+def _name(run: str) -> str:
+    return hashlib.sha256(run.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(_real(path))).hexdigest()[:32]
+
+
+def _file(folder: Path) -> Path:
+    return places().state / "trust" / f"{_digest(folder)}.json"
+
+
+def _marks(store: Path) -> Path:
+    return places().state / "runs" / _digest(store)
+
+
+def _always() -> tuple[Path, ...]:
+    names = [name for one in (VARIABLE, RUN_VARIABLE) for name in os.environ.get(one, "").split(os.pathsep)]
+    return tuple(Path(_real(Path(name))) for name in names if name)
+
+
+def _below(file: Path, folders: Sequence[Path]) -> bool:
+    real = Path(_real(file.parent)) / file.name
+    return any(real.is_relative_to(folder) for folder in folders)

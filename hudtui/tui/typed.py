@@ -1,0 +1,164 @@
+"""What is typed is handled in order: a key is handed on when the one before it has done all that it does.
+
+Textual hands each key to the widget that has the focus when the key arrives. What the key before it does may still be under way
+then: a field that gets the focus, a dialog that opens, a screen that is made. On a slow line several keys arrive at once, and
+those meant for the field would act on the list behind it. So each key waits for its turn here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from textual import events
+from textual.widgets import Input, TextArea
+
+if TYPE_CHECKING:
+    from textual.message_pump import MessagePump
+    from textual.screen import Screen
+    from textual.worker import Worker
+
+    from hudtui.tui.app import HudtuiApp
+
+LONGEST = 1.0
+"""Seconds that a key waits for the widgets that the one before it goes through, whatever they do."""
+
+QUESTION = 0.5
+"""Seconds that a key waits for work which the one before it began: it may be about to ask something."""
+
+ASKED = 10.0
+"""Seconds that a key waits for a question that the action of the one before it is known to ask."""
+
+TICK = 0.005
+"""Seconds between two looks at what is waited for."""
+
+BURST = 0.03
+"""Seconds between two keys below which they come from a paste, a held key or a line that stalled, not from a decision."""
+
+
+class Passed(events.Event, bubble=True):
+    """Takes the way of a key, behind it: where this arrives, the key was handled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = asyncio.Event()
+
+
+class TypedAhead:
+    """The keys and pastes that wait for their turn.
+
+    Args:
+        app: Whose keys they are.
+    """
+
+    def __init__(self, app: HudtuiApp) -> None:
+        self._app = app
+        self._waiting: deque[events.Key | events.Paste] = deque()
+        self._settling: asyncio.Task[None] | None = None
+        self._askers: WeakKeyDictionary[Screen[Any], Worker[Any]] = WeakKeyDictionary()
+        self._before = 0.0
+        self.key = ""
+        """The key that is being handled."""
+        self.asking = False
+        """Whether the action that is carried out is known to ask something; see `Action.asks`."""
+        self.deliberate = True
+        """Whether the key that is being handled came by itself. One in the middle of a burst decides nothing."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether a key is being handled, or waits."""
+        return self._settling is not None
+
+    async def take(self, event: events.Key | events.Paste) -> None:
+        """A key or a paste came in: hand it on now, or when its turn comes."""
+        self._waiting.append(event)
+        if self._settling is None:
+            await self._next()
+
+    def asks(self, screen: Screen[Any], worker: Worker[Any]) -> None:
+        """This work waits for the answer of this dialog."""
+        self._askers[screen] = worker
+
+    async def _next(self) -> None:
+        """Hand on the key that came first. Runs in the app's own message loop, as all handling of keys does."""
+        self._settling = None
+        if not self._waiting:
+            return
+        event = self._waiting.popleft()
+        app = self._app
+        target: MessagePump = app.focused or app.screen
+        writes = isinstance(event, events.Paste) or _writes(target, event)
+        if isinstance(event, events.Key):
+            self.deliberate = event.time - self._before >= BURST
+            self._before, self.key = event.time, event.key
+        screens, workers = list(app.screen_stack), set(app.workers)
+        self._settling = asyncio.create_task(self._settle(target, screens, None if writes else workers))
+        await app.hand_on(event)
+
+    async def _settle(self, target: MessagePump, screens: Sequence[Screen[Any]], workers: set[Worker[Any]] | None) -> None:
+        """Wait until a key did all that it does, then let the next one come."""
+        try:
+            await self._passed(target)
+            await self._passed(target)  # behind what the key had the widget say to its screen
+            await self._shown()
+            if workers is not None:
+                await self._may_ask(screens, workers)
+                await self._shown()
+        finally:
+            if not self._app.call_later(self._next):
+                self._settling = None
+
+    async def _passed(self, target: MessagePump) -> None:
+        """Wait until a message that was sent to a widget now has gone all the way up, or cannot any more."""
+        passed = Passed()
+        if target.post_message(passed):
+            await self._until(lambda: passed.arrived.is_set() or not self._on_screen(target), LONGEST, passed.arrived)
+
+    def _on_screen(self, target: MessagePump) -> bool:
+        return target.is_attached and getattr(target, "screen", None) in self._app.screen_stack
+
+    async def _shown(self) -> None:
+        """Wait until the screen on top is made, has its focus, and did what it does after it was drawn."""
+        app = self._app
+        await self._until(lambda: app.screen.is_mounted, ASKED)
+        await self._passed(app.screen)
+        await self._until(lambda: not app.screen._callbacks, QUESTION)
+
+    async def _may_ask(self, screens: Sequence[Screen[Any]], workers: set[Worker[Any]]) -> None:
+        """Wait for work that the key began, or whose question it answered, until it asks, says that it takes time, or ends."""
+        app = self._app
+        answered = {self._askers[screen] for screen in screens if screen not in app.screen_stack and screen in self._askers}
+        begun = {worker for worker in app.workers if worker not in workers and worker.name != "forever"}
+        work = answered | begun
+
+        known, self.asking = self.asking, False
+
+        def clear() -> bool:
+            ended = all(worker.is_finished for worker in work)
+            return app.screen not in screens or ended or (app.is_busy and not known)
+
+        await self._until(clear, ASKED if known else QUESTION)
+
+    async def _until(self, come: Callable[[], bool], longest: float, sign: asyncio.Event | None = None) -> None:
+        """Wait until something is so, the app ends, or so many seconds are over. `sign` is what says so at once."""
+        end = asyncio.get_running_loop().time() + longest
+        while self._app.is_running and not self._app.asked_to_end and not come():
+            if asyncio.get_running_loop().time() > end:
+                return
+            if sign is None:
+                await asyncio.sleep(TICK)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(sign.wait(), TICK)
+
+
+_EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "pageup", "pagedown"}
+
+
+def _writes(target: MessagePump, event: events.Key) -> bool:
+    """Whether a key only changes a text. What that begins (a search, a preview) asks nothing, and is not waited for."""
+    return isinstance(target, Input | TextArea) and (event.is_printable or event.key in _EDITS)

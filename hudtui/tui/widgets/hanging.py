@@ -1,0 +1,43 @@
+"""Text after a lead, such as a mark or a line number: the lines that it wraps to begin below its first word."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.css.styles import RulesMap
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
+
+
+class Hanging(Visual):
+    """A lead and what follows it, wrapped to whatever width there is.
+
+    Args:
+        lead: On the first line only.
+        body: The text.
+    """
+
+    def __init__(self, lead: Content, body: Content) -> None:
+        self.lead, self.body = lead, body
+
+    @property
+    def plain(self) -> str:
+        """The text without style, on one line."""
+        return self.lead.plain + self.body.plain
+
+    def _lines(self, width: int) -> Content:
+        indent = self.lead.cell_length
+        first, *rest = self.body.wrap(max(width - indent, 1)) or [Content("")]
+        return Content("\n").join([self.lead + first, *(Content(" " * indent) + line for line in rest)])
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        """Draw it."""
+        return self._lines(width).render_strips(width, height, style, options)
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        """All of it on one line."""
+        return self.lead.cell_length + self.body.cell_length
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        """How many lines it takes."""
+        return self._lines(width).get_height(rules, width)

@@ -1,0 +1,90 @@
+"""The question before unsaved work is left: save it, leave it, or stay."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Button, Static
+
+from hudtui.core.text import clean, clean_line
+from hudtui.tui.keymap import Action
+from hudtui.tui.widgets.dialog import Dialog
+
+Answer = Literal["save", "leave"]
+
+
+class Unsaved(Dialog["Answer | None"]):
+    """Asks what becomes of unsaved work. Gives None when the user stays.
+
+    Args:
+        title: The question.
+        lines: What is not saved, and what becomes of it.
+        leave: What leaving is called.
+        lost: Leaving loses the work, because no copy of it can be kept. It has a key of its own then.
+    """
+
+    ACTIONS: ClassVar[tuple[Action, ...]] = (
+        Action("unsaved.save", "Save", "Save first.", "s", palette=False),
+        Action("unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False),
+        Action("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
+        Action("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
+        Action("unsaved.next", "Next button", "Move to the next button.", "right,l", palette=False, show=False),
+        Action("unsaved.previous", "Previous button", "Move to the button before.", "left,h", palette=False, show=False),
+    )
+
+    def __init__(self, title: str, lines: tuple[str, ...], *, leave: str, lost: bool) -> None:
+        super().__init__()
+        self._title, self._lines, self._leave, self._lost = title, lines, leave, lost
+
+    def compose(self) -> ComposeResult:
+        """Title, text, three buttons."""
+        leave = f"{self._leave} and lose the changes (L)" if self._lost else f"{self._leave} (y)"
+        with Vertical(classes="dialog"):
+            yield Static(Content(clean_line(self._title)), classes="dialog-title")
+            with VerticalScroll(classes="dialog-body", can_focus=False):
+                yield Static(Content("\n".join(clean(line) for line in self._lines)))
+            with Horizontal(classes="dialog-buttons"):
+                yield Button(Content("Save (s)"), id="save", compact=True, variant="primary")
+                yield Button(Content(leave), id="leave", compact=True, variant="error" if self._lost else "default")
+                yield Button(Content("Stay (n)"), id="stay", compact=True)
+
+    def on_mount(self) -> None:
+        """Begin at Save: a careless Enter loses nothing."""
+        for button in self.query(Button):
+            button.active_effect_duration = 0
+        self.query_one("#save").focus()
+
+    def offers(self, action_id: str) -> bool:
+        """Leaving has the one key or the other."""
+        return {"unsaved.leave": not self._lost, "unsaved.lose": self._lost}.get(action_id, True)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer."""
+        event.stop()
+        answers: dict[str | None, Answer] = {"save": "save", "leave": "leave"}
+        self.dismiss(answers.get(event.button.id))
+
+    def action_save(self) -> None:
+        """Save first."""
+        self.dismiss("save")
+
+    def action_leave(self) -> None:
+        """Leave it."""
+        self.dismiss("leave")
+
+    action_lose = action_leave
+
+    def action_stay(self) -> None:
+        """Stay."""
+        self.dismiss(None)
+
+    def action_next(self) -> None:
+        """The next button."""
+        self.focus_next(Button)
+
+    def action_previous(self) -> None:
+        """The button before."""
+        self.focus_previous(Button)

@@ -1,0 +1,80 @@
+"""The command tree as a shell and a terminal meet it: completion, help, slips, and `--json` before a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hudtui.cli.app import build
+
+COMPLETE = """
+source <(_HUDTUI_COMPLETE=source_bash hudtui)
+ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _hudtui_completion hudtui; echo "${COMPREPLY[@]}"; }
+ask hudtui ru
+ask hudtui runs sh
+ask hudtui rl in
+ask hudtui rl --gp
+ask hudtui rl --gpus H100 --clo
+ask hudtui ""
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`hudtui` on the PATH, as it is installed."""
+    path = tmp_path / "hudtui"
+    path.write_text(f"#!{sys.executable}\nfrom hudtui.cli import main\nmain()\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    return path
+
+
+def test_a_shell_gets_completions_and_no_app(program: Path) -> None:
+    done = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETE], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, check=False
+    )
+    *some, everything = done.stdout.splitlines()
+    assert some == ["runs", "show", "init", "--gpus", "--cloud"], done
+    assert {"env", "rl", "hf", "eval", "pods", "settings"} <= set(everything.split())
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_help_of_rl_shows_its_options_and_its_commands() -> None:
+    text = CliRunner().invoke(build(), ["rl", "--help"]).stdout
+    for word in ("[TASKS] [OPTIONS]", "--gpus", "--offer", "--dry-run", "--rehearse", "init"):
+        assert word in text, text
+
+
+@pytest.mark.parametrize(("slip", "meant"), [("int", "init"), ("inti", "init"), ("rum", "run")])
+def test_a_slip_of_a_command_of_rl(own_world: Path, slip: str, meant: str) -> None:
+    result = CliRunner().invoke(build(), ["rl", slip])
+    assert result.exit_code == 2 and f"did you mean {meant}?" in result.stderr.replace("\n", " ")
+    (own_world / slip).mkdir()
+    assert "did you mean" not in CliRunner().invoke(build(), ["rl", slip, "--dry-run"]).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "--json", "show", "x"),
+        ("runs", "--json", "list"),
+        ("keys", "--json", "set-path", "/nowhere/key"),
+        ("settings", "--json", "list"),
+    ],
+)
+def test_json_may_be_said_before_the_command(words: tuple[str, ...]) -> None:
+    before = CliRunner().invoke(build(), words)
+    after = CliRunner().invoke(build(), [words[0], *words[2:], "--json"])
+    assert json.loads(before.stdout) == json.loads(after.stdout) and before.exit_code == after.exit_code
+
+
+def test_json_of_a_command_that_has_none_is_refused() -> None:
+    result = CliRunner().invoke(build(), ["runs", "--json", "attach"])
+    assert result.exit_code == 2 and "attach prints no JSON" in result.stderr

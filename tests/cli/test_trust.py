@@ -1,0 +1,138 @@
+"""`hudtui trust`, `--trust`, and the question, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+
+
+@pytest.fixture
+def folder(own_world: Path) -> Path:
+    server = {"command": "sh", "args": ["-c", "touch ran; cat"]}
+    call = {"name": "x", "arguments": {}}
+    task = {"id": "a", "prompt": "Play.", "mcp_config": {"a": server}, "setup_tool": call, "evaluate_tool": call}
+    (own_world / "tasks.json").write_text(json.dumps([task]))
+    (own_world / ".env").write_text("HUDTUI_BUDGET_RUN=2\nOPENAI_API_KEY=sk-0123456789abcdef\n")
+    (own_world / "play.yaml").write_text(
+        "parser: {use_thinking: false}\naction_mappings:\n  x: {_parser: {positional: []}, _tool: x}\n"
+    )
+    return own_world
+
+
+def hudtui(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "hudtui", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done
+
+
+PLAY = ("eval", "tasks.json", "--config", "play.yaml", "--policy", "random")
+
+
+def test_show_agree_and_revoke(folder: Path) -> None:
+    shown = hudtui("trust", "--show", code=1).stdout
+    assert "The files here would have hudtui" in shown
+    for line in ("sh -c 'touch ran; cat'   [tasks.json]", "OPENAI_API_KEY   [.env]", "HUDTUI_BUDGET_RUN=2   [.env]"):
+        assert line in shown
+    assert "sk-0123" not in shown
+    asked = hudtui("trust", "--yes")
+    assert f"{folder} is trusted" in asked.stderr
+    state = json.loads(hudtui("trust", "--show", "--json").stdout)
+    assert state["trusted"] and {power["kind"] for power in state["powers"]} == {"command", "key", "limit"}
+    assert "You have agreed" in hudtui("trust", "--show").stdout
+    (folder / ".env").write_text("HUDTUI_BUDGET_RUN=1\nOPENAI_API_KEY=sk-0123456789abcdef\n")
+    changed = hudtui("trust", "--show", code=1).stdout
+    assert "HUDTUI_BUDGET_RUN=1" in changed.partition("The files here would")[2]
+    assert "HUDTUI_BUDGET_RUN=2" in changed.partition("instead of what you agreed to before")[2]
+    assert "not trusted any more" in hudtui("trust", "--revoke").stderr
+    assert not json.loads(hudtui("trust", "--show", "--json", code=1).stdout)["trusted"]
+    assert not (folder / "ran").exists()
+
+
+def test_a_folder_without_powers_needs_no_trust(own_world: Path) -> None:
+    assert "ask for nothing" in hudtui("trust", "--show").stdout
+    assert "was not trusted" in hudtui("trust", "--revoke").stderr
+
+
+def test_without_a_terminal_nothing_is_started(folder: Path) -> None:
+    for words in (PLAY, ("runs", "start", "--tasks", "tasks.json", "--config", "play.yaml"), ("gpus",), ("settings", "test")):
+        refused = hudtui(*words, code=2).stderr
+        assert "this folder is not trusted" in refused and "hudtui --trust" in refused
+    assert "nobody can be asked" in hudtui("trust", code=2).stderr or not (folder / "ran").exists()
+    assert not (folder / "ran").exists()
+
+
+def test_looking_needs_no_trust(folder: Path) -> None:
+    for words in (("tasks", "check", "tasks.json"), ("lint", "play.yaml"), ("runs",), ("settings",), ("doctor",)):
+        done = subprocess.run([sys.executable, "-P", "-m", "hudtui", *words], capture_output=True, text=True, timeout=100)
+        assert "not trusted, and this needs" not in done.stderr
+    looked = (
+        "rl",
+        "--dry-run",
+        "--host",
+        "local",
+        "--engine",
+        "rollouts",
+        "--policy",
+        "random",
+        "--config",
+        "play.yaml",
+        "tasks.json",
+    )
+    assert json.loads(hudtui(*looked).stdout)["ready"]
+    assert not (folder / "ran").exists()
+
+
+def test_scripts_say_that_they_trust(folder: Path) -> None:
+    done = hudtui("--trust", *PLAY, code=1)  # the program starts, and is no MCP server
+    assert (folder / "ran").exists() and "not trusted" not in done.stderr
+    assert json.loads(hudtui("trust", "--show", "--json").stdout)["trusted"]
+
+
+def on_terminal(words: tuple[str, ...], answer: str) -> str:
+    """What a person sees who gives this answer to the first question."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "hudtui", *words])
+    seen, answered, until = b"", False, time.monotonic() + 100
+    try:
+        while time.monotonic() < until:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                data = os.read(terminal, 10_000)
+            except OSError:
+                break
+            if not data:
+                break
+            seen += data
+            if not answered and b"Trust these files?" in seen:
+                answered = True
+                os.write(terminal, answer.encode())
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+    return seen.decode()
+
+
+def test_a_person_is_asked_once_and_the_command_goes_on(folder: Path) -> None:
+    said = on_terminal(PLAY, "n\n")
+    assert "touch ran; cat" in said and "Trust these files?" in said and "this folder is not trusted" in said
+    assert not (folder / "ran").exists()
+    said = on_terminal(PLAY, "y\n")
+    assert "Trust these files?" in said
+    assert (folder / "ran").exists(), said
+    assert "Trust these files?" not in on_terminal(PLAY, "")

@@ -1,0 +1,192 @@
+"""The day's budget: one for all machines, whoever launches them and when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core.compute.acquire import acquire
+from hudtui.core.compute.budget import LEAST, BudgetReached, grant_changed, grant_new, shares
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.provider import ProviderError
+from hudtui.core.compute.spending import midnight
+from hudtui.core.compute.values import Offer, Order, Price
+
+REALM = "https://api.example.org"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "pods.db")
+
+
+def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, realm: str = REALM, **price: Any) -> Owned:
+    order = Order(name, Offer("prime", name, "H100", 1, Price(hourly, **price)))
+    return ledger.intend(order, provider="prime", realm=realm, grant=grant_new(name, order.offer.price, realm, limits))
+
+
+def hours(owned: Owned) -> float:
+    assert owned.until is not None
+    return (owned.until - owned.created) / 3600
+
+
+def at_most(ledger: Ledger) -> float:
+    """What all machines cost by the end of the last guard."""
+    return sum(hours(one) * (one.hourly or 0.0) for one in ledger.owned(alive=False) if one.state != "never")
+
+
+def test_one_after_the_other(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=5, max_hours=1)
+    assert hours(launch(ledger, "a", 2.0, limits)) == pytest.approx(1, abs=0.01)
+    assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(1, abs=0.01)
+    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(0.5, abs=0.01), "what the other two leave"
+    with pytest.raises(BudgetReached) as caught:
+        launch(ledger, "d", 2.0, limits)
+    assert "day's budget of $5.00 has no room" in caught.value.what and "a may cost $" in str(caught.value.why)
+    assert ledger.get("d") is None and at_most(ledger) <= 5.01
+
+
+def test_what_is_free_again(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=4, max_hours=2)
+    launch(ledger, "a", 2.0, limits)
+    ledger.note("a", "never")
+    assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(2, abs=0.01), "what was refused costs nothing"
+    ledger.note("b", "ready", pod="p")
+    ledger.note("b", "ended", billed=1.0)
+    assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(1.5, abs=0.01), "what has ended costs its bill"
+
+
+def test_lower_limits_make_room_and_higher_ones_take_no_more_than_there_is(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=4, max_hours=2)
+    first = launch(ledger, "a", 2.0, limits)
+    first = ledger.grant("a", grant_changed(first, Limits(run_budget=1, day_budget=4)))
+    assert hours(first) == pytest.approx(0.5, abs=0.01)
+    assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(1.5, abs=0.01)
+    first = ledger.grant("a", grant_changed(first, Limits(run_budget=100, day_budget=4)))
+    assert hours(first) == pytest.approx(0.5, abs=0.01) and at_most(ledger) <= 4.01
+    assert ledger.grant("a", grant_changed(first, Limits(None, None, None))).until is None, "the user may lift the day's budget"
+
+
+def test_a_machine_without_a_known_end_counts_until_midnight(ledger: Ledger) -> None:
+    noon = midnight(time.time()) + 12 * 3600
+    launch(ledger, "a", 2.0, Limits(None, None, None))
+    (share,) = shares(ledger.owned(), REALM, noon)
+    assert share.ahead == pytest.approx(24, abs=2.1), "the day of a change of clocks has an hour more or less"
+
+
+def test_a_guard_that_did_not_end_its_machine_in_time_is_not_believed(ledger: Ledger) -> None:
+    owned = launch(ledger, "a", 2.0, Limits(None, None, 1))
+    assert owned.until is not None
+    (share,) = shares([owned], REALM, owned.until + 3600)
+    late = midnight(midnight(owned.until + 3600) + 36 * 3600) - (owned.until + 3600)
+    assert share.ahead == pytest.approx(2.0 * late / 3600)
+
+
+def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=30, max_hours=1)
+    with pytest.raises(BudgetReached, match="no room"):
+        launch(ledger, "a", 2.0, limits, prepaid_hours=24)
+    with pytest.raises(BudgetReached, match="less than what is charged at once"):
+        launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
+    launch(ledger, "b", 1.0, limits, prepaid_hours=24)
+    assert sum(share.spent + share.ahead for share in shares(ledger.owned(), REALM, time.time())) == pytest.approx(24, abs=0.01)
+    assert hours(launch(ledger, "c", 10.0, limits)) == pytest.approx(0.6, abs=0.01)
+
+
+def test_a_user_who_wants_a_machine_for_minutes_gets_it(ledger: Ledger) -> None:
+    limits = Limits(run_budget=None, day_budget=1, max_hours=LEAST / 2)
+    assert hours(launch(ledger, "a", 10.0, limits)) == pytest.approx(LEAST / 2)
+
+
+def test_simulated_machines_take_nothing_from_real_ones_and_have_a_budget_too(ledger: Ledger) -> None:
+    limits, sim = Limits(run_budget=None, day_budget=2, max_hours=1), "http://127.0.0.1:1"
+    launch(ledger, "a", 2.0, limits)
+    launch(ledger, "b", 2.0, limits, realm=sim)
+    launch(ledger, "c", 2.0, limits, realm="http://127.0.0.1:2")
+    for realm in (REALM, sim, "https://another.example.org"):
+        with pytest.raises(BudgetReached):
+            launch(ledger, "d", 2.0, limits, realm=realm)
+
+
+def test_what_was_spent_yesterday_is_yesterdays(ledger: Ledger) -> None:
+    owned = launch(ledger, "a", 2.0, Limits(None, None, 1))
+    ledger.note("a", "ended")
+    assert shares(ledger.owned(alive=False), REALM, owned.created + 49 * 3600) == ()
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from hudtui.core.compute.budget import BudgetReached, grant_new
+from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.values import Offer, Order, Price
+path, name = sys.argv[1:]
+order = Order(name, Offer("prime", name, "H100", 1, Price(2.1)))
+grant = grant_new(name, order.offer.price, "https://api.example.org", Limits(day_budget=2.5))
+print("here", flush=True)
+sys.stdin.readline()
+try:
+    Ledger(Path(path), patience=60).intend(order, provider="prime", realm="https://api.example.org", grant=grant)
+    print("had")
+except BudgetReached:
+    print("refused")
+"""
+
+
+def test_launches_of_several_processes_at_the_same_moment_do_not_both_take_the_rest(ledger: Ledger) -> None:
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CHILD, str(ledger.path), f"m{number}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(6)
+    ]
+    for child in children:
+        assert child.stdout is not None and child.stdout.readline() == "here\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    said = sorted(child.communicate()[0].strip() for child in children)
+    assert said == ["had", *["refused"] * 5]
+    assert at_most(ledger) <= 2.51
+
+
+async def test_a_launch_that_the_budget_refuses_asks_for_nothing(world: Any) -> None:
+    limits = Limits(run_budget=None, day_budget=3, max_hours=1)
+
+    def getting(order: Order) -> Any:
+        return acquire(order, world.prime, world.ledger, login=world.login, limits=limits, sleep=world.sleep, clock=world.clock)
+
+    steps = [step async for step in getting(await world.order("hudtui-first"))]
+    assert steps[-1].kind == "ready"
+    asked = world.asked("POST")
+    second = [step async for step in getting(await world.order("hudtui-second"))]
+    assert second[-1].kind == "ready" and at_most(world.ledger) <= 3.01
+    with pytest.raises(BudgetReached):
+        [step async for step in getting(await world.order("hudtui-third"))]
+    assert world.asked("POST") == asked + 1 and world.ledger.get("hudtui-third") is None
+
+
+@pytest.mark.parametrize("status", [402, 422])
+async def test_a_launch_that_the_provider_refuses_takes_nothing(world: Any, status: int) -> None:
+    limits = Limits(run_budget=None, day_budget=3, max_hours=1)
+    world.sim.fail_next("POST", "/api/v1/pods/", kind="status", status=status, detail="no")
+    order = await world.order("hudtui-refused")
+    with pytest.raises(ProviderError):
+        [
+            step
+            async for step in acquire(
+                order, world.prime, world.ledger, login=world.login, limits=limits, sleep=world.sleep, clock=world.clock
+            )
+        ]
+    assert shares(world.ledger.owned(alive=False), world.prime.realm, time.time()) == ()

@@ -1,0 +1,68 @@
+"""A folder that is not trusted, on screen: a sign, one question, and nothing done before the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hudtui.core import trust
+from hudtui.core.environment.values import Analysis
+from hudtui.core.flows.trust import survey
+from hudtui.tui.widgets.dialog import Confirm
+from hudtui.tui.widgets.header import HeaderBar
+
+
+@pytest.fixture
+def hostile(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HUDTUI_TRUST", raising=False)
+    analyses = project / ".hudtui" / "analyses"
+    analyses.mkdir(parents=True)
+    seen = Analysis("-- sh -c 'touch ran; cat'").to_json()
+    (analyses / "0.json").write_text(json.dumps({"format": 1, "key": "0", "analysis": seen}))
+    (project / ".env").write_text("HUDTUI_BUDGET_RUN=2\n")
+    return project
+
+
+def header(app: Any) -> str:
+    return str(app.screen.query_one(HeaderBar).render().plain)
+
+
+async def test_the_header_says_so_until_the_user_agrees(open_app: Any, hostile: Path) -> None:
+    async with open_app(hostile) as (app, pilot):
+        assert "! not trusted" in header(app)
+        await pilot.press("exclamation_mark")
+        await pilot.pause()
+        assert isinstance(app.screen, Confirm)
+        assert "touch ran; cat" in "\n".join(app.screen._lines) and "HUDTUI_BUDGET_RUN=2" in "\n".join(app.screen._lines)
+        await pilot.press("y")
+        await settled(pilot, lambda: "! not trusted" not in header(app))
+        assert trust.missing(hostile, survey(hostile)) == ()
+    assert not (hostile / "ran").exists()
+
+
+async def test_key_1_starts_nothing_that_the_folder_names_unasked(open_app: Any, hostile: Path) -> None:
+    async with open_app(hostile) as (app, pilot):
+        await pilot.press("1")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        assert not (hostile / "ran").exists()
+        await pilot.press("enter")  # a careless Enter is a no
+        await settled(pilot, lambda: not isinstance(app.screen, Confirm))
+        await settled(pilot, lambda: "not trusted" in app.screen.message)
+    assert not (hostile / "ran").exists()
+
+
+async def test_after_the_answer_the_action_goes_on(open_app: Any, hostile: Path) -> None:
+    async with open_app(hostile) as (app, pilot):
+        await pilot.press("1")
+        await settled(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await settled(pilot, lambda: (hostile / "ran").exists())
+
+
+async def settled(pilot: Any, true: Any) -> None:
+    """Wait until something is true; the test's own time limit ends it otherwise."""
+    while not true():
+        await pilot.pause(0.05)

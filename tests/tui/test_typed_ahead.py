@@ -1,0 +1,223 @@
+"""Keys that come faster than the screen follows: none is lost, and none does what it was not meant to do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+from textual.keys import _character_to_key
+from textual.widgets import Input
+
+from hudtui.core.environment import analyze as analyzing
+from hudtui.core.environment.values import Analysis, Server, Tool
+from hudtui.tui.screens.environment import EnvironmentScreen
+from hudtui.tui.widgets.trees import Branches
+
+_spec = importlib.util.spec_from_file_location("support_key_storm", Path(__file__).parents[1] / "support" / "key_storm.py")
+assert _spec is not None and _spec.loader is not None
+storms = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(storms)
+
+MANY = Analysis(
+    "text-2048",
+    Server("text-2048", "1.0.0"),
+    "2025-11-25",
+    tuple(
+        Tool(
+            f"tool_{number}",
+            "One of many.",
+            {"type": "object", "properties": {f"field_{place}": {"type": "string"} for place in range(number % 5)}},
+        )
+        for number in range(211)
+    ),
+)
+
+
+def burst(app: Any, keys: Iterable[str]) -> None:
+    """Let keys come in all at once, as a slow line brings them."""
+    for key in keys:
+        name = _character_to_key(key) if len(key) == 1 else key
+        app.post_message(events.Key(name, key if len(key) == 1 else None))
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def analyze(source: Any, **options: Any) -> Analysis:
+        return replace(MANY, source=source.text)
+
+    monkeypatch.setattr(analyzing, "analyze", analyze)
+
+
+async def _handled(pilot: Any) -> None:
+    """Wait until every key that came in was handled; a dialog may be open then."""
+    await pilot.pause()
+    while pilot.app.typed.pending:
+        await pilot.pause()
+
+
+async def _environment(pilot: Any, settle: Any) -> EnvironmentScreen:
+    await pilot.press("1")
+    await settle(pilot)
+    await pilot.press("enter")
+    await settle(pilot)
+    screen = pilot.app.screen
+    assert isinstance(screen, EnvironmentScreen) and screen.analysis is not None
+    return screen
+
+
+async def test_moving_fast_in_the_tree_of_tools_ends_nothing(open_app: Any, project: Path, settle: Any, looked: None) -> None:
+    async with open_app(project) as (app, pilot):
+        screen = await _environment(pilot, settle)
+        burst(app, "j" * 60 + "k" * 20)
+        await settle(pilot)
+        assert app.is_running and app.screen is screen
+        assert screen.query_one(Branches).cursor_node.data is screen.selected
+        burst(app, ["G", "/", *"tool_17", "enter", "j"])
+        await settle(pilot)
+        assert screen.selected.name == "tool_170"
+        burst(app, "c")
+        await settle(pilot)
+        assert not [entry for entry in screen.query("ToolForm .row").results() if entry.display]
+
+
+async def test_the_same_key_by_key(open_app: Any, project: Path, settle: Any, looked: None) -> None:
+    async with open_app(project) as (app, pilot):
+        screen = await _environment(pilot, settle)
+        for key in "j" * 30:
+            app.post_message(events.Key(key, key))
+            await asyncio.sleep(0.005)
+        await settle(pilot)
+        assert app.is_running and screen.selected.name == "tool_30"
+
+
+@pytest.mark.parametrize(
+    ("station", "keys", "field"),
+    [
+        ("environment", ["a", *"text5q"], "#source"),
+        ("environment", ["slash", *"quit5"], "#env-filter"),
+        ("home", ["ctrl+p", *"theme"], "Input"),
+        ("home", [":", *"qq"], "Input"),
+        ("settings", ["slash", *"quit1"], "#settings-filter"),
+        ("compute", ["slash", *"quit a"], "#cp-filter"),
+    ],
+)
+async def test_what_is_typed_into_a_field_that_opens_arrives_whole(
+    open_app: Any, project: Path, settle: Any, looked: None, station: str, keys: list[str], field: str
+) -> None:
+    async with open_app(project) as (app, pilot):
+        if station == "environment":
+            await _environment(pilot, settle)
+        elif station != "home":
+            app.open_station(station)
+            await settle(pilot)
+        text = "".join(key for key in keys[1:] if len(key) == 1)
+        burst(app, keys)
+        await settle(pilot)
+        assert app.is_running
+        assert isinstance(app.focused, Input) and app.screen.query_one(field) is app.focused
+        assert app.focused.value == text
+
+
+# -- every place that opens a text ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("station", "keys", "text"),
+    [
+        ("mapping", ["ctrl+f", *"quit 5"], "quit 5"),
+        ("mapping", ["ctrl+g", *"12q"], "12q"),
+        ("dataset", ["slash", *"qui"], "qui"),
+        ("dataset", ["o", *"some/file q"], "some/file q"),
+        ("launch", [*"x q5"], "x q5"),
+        ("run", ["a", *"zq"], "zq"),
+        ("watch", ["o", *"q/5.log"], "q/5.log"),
+        ("watch", ["a", *"user@q5"], "user@q5"),
+        ("settings", ["e", *"q5"], "q5"),
+    ],
+)
+async def test_a_burst_of_keys_is_typed_and_does_nothing_else(
+    open_app: Any, project: Path, settle: Any, station: str, keys: list[str], text: str
+) -> None:
+    storms.odd_files(project)
+    async with open_app(project, size=(160, 45)) as (app, pilot):
+        app.open_station(station)
+        await settle(pilot)
+        if station == "mapping":
+            app.open_station("mapping", path=project / "configs" / "good.yaml")
+            await settle(pilot)
+        if station == "dataset":
+            app.open_station("dataset", path=project / "tasks.json")
+            await settle(pilot)
+        burst(app, keys)
+        await _handled(pilot)
+        assert app.is_running and not app.asked_to_end
+        assert isinstance(app.focused, Input) and text in app.focused.value
+
+
+# -- bursts decide nothing ------------------------------------------------------------------------------------------
+
+
+async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        answers: list[bool] = []
+
+        async def ask() -> None:
+            answers.append(await app.confirm("Rent 8 machines?"))
+
+        app.run_worker(ask())
+        while not app.screen.is_modal:
+            await pilot.pause()
+        storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time)
+        await _handled(pilot)
+        assert app.screen.is_modal and answers == []
+        await pilot.press("y")
+        await settle(pilot)
+        assert answers == [True]
+
+
+async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time)
+        await _handled(pilot)
+        assert app.is_running and not app.asked_to_end and not list(project.iterdir())
+        await pilot.press("q")
+        await settle(pilot)
+        assert app.asked_to_end
+
+
+@pytest.mark.parametrize(
+    "station", ["home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch"]
+)
+async def test_a_storm_of_keys_ends_writes_and_breaks_nothing(
+    open_app: Any, project: Path, settle: Any, looked: None, monkeypatch: pytest.MonkeyPatch, station: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HUD_MCP_URL", "http://127.0.0.1:9")
+    storms.odd_files(project)
+    async with open_app(project, size=(80, 24)) as (app, pilot):
+        app.open_station("environment", source="text-2048")
+        await settle(pilot)
+        app.open_station(station)
+        await settle(pilot)
+        kept = (project, Path.home() / ".ssh", app.places.config)
+        before = storms.state_of(*kept)
+        await storms.storm(app, random.Random(f"7 {station}"), 250)
+        assert app.is_running and not app.asked_to_end
+        assert storms.state_of(*kept) == before
+
+
+async def test_the_last_row_of_an_empty_table_is_none(open_app: Any, project: Path, settle: Any) -> None:
+    async with open_app(project) as (app, pilot):
+        app.open_station("run")
+        await settle(pilot)
+        for key in ("G", "g", "end", "pagedown", "ctrl+d", "up"):
+            await pilot.press(key)
+            await settle(pilot)
+        assert app.screen.NAME == "run"
