@@ -91,6 +91,12 @@ def test_patterns_that_are_not_looked_for(pattern: str):
             Validator(schema).errors("a" * 80 if "pattern" in schema else {"a" * 80: 1})
 
 
+@pytest.mark.parametrize("pattern", ["^(?<name>a)$", r"^\p{Ll}$", "^(?i)A$"])
+def test_patterns_as_other_languages_write_them(pattern: str):
+    assert Validator({"pattern": pattern}).errors("a") == []
+    assert Validator({"pattern": pattern}).errors("1")
+
+
 def test_a_class_of_letters_is_not_looked_for_where_servers_differ():
     validator = Validator({"pattern": r"^\w+$"})
     assert validator.errors("Zoe") == []

@@ -96,7 +96,7 @@ def test_what_fits(arguments: dict[str, Any]) -> None:
         {"$ref": "#"},
         {"properties": {"x": {"$ref": "#/properties/x"}}},
         {"properties": {"x": {"pattern": "("}}},
-        {"properties": {"x": {"pattern": r"^(?<name>a)$"}}},
+        {"properties": {"x": {"pattern": r"^(?<!x)b$"}}},
         {"properties": {"x": {"multipleOf": 0}}},
         {"$schema": "https://example.invalid/my-own"},
         {"$schema": 7},
