@@ -19,6 +19,7 @@ HEAVY = {
     "pyarrow",
     "pydantic",
     "pydantic_settings",
+    "re2",
     "ruamel",
     "sqlite3",
     "tree_sitter",

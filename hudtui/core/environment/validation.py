@@ -7,13 +7,13 @@ moment: its work is counted, and a check that would take more is given up. So is
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from hudtui.core.environment.automaton import automaton
 from hudtui.core.text import clean_line
 
 MOST_WORK = 100_000
@@ -24,6 +24,13 @@ MOST_PARTS = 2_000
 _MOST_VALUES = 20_000
 _KEYWORD = 20
 """Steps of a keyword, whatever else it does."""
+_REFUSED = 1_000
+"""Steps to find out that a pattern cannot be looked for."""
+_PATTERN_MEMORY = 1 << 18
+"""Bytes that a pattern may take when it is compiled: about 20,000 instructions."""
+_CLASSES = re.compile(r"\\[bBdDsSwW]")
+"""What stands for ASCII alone in RE2 and in ECMAScript, and for more where a server has Python or Rust look for it."""
+_HALVES = re.compile("[\ud800-\udfff]")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -85,7 +92,7 @@ class Validator:
         try:
             _check.work = work or Work()
             _check.size = _size(value, _check.work.left)
-            _check.skipped = None
+            _check.skipped = []
             validator = self._made if part is None else self._made.evolve(schema=_nameless(part))
             found = list(islice(validator.iter_errors(value), most))
         except GivenUpError:
@@ -94,13 +101,13 @@ class Validator:
             raise GivenUpError("the value, or the tool's schema, is nested too deeply") from None
         except Exception:  # whatever a senseless schema leads to
             raise GivenUpError("the tool's schema makes no sense") from None
-        if not found and _check.skipped is not None:
-            raise GivenUpError(f"the pattern {clean_line(_check.skipped, 60)} cannot be looked for in a bounded time")
+        if not found and _check.skipped:
+            raise GivenUpError(_check.skipped[-1])
         return found
 
 
 _check = threading.local()
-"""The check that is under way in this thread: its `work`, the `size` of the value, and a pattern that was `skipped`."""
+"""The check that is under way in this thread: its `work`, the `size` of the value, and why patterns were `skipped`."""
 
 
 def _made(schema: Mapping[str, Any]) -> Any:
@@ -187,6 +194,7 @@ def _guarded(plain: Any) -> Any:
 
 def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     compares = name in ("enum", "const", "uniqueItems")
+    turns = name in ("not", "oneOf", "if", "contains")  # into a mistake what fits, or what is only taken to fit
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
         holds = isinstance(instance, list | dict)
@@ -194,20 +202,45 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         spend(_KEYWORD + (len(value) if isinstance(value, list | dict | str) else 0) + (len(instance) if holds else 0))
         if compares and holds:
             spend(_check.size)
+        skipped = len(_check.skipped)
         for error in function(validator, value, instance, schema) or ():
+            if turns and len(_check.skipped) > skipped:
+                return
             spend(_KEYWORD + _check.size // 4)  # it quotes the value
             yield error
 
     return run
 
 
+@lru_cache(maxsize=128)
+def _compiled(pattern: str) -> Any:
+    """A pattern as RE2 looks for it, in linear time; None for one that it does not take: with a look-ahead, say, or too large."""
+    import re2
+
+    options = re2.Options()
+    options.max_mem, options.log_errors, options.never_capture = _PATTERN_MEMORY, False, True
+    _check.work.spend(len(pattern))
+    try:
+        compiled = re2.compile(pattern, options)
+    except (re2.error, UnicodeEncodeError):
+        _check.work.spend(_REFUSED)
+        return None
+    _check.work.spend(compiled.programsize)
+    return compiled
+
+
 def _found(pattern: str, text: str) -> bool | None:
     """Whether a pattern is found in a text; None where that cannot be told."""
-    looked_for = automaton(pattern)
-    if looked_for is None:
-        _check.skipped = pattern
+    compiled = _compiled(pattern)
+    if compiled is None:
+        _check.skipped.append(f"the pattern {clean_line(pattern, 60)} cannot be looked for in a bounded time")
         return None
-    return looked_for.search(text, _check.work.spend)
+    if not text.isascii() and _CLASSES.search(pattern):
+        _check.skipped.append(f"what the pattern {clean_line(pattern, 60)} takes beyond ASCII differs from server to server")
+        return None
+    encoded = _HALVES.sub("\ufffd", text).encode()
+    _check.work.spend(len(encoded) * (1 + compiled.programsize // 32))
+    return compiled.search(encoded) is not None
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:

@@ -208,6 +208,8 @@ def _action(tool: Tool, name: str) -> Action | LeftOut:
     if call is None:
         call = next(schema.calls())
         remarks.append("No example that fits the schema was found: correct the usage line in the prompt.")
+    elif reason := schema.unchecked(_sent(arguments, static, call)):
+        remarks.append(f"Whether the example fits is not checked: {reason}.")
     usage = _usage(name, arguments, call)
     return Action(name, tool.name, description, arguments, static, usage, renamed, tuple(notes + remarks))
 
@@ -274,12 +276,16 @@ def _writable(name: str, value: Any) -> bool:
 def _example(schema: Schema, arguments: tuple[Argument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
     """What to give in an example call, by parameter, so that what is sent fits the schema."""
     known = {argument.parameter for argument in arguments}
-    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not NOTHING}
     for call in itertools.islice(schema.calls(), _MOST_CALLS):
         given = {name: item for name, item in call.items() if name in known}
-        if schema.accepts({**static, **defaults, **given}):
+        if schema.accepts(_sent(arguments, static, given)):
             return given
     return None
+
+
+def _sent(arguments: tuple[Argument, ...], static: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not NOTHING}
+    return {**static, **defaults, **given}
 
 
 def _usage(name: str, arguments: tuple[Argument, ...], call: Mapping[str, Any]) -> str:

@@ -73,6 +73,14 @@ class Schema:
         self._budget = _MOST_CHECKS
         return self._valid(self.root, arguments, unsure=False)
 
+    def unchecked(self, arguments: Any) -> str | None:
+        """Why it cannot be told whether the arguments of a call fit; None where it can."""
+        try:
+            self._validator.errors(arguments, most=1)
+        except GivenUpError as error:
+            return str(error)
+        return None
+
     def fits(self, schema: Any, value: Any) -> bool:
         """Whether a value fits a part of this schema."""
         self._budget = _MOST_CHECKS

@@ -12,6 +12,8 @@ Predicate = Callable[[Any], bool]
 
 MAX_DEPTH = 20
 MAX_PARTS = 2_000
+MAX_REPEATED = 200
+"""Parts of a schema that has some of them looked at for each item of a list or each property of an object."""
 
 SILENT = frozenset(
     {
@@ -44,10 +46,12 @@ class _UnsupportedError(Exception):
 
 def predicate_of(schema: Any) -> Predicate | None:
     """A predicate that answers as validating against `schema` would, or None for a schema that it does not cover."""
+    builder = _Builder()
     try:
-        return _Builder().build(schema, 0)
+        made = builder.build(schema, 0)
     except _UnsupportedError:
         return None
+    return None if builder.repeats and builder.parts > MAX_REPEATED else made
 
 
 def _integer(value: Any) -> bool:
@@ -78,6 +82,7 @@ def _counting(value: Any) -> bool:
 class _Builder:
     def __init__(self) -> None:
         self.parts = 0
+        self.repeats = False
 
     def build(self, schema: Any, depth: int) -> Predicate:
         self.parts += 1
@@ -163,6 +168,7 @@ class _Builder:
     def _items(self, value: Any, depth: int) -> Predicate:
         if not isinstance(value, Mapping | bool):
             raise _UnsupportedError
+        self.repeats = True
         each = self.build(value, depth + 1)
         return lambda found: type(found) is not list or all(map(each, found))
 
@@ -178,6 +184,7 @@ class _Builder:
         others = schema.get("additionalProperties", True)
         closed = others is False
         other = None if closed or others is True else self.build(others, depth + 1)
+        self.repeats = self.repeats or other is not None
 
         def check(found: Any) -> bool:
             if type(found) is not dict:

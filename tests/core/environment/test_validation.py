@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.automaton import LONGEST, automaton
 from hudtui.core.environment.validation import GivenUpError, TooLongError, Validator, Work
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.gym.examples import Schema
@@ -38,7 +37,7 @@ ATOMS = (
         r"\n",
         "[a-c0-2\\s]",
     ),
-    *("1", r"\Z", r"\A", "(?=a)", "(?!b)", "(?=.*b)"),
+    *("1", r"\A", "(?P<x>a)", "é", "[^é]"),
 )
 
 
@@ -50,28 +49,66 @@ def some_pattern(chance: random.Random, depth: int) -> str:
     return f"{text}|{some_pattern(chance, 0)}" if chance.random() < 0.3 else text
 
 
-def test_an_automaton_finds_what_python_finds():
+def test_patterns_are_found_where_python_finds_them():
     chance = random.Random(7)
-    compared = 0
-    while compared < 3_000:
+    patterns: dict[str, re.Pattern[str]] = {}
+    while len(patterns) < 900:
         pattern = some_pattern(chance, 2)
         try:
-            expected = re.compile(pattern)
-        except re.error:  # a repetition of a repetition
+            # In a schema, `$` is the end alone; in Python it is the place before a last line break too.
+            patterns[pattern] = re.compile(pattern.replace("$", r"\Z"))
+        except re.error:  # a repetition of a repetition, or one name twice
             continue
-        found = automaton(pattern)
-        for _ in range(3 if found is not None else 0):
-            text = "".join(chance.choices("ab1 \n_c", k=chance.randint(1, 6)))
-            assert found is not None
-            assert found.search(text, Work().spend) == bool(expected.search(text)), (pattern, text)
-            compared += 1
+    letters = {pattern: "ab1 \n_c" if re.search(r"\\[dwSsb]", pattern) else "ab1 \n_cé日" for pattern in patterns}
+    validator = Validator({"properties": {pattern: {"pattern": pattern} for pattern in patterns}})
+    for _ in range(5):
+        texts = {pattern: "".join(chance.choices(letters[pattern], k=chance.randint(1, 6))) for pattern in patterns}
+        refused = {error.path[0] for error in validator.errors(texts, most=len(patterns), work=Work(10**9))}
+        assert refused == {pattern for pattern, text in texts.items() if not patterns[pattern].search(text)}, texts
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"(a)\1", "(?<=a)b", "(?i)a", "(", "a" * (LONGEST + 1), "(?:a{900}){900}", "(?:(?:){60000}){60000}"]
+    "pattern",
+    [
+        r"(a)\1",
+        "(?=a)b",
+        "(?!b)a",
+        "(?=(a*)*b)(?=(a*)*c)a",
+        "(?<=a)b",
+        r"a\Z",
+        r"\u0061",
+        "(",
+        "\ud800",
+        pytest.param("a" * 30_000, id="long"),
+        "a{1001}",
+        "(?:a{900}){900}",
+        "(?:(?:){60000}){60000}",
+    ],
 )
-def test_patterns_without_an_automaton(pattern: str):
-    assert automaton(pattern) is None
+def test_patterns_that_are_not_looked_for(pattern: str):
+    for schema in ({"pattern": pattern}, {"propertyNames": {"pattern": pattern}}, {"patternProperties": {pattern: False}}):
+        with pytest.raises(GivenUpError, match="bounded time"):
+            Validator(schema).errors("a" * 80 if "pattern" in schema else {"a" * 80: 1})
+
+
+@pytest.mark.parametrize("pattern", ["^(?<name>a)$", r"^\p{Ll}$", "^(?i)A$"])
+def test_patterns_as_other_languages_write_them(pattern: str):
+    assert Validator({"pattern": pattern}).errors("a") == []
+    assert Validator({"pattern": pattern}).errors("1")
+
+
+def test_a_class_of_letters_is_not_looked_for_where_servers_differ():
+    validator = Validator({"pattern": r"^\w+$"})
+    assert validator.errors("Zoe") == []
+    assert validator.errors("Zoe!")
+    with pytest.raises(GivenUpError, match="differs from server to server"):
+        validator.errors("Zoë")
+    assert Validator({"pattern": "^[A-Za-zë]+$"}).errors("Zoë") == []
+
+
+def test_half_a_character_is_one_that_no_pattern_names():
+    assert Validator({"pattern": "^a[^b]$"}).errors("a\ud800") == []
+    assert Validator({"pattern": "^[a-z]+$"}).errors("a\ud800")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +118,7 @@ def test_patterns_without_an_automaton(pattern: str):
         ("(x|x)*y", "x" * 200),
         ("a*a*a*a*a*a*a*a*b", "a" * 500),
         ("^(a+)+$", "a" * 400 + "b"),
-        ("(?=(a*)*b)(?=(a*)*c)a", "a" * 80),
+        ("(?:a|b)*a(?:a|b){100}c", "ab" * 500),
     ],
 )
 def test_patterns_with_more_ways_than_there_is_time_for(pattern: str, text: str):
@@ -108,6 +145,10 @@ IF_THEN = {"if": {"const": 1}, "then": {"const": 2}}
         (doubling(), 1),
         ({"$defs": {"a": IF_THEN}, "allOf": [{"$ref": "#/$defs/a"}] * 1_500}, [1]),
         ({"properties": {f"p{n}": {"pattern": "a*a*a*a*b"} for n in range(60)}}, {f"p{n}": "a" * 20_000 for n in range(60)}),
+        ({"pattern": "(?:a|b)*a(?:a|b){800}c"}, "ab" * 10_000),
+        ({"allOf": [{"pattern": rf"|\p{{L}}{{9}}{n}"} for n in range(500)]}, "x"),
+        ({"allOf": [{"pattern": rf"\p{{L}}{{999}}{n}"} for n in range(500)]}, "x"),
+        ({"pattern": "[ab]" * 30_000}, "x"),
         ({"items": {"not": {}}}, [1] * 90_000),
         ({"allOf": [{"uniqueItems": True}] * 1_000}, [[n] for n in range(20_000)]),
         ({"anyOf": [{"type": "string"}] * 1_500}, {"x": ["a" * 100] * 10_000}),
@@ -151,6 +192,21 @@ def test_a_dialect_does_not_lead_around_the_guard():
 def test_what_was_found_before_a_pattern_that_is_passed_over_is_told():
     schema = {"properties": {"x": {"type": "integer"}, "y": {"pattern": r"(a)\1"}}}
     assert [error.validator for error in Validator(schema).errors({"x": "1", "y": "b"})] == ["type"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"not": {"pattern": "(?=a)b"}},
+        {"oneOf": [{"pattern": "(?=a)b"}, {"const": "a"}]},
+        {"if": {"pattern": "(?=a)b"}, "then": False},
+        {"items": {"not": {"pattern": "(?=a)b"}}},
+        {"contains": {"pattern": "(?=a)b"}, "maxContains": 1},
+    ],
+)
+def test_a_pattern_that_is_passed_over_makes_nothing_wrong(schema: dict[str, Any]):
+    with pytest.raises(GivenUpError, match="bounded time"):
+        Validator(schema).errors(["a", "a"] if {"items", "contains"} & set(schema) else "a")
 
 
 @pytest.fixture

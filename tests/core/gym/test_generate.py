@@ -315,8 +315,12 @@ class TestParameters:
         generate(analysis(Tool("t", "", schema({"a": {"$ref": "http://127.0.0.1:9/x.json"}}, "a"))))
 
     def test_no_example_is_said_not_hidden(self) -> None:
-        tool = Tool("t", "", schema({"a": {"type": "string", "pattern": "^(?=.*\\d)(?=.*[a-z])(?=.*[%&])\\S{9}$"}}, "a"))
+        tool = Tool("t", "", schema({"a": {"type": "string", "pattern": r"^\p{Lu}q$"}}, "a"))
         assert "# No example that fits the schema was found" in generate(analysis(tool))
+
+    def test_an_example_that_cannot_be_checked_is_said(self) -> None:
+        tool = Tool("t", "", schema({"a": {"type": "string", "pattern": r"^(?=.*\d)(?=.*[a-z])(?=.*[%&])\S{9}$"}}, "a"))
+        assert "# Whether the example fits is not checked: the pattern ^(?=.*\\d)" in generate(analysis(tool))
 
 
 class TestHostileNames:

@@ -96,7 +96,7 @@ def test_what_fits(arguments: dict[str, Any]) -> None:
         {"$ref": "#"},
         {"properties": {"x": {"$ref": "#/properties/x"}}},
         {"properties": {"x": {"pattern": "("}}},
-        {"properties": {"x": {"pattern": r"^(?<name>a)$"}}},
+        {"properties": {"x": {"pattern": r"^(?<!x)b$"}}},
         {"properties": {"x": {"multipleOf": 0}}},
         {"$schema": "https://example.invalid/my-own"},
         {"$schema": 7},
@@ -238,6 +238,8 @@ def test_the_checker_decides_as_jsonschema_does(schema: Any, arguments: dict[str
         {"properties": {"x": {"$id": "other", "type": "string"}}},
         {"type": "any"},
         {"minimum": "1"},
+        {"items": {"anyOf": [{"type": "string"}] * 500}},
+        {"anyOf": [{"additionalProperties": {"type": "string"}}] * 150},
     ],
 )
 def test_what_the_quick_way_leaves_alone(schema: Any) -> None:
