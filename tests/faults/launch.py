@@ -249,7 +249,8 @@ def world(script: str = WORK, **behave: Any) -> Iterator[World]:
         environment = {
             name: text for name, text in os.environ.items() if not name.startswith(("XDG_", "HUDTUI_", "SSH_", "TMUX"))
         }
-        yield World(sim, home, store, {**environment, "HOME": str(home)})
+        # The run was agreed to above, by a process that has another state folder.
+        yield World(sim, home, store, {**environment, "HOME": str(home), "HUDTUI_TRUST": str(home)})
 
 
 async def _offer(sim: Simulator) -> Offer:

@@ -109,4 +109,5 @@ def _address(url: str) -> str:
 
 
 def _command(spec: ServerSpec) -> tuple[str, ...]:
-    return spec.args or (spec.command or "",)
+    # With or without `-P` it is the same environment: older task files start the bundled one without.
+    return tuple(arg for arg in spec.args if arg != "-P") or (spec.command or "",)

@@ -79,9 +79,7 @@ REFUSED = [
     "lambda x: [y := y for z in x]",
     "lambda x: (yield)",
     "lambda x: (await x)",
-    "lambda x: [*x, *x]",
     "lambda x: max(*x)",
-    "lambda x: {**x}",
     "lambda x: [a async for a in x]",
     "lambda x: x @ x",
     # Deep or huge
@@ -181,6 +179,9 @@ STOPPED = [
     ("lambda x: max(" + ",".join(["x.split()"] * 100) + ")", WORDS),
     ("lambda x: [" + ",".join(["x.upper()"] * 500) + "]", "'a' * 9_999"),
     ("lambda x: [[x] * 100 for y in range(100)]", "'a' * 200"),
+    ("lambda x: [*x, *x]", "list(range(90_000))"),
+    ("lambda x: [*x, *[*x, *x], *x]", "list(range(60_000))"),
+    ("lambda x: {**x, **{k + 'b': v for k, v in x.items()}}", "{str(i): i for i in range(90_000)}"),
 ]
 
 HARMLESS = [
