@@ -20,7 +20,7 @@ from textual.app import App
 from textual.filter import Monochrome, NoColor
 from textual.screen import ModalScreen
 from textual.scrollbar import ScrollBar
-from textual.widgets import Input, TextArea
+from textual.widgets import Input
 from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
@@ -34,6 +34,7 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
 from hudtui.tui.stations import ROAD, SCREENS, screen_class
 from hudtui.tui.tending import Tending
+from hudtui.tui.texts import takes_text
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.typed import Passed, TypedAhead
 from hudtui.tui.widgets.fit import home_short
@@ -697,7 +698,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         else:
             self._told_how_to_leave = True
             keys = [shown(key) for key in keys_of(REGISTRY["app.leave"], self._keymap)]
-            key = keys[-1] if isinstance(focused, Input | TextArea) else keys[0]
+            key = keys[-1] if takes_text(focused) else keys[0]
             self.say(f"Press Ctrl-C again, or {key}, to quit.")
 
     def action_leave(self) -> None:

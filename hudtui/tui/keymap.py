@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from textual.actions import SkipAction
 from textual.binding import Binding
-from textual.widgets import Input, TextArea
+
+from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -138,7 +139,7 @@ class Acting:
         Raises:
             SkipAction: The key is the text's.
         """
-        if not self.has_use(action_id) and isinstance(cast("_HasApp", self).app.focused, Input | TextArea):
+        if not self.has_use(action_id) and takes_text(cast("_HasApp", self).app.focused):
             raise SkipAction
         await self.action_act(action_id)
 

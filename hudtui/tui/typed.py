@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from textual import events
-from textual.widgets import Input, TextArea
+
+from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
@@ -161,4 +162,4 @@ _EDITS = {"backspace", "delete", "left", "right", "up", "down", "home", "end", "
 
 def _writes(target: MessagePump, event: events.Key) -> bool:
     """Whether a key only changes a text. What that begins (a search, a preview) asks nothing, and is not waited for."""
-    return isinstance(target, Input | TextArea) and (event.is_printable or event.key in _EDITS)
+    return takes_text(target) and (event.is_printable or event.key in _EDITS)

@@ -125,7 +125,8 @@ async def test_before_a_push_the_whole_of_it_is_said(hub: Any, open_app: Any, ta
         dialog.query_one("#make-private", Toggle).action_flip()
         await told(pilot, dialog, "public: everyone can read it")
         dialog.query_one("#make-seed").value = "7"
-        await until(pilot, lambda: dialog.request is not None and dialog.rows == 5)
+        await pilot.pause()  # from here on what is shown is of this seed
+        await until(pilot, lambda: dialog.request is not None and dialog.request.selection.seed == 7 and dialog.rows == 5)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         text = str(app.screen.query_one(".dialog-body Static").content)

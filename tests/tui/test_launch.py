@@ -362,7 +362,7 @@ async def main():
     workspace = open_workspace(Path.cwd())
     settings = load_settings(workspace.folder, workspace.platform)
     store = RunStore(workspace.state_dir)
-    providers = find_providers(settings.get, workspace.folder)
+    providers = find_providers(settings.get)
     wish = Wish(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
     record = (await prepare(wish, workspace, settings, store, providers=providers)).record
     store.add(record)

@@ -18,6 +18,7 @@ from textual.widgets import Input
 from hudtui.core.environment import analyze as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.tui.screens.environment import EnvironmentScreen
+from hudtui.tui.typed import BURST
 from hudtui.tui.widgets.trees import Branches
 
 _spec = importlib.util.spec_from_file_location("support_key_storm", Path(__file__).parents[1] / "support" / "key_storm.py")
@@ -177,6 +178,7 @@ async def test_a_key_in_the_middle_of_a_burst_is_no_answer(open_app: Any, projec
         storms.send(app, [*"xyyy", "enter", "y"], events.Key("a", "a").time)
         await _handled(pilot)
         assert app.screen.is_modal and answers == []
+        await asyncio.sleep(3 * BURST)  # a decision comes by itself
         await pilot.press("y")
         await settle(pilot)
         assert answers == [True]
@@ -187,6 +189,7 @@ async def test_a_burst_does_not_end_the_app_or_write_a_demo(open_app: Any, proje
         storms.send(app, ["j", *"qdq", "ctrl+q", "ctrl+c", "ctrl+c", "ctrl+c"], events.Key("a", "a").time)
         await _handled(pilot)
         assert app.is_running and not app.asked_to_end and not list(project.iterdir())
+        await asyncio.sleep(3 * BURST)
         await pilot.press("q")
         await settle(pilot)
         assert app.asked_to_end

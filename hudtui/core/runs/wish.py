@@ -200,7 +200,8 @@ async def _look_at_market(wish: Wish, provider: Provider, seen: Looked) -> Choic
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
-        found = replace(found, found=suitable(found.found, wish, spec))
+        if wish.offer_name is None:
+            found = replace(found, found=suitable(found.found, wish, spec))
         if spec is None and found.found and not any(map(has_gpu, found.found)):
             spec = parse_spec("cpu")
         for warning in found.warnings:

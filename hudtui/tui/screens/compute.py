@@ -41,8 +41,8 @@ OFFERS_AGE = 60.0
 """Seconds after which offers are asked for again while somebody looks at them."""
 PODS_AGE = 10.0
 """The same for what is alive."""
-_PODS_ONLY = ("terminate", "terminal", "limits", "use-rented")
-_OFFERS_ONLY = ("use", "rent", "filter", "sort", "reverse")
+_PODS_ONLY = ("terminate", "terminal", "limits")
+_OFFERS_ONLY = ("rent", "filter", "sort", "reverse")
 
 
 class ComputeScreen(Acts):
@@ -60,7 +60,6 @@ class ComputeScreen(Acts):
     )
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         Action("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
-        Action("compute.use-rented", "Launch on it", "Why no run starts on this machine.", "l", show=False, palette=False),
         Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c", asks=True),
         Action("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
         Action("compute.sort", "Sort", "Sort by the next column.", "s"),
@@ -162,7 +161,7 @@ class ComputeScreen(Acts):
     def why_not(self, action_id: str) -> str | None:
         """What needs an offer, a machine, an answer."""
         name = action_id.partition(".")[2]
-        if name == "use-rented":
+        if name == "use" and self.tab != "offers":
             return "a run gets a machine of its own: o shows the offers"
         if name in ("use", "rent", "copy") and self.tab == "offers":
             return self._why_not_offer(name)

@@ -8,9 +8,9 @@ from textual import events
 from textual.content import Content
 from textual.keys import KEY_NAME_REPLACEMENTS, _character_to_key, key_to_character
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
 
 from hudtui.tui.keymap import Acting, ActiveKey, chain_actions, keys_of, shown
+from hudtui.tui.texts import takes_text
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding
@@ -52,7 +52,7 @@ _IN_A_TEXT = {
 def text_keys(screen: Screen[Any]) -> list[tuple[str, str, str]]:
     """What Textual's own keys do in the text that has the focus: keys, title, explanation. Empty where no text has it."""
     focused = screen.focused
-    if not isinstance(focused, Input | TextArea):
+    if not takes_text(focused):
         return []
     bound: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
