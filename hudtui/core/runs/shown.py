@@ -61,7 +61,7 @@ def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None 
     for stage in plan.stages:
         words = shlex.join(stage.argv).replace(record.folder, "RUN")
         lines.append(PlanLine(stage.name, clean_line(_short(words))))
-        variables = [f"{name}={value}" for name, value in stage.env.items()]
+        variables = [f"{name}={value}".replace(record.folder, "RUN") for name, value in stage.env.items()]
         if variables:
             lines.append(PlanLine("", clean_line("with " + " ".join(variables))))
         if stage.secrets:
