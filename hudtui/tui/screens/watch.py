@@ -190,20 +190,23 @@ class WatchScreen(StationScreen):
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
                 return  # something else was chosen meanwhile
-            switcher = self.query_one("#watch-logs", ContentSwitcher)
-            switcher.current = None  # the next log has the name of the one before: only a change shows it
-            await switcher.remove_children()
-            self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
-            for place, (name, log) in enumerate(self._logs.items()):
-                log.save_name = f"{name.strip('%') or 'log'}.log"
-                await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
-                if self._whole:
-                    log.stay()
+            await self.unbroken(self._make_logs(watching))
             self.query_one("#watch-metrics", MetricsPane).show(())
             self._tell()
             self._focus_tab()
         if watching is self.watching:
             self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
+
+    async def _make_logs(self, watching: Watch) -> None:
+        switcher = self.query_one("#watch-logs", ContentSwitcher)
+        switcher.current = None  # the next log has the name of the one before: only a change shows it
+        await switcher.remove_children()
+        self._logs = {source.name: LogView(empty="Nothing has come yet.") for source in watching.foreign.sources}
+        for place, (name, log) in enumerate(self._logs.items()):
+            log.save_name = f"{name.strip('%') or 'log'}.log"
+            await switcher.add_content(log, id=f"watch-log-{place}", set_current=place == 0)
+            if self._whole:
+                log.stay()
 
     def on_log_view_earlier(self, event: LogView.Earlier) -> None:
         """The logs from their first lines on."""

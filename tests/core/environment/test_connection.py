@@ -423,7 +423,9 @@ async def test_cancelling_a_start_leaves_no_process(odd, marker, mode):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - began < 3
-    assert marker.alive() == []
+    async with asyncio.timeout(5):  # a process that was killed is there for a moment yet
+        while marker.alive():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 3])
