@@ -162,6 +162,8 @@ class Acting:
             result = getattr(self, REGISTRY[action_id].method)()
             if inspect.isawaitable(result):
                 await result
+        except SkipAction:
+            raise  # nothing to do here, such as a page down where all is shown: Textual passes the key on
         except Exception as error:
             shell.fail(error)
 
