@@ -115,6 +115,8 @@ def main() -> int:
         code = os.waitstatus_to_exitcode(status)
         failed += code == 99 or code < 0
         lifted += code if 0 < code < 99 else 0
+        if code:
+            print(f"{folder}: {'the visit broke' if code == 99 or code < 0 else f'{code} limits changed'}", flush=True)
         marks, seen = len(list(watch.marks.iterdir())), len(watch.requests)
         if (marks, seen) != before:
             print(f"{folder}: {watch.seen()[-3:]}", flush=True)
