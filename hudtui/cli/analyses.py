@@ -25,12 +25,12 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
         ConnectError: It cannot be reached.
     """
     from hudtui.core.environment import cache
-    from hudtui.core.environment.analyze import analyze
+    from hudtui.core.environment.discover import analyze
     from hudtui.core.environment.engine import engine_note
     from hudtui.core.errors import InputError
 
-    if not live and (known := cache.cached(source)) is not None:
-        console.say(f"as seen {cache.age_text(cache.age(known))}; --live looks again")
+    if not live and (known := cache.load_analysis(source)) is not None:
+        console.say(f"as seen {cache.age_text(cache.analysis_age(known))}; --live looks again")
         return known
     if not live and source.kind == "lock":
         console.say("as written in the lock file; --live starts the environment and looks")
@@ -39,7 +39,7 @@ async def look(source: Source, *, live: bool, timeout: float) -> Analysis:
     found = await analyze(source, timeout=timeout, live=live or source.kind != "lock", on_event=console.tell)
     if found.analyzed_at is not None:
         try:
-            cache.store(source, found)
+            cache.save_analysis(source, found)
         except InputError as error:
             console.say(f"note: this is not remembered: {error.lines()[0]}")
     return found

@@ -100,7 +100,7 @@ async def asked(
     from functools import partial
 
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.providers import find_providers, open_provider
+    from hudtui.core.compute.registry import find_providers, open_provider
     from hudtui.core.remote.connect import close_hosts, open_host
 
     connect = partial(
@@ -161,7 +161,7 @@ def make_query(
     )
 
 
-class Busy:
+class Spinner:
     """One line on the terminal that tells what is waited for, from the second second on; nothing where nobody looks on."""
 
     def __init__(self, text: str) -> None:
@@ -194,9 +194,9 @@ class Busy:
 
 
 @contextlib.asynccontextmanager
-async def busy(text: str) -> AsyncIterator[Busy]:
+async def busy(text: str) -> AsyncIterator[Spinner]:
     """Say what is waited for while something goes on."""
-    line = Busy(text)
+    line = Spinner(text)
     if not console.interactive():
         yield line
         return

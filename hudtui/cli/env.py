@@ -123,8 +123,8 @@ def list_bundled(as_json: _Json = False) -> None:
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
     import difflib
 
-    from hudtui.core.environment.connection import connect
-    from hudtui.core.environment.listing import hidden
+    from hudtui.core.environment.client import connect
+    from hudtui.core.environment.listing import mask_result
 
     async with connect(source, timeout=timeout, on_event=console.tell) as session:
         for warning in session.warnings:
@@ -132,7 +132,7 @@ async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: f
         if tool not in session.tools:
             close = difflib.get_close_matches(tool, session.tools, 1)
             console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {close[0]}?' if close else ''}")
-        return hidden(await session.call_tool(tool, arguments), session.secrets)
+        return mask_result(await session.call_tool(tool, arguments), session.secrets)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.rollouts.outcome import Summary
-    from hudtui.core.rollouts.request import EvalRequest, Prepared
+    from hudtui.core.rollouts.outcome import EvalSummary
+    from hudtui.core.rollouts.request import EvalPrepared, EvalRequest
 
 _SHOWN_PROBLEMS = 10
 
@@ -91,7 +91,7 @@ def evaluate(
     A line for each episode goes to standard error, the table of rewards (or JSON) to standard output. Ends with 1 when every
     episode failed.
     """
-    from hudtui.core.rollouts.endpoint import EndpointOptions
+    from hudtui.core.rollouts.chat import ChatOptions
     from hudtui.core.rollouts.request import EvalRequest
 
     if limit == 0:
@@ -122,7 +122,7 @@ def evaluate(
         images=images,
         base_url=base_url,
         key_variable=key_variable,
-        endpoint=EndpointOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
+        endpoint=ChatOptions(temperature=temperature, max_tokens=max_tokens, timeout=reply_timeout),
     )
     ended = console.run(
         _play(request, as_json=as_json), as_json=as_json, when_ended="what is recorded can be gone on with by --resume"
@@ -150,12 +150,12 @@ def _of_gym(
     return given.taskset, given.config, given.split or split, limit or given.tasks or EXAMPLES, group or ROLLOUTS
 
 
-async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
+async def _play(request: EvalRequest, *, as_json: bool) -> EvalSummary:
     """Carry the evaluation out, and print it."""
     from hudtui.core.events import Notice
     from hudtui.core.platform import choose_platform
     from hudtui.core.rollouts.evaluate import EpisodeDone
-    from hudtui.core.rollouts.request import Finished, Prepared, run_request
+    from hudtui.core.rollouts.request import EvalFinished, EvalPrepared, run_eval
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()
@@ -163,18 +163,18 @@ async def _play(request: EvalRequest, *, as_json: bool) -> Summary:
     settings.require_trust()
     for notice in settings.notices:
         console.say(f"warning: {notice}")
-    prepared: Prepared | None = None
-    finished: Finished | None = None
-    async with contextlib.aclosing(run_request(request, settings)) as events:
+    prepared: EvalPrepared | None = None
+    finished: EvalFinished | None = None
+    async with contextlib.aclosing(run_eval(request, settings)) as events:
         async for event in events:
-            if isinstance(event, Prepared):
+            if isinstance(event, EvalPrepared):
                 prepared = event
                 _announce(event)
             elif isinstance(event, EpisodeDone):
                 _log(event.line())
             elif isinstance(event, Notice):
                 console.say(f"{event.severity}: {event.message}")
-            elif isinstance(event, Finished):
+            elif isinstance(event, EvalFinished):
                 finished = event
     assert prepared is not None and finished is not None
     _report(request, prepared, finished.summary, as_json=as_json)
@@ -185,7 +185,7 @@ def _log(line: str) -> None:
     console.say(f"{time.strftime('%H:%M:%S')} {line}")
 
 
-def _announce(prepared: Prepared) -> None:
+def _announce(prepared: EvalPrepared) -> None:
     errors = [problem for problem in prepared.problems if problem.severity == "error"]
     for problem in prepared.problems[:_SHOWN_PROBLEMS]:
         console.say(f"{problem.severity}: {problem}")
@@ -197,7 +197,7 @@ def _announce(prepared: Prepared) -> None:
     _log(f"start episodes={prepared.episodes} tasks={len(prepared.tasks)} policy={prepared.policy} out={shown(prepared.out_dir)}")
 
 
-def _report(request: EvalRequest, prepared: Prepared, summary: Summary, *, as_json: bool) -> None:
+def _report(request: EvalRequest, prepared: EvalPrepared, summary: EvalSummary, *, as_json: bool) -> None:
     spread = "" if summary.reward_std is None else f" reward_std={summary.reward_std:.3f}"
     reward = "none" if summary.reward is None else f"{summary.reward:.3f}"
     _log(f"end episodes={len(summary.outcomes)}/{summary.expected} failed={summary.failed} reward={reward}{spread}")
@@ -217,7 +217,7 @@ def _report(request: EvalRequest, prepared: Prepared, summary: Summary, *, as_js
         console.out(line)
 
 
-def reward_table(summary: Summary) -> list[str]:
+def reward_table(summary: EvalSummary) -> list[str]:
     """The rewards of each task as lines of a table, means where a task was played more than once."""
     from statistics import fmean
 

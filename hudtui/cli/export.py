@@ -67,19 +67,19 @@ async def _export(
 
     from hudtui.cli import runlog
     from hudtui.core.errors import HudtuiError, InputError
-    from hudtui.core.training.export import copy_out, find_trained, merge_command, push
+    from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
 
     if push_to is not None and push_to.count("/") != 1:
         raise InputError(f"{push_to!r} is no name for a model", fix="Name it ORG/NAME.")
     place, name = _place(run, folder)
-    trained = find_trained(place, step)
+    trained = find_trained_model(place, step)
     label = name if trained.step is None else f"{name}-step{trained.step}"
     target = (out or Path("exports") / (f"{label}-merged" if form == "merged" else label)).absolute()
     if form == "merged":
         await _merge(merge_command(_python(place), place.absolute(), trained, target))
         trained = replace(trained, kind="weights")
     else:
-        copy_out(trained, target)
+        copy_model(trained, target)
     served = trained.serve_command(target, label)
     address = None
     if push_to is not None:
@@ -105,7 +105,7 @@ async def _export(
     console.out(str(target))
     if address:
         console.say(f"pushed: {address}")
-    console.say(f"serve it: {shlex.join(served)}" if served else trained.not_served)
+    console.say(f"serve it: {shlex.join(served)}" if served else trained.why_not_served)
 
 
 def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:

@@ -10,7 +10,7 @@ from hudtui.cli import compute, console
 from hudtui.cli.compute import Cloud, Count, Hours, Json, Machines, MaxPrice, MinVram, Providers, Region, Sort, Spec, Spot
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.choose import Choice, Selection
+    from hudtui.core.compute.choose import OfferChoice, OfferSelection
     from hudtui.core.compute.values import Offer, Offers
 
 
@@ -40,8 +40,8 @@ def gpus(
     machines behind SSH that you have listed; `--provider ssh` asks all of ~/.ssh/config.
     """
     from hudtui.core.compute.choose import choose, select
-    from hudtui.core.compute.gpuspec import has_gpu, parse_spec
-    from hudtui.core.compute.providers import missing
+    from hudtui.core.compute.gpus import has_gpu, parse_spec
+    from hudtui.core.compute.registry import unavailable_providers
     from hudtui.core.errors import InputError
 
     settings = compute.settings(as_json=as_json)
@@ -54,7 +54,7 @@ def gpus(
             return await compute.gather_offers(providers, strict=len(provider or ()) == 1)
 
     market, simulated = console.run(work(), as_json=as_json)
-    absent = {} if provider else dict(missing(settings.get))
+    absent = {} if provider else dict(unavailable_providers(settings.get))
     narrow = wanted is not None or any(value not in (None, ()) for value in vars(query).values())
     with console.failures(as_json=as_json):
         try:
@@ -89,7 +89,7 @@ def gpus(
 
 def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
     from hudtui.core.compute.choose import price_text
-    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.limits import money
 
     def row(offer: Offer) -> tuple[str, ...]:
         return (
@@ -110,7 +110,12 @@ def _print(offers: tuple[Offer, ...], simulated: frozenset[str]) -> None:
 
 
 def _to_json(
-    market: Offers, simulated: frozenset[str], selection: Selection, choice: Choice | None, absent: dict[str, str], limit: int
+    market: Offers,
+    simulated: frozenset[str],
+    selection: OfferSelection,
+    choice: OfferChoice | None,
+    absent: dict[str, str],
+    limit: int,
 ) -> dict[str, Any]:
     return {
         "offers": [{**offer.to_json(), "simulated": offer.provider in simulated} for offer in selection.found[:limit]],

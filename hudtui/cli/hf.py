@@ -15,9 +15,9 @@ from hudtui.cli import console
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.convert import Converted
-    from hudtui.core.tasks.dataset import DatasetRequest, Made
-    from hudtui.core.tasks.problems import Problem
+    from hudtui.core.tasks.convert import ConversionResult
+    from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
+    from hudtui.core.tasks.problems import TaskProblem
 
 SHOWN = 20
 """Problems that are shown in full; --json has more."""
@@ -104,9 +104,9 @@ def hf(
         from hudtui.core.platform import choose_platform
         from hudtui.core.settings import load_settings
         from hudtui.core.tasks.convert import TaskErrors
-        from hudtui.core.tasks.dataset import FEWEST_TASKS, DatasetRequest
+        from hudtui.core.tasks.dataset import MIN_TASKS, DatasetRequest
         from hudtui.core.tasks.hub import use_hub_of
-        from hudtui.core.tasks.select import Selection
+        from hudtui.core.tasks.select import TaskSelection
 
         settings = load_settings(Path.cwd(), choose_platform(Path.cwd()))
         if not no_push:
@@ -128,8 +128,8 @@ def hf(
             keep_secrets=keep_secrets,
             name_in_lock=lock,
             in_place=in_place,
-            min_tasks=min_tasks if min_tasks is not None else FEWEST_TASKS if yes else 0,
-            selection=Selection(tuple(filters or ()), shuffle, sample, test or None, seed),
+            min_tasks=min_tasks if min_tasks is not None else MIN_TASKS if yes else 0,
+            selection=TaskSelection(tuple(filters or ()), shuffle, sample, test or None, seed),
             analysis=known_analysis(env, settings, as_json=as_json) if env is not None else None,
             token=token,
         )
@@ -211,23 +211,23 @@ def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
     return last
 
 
-def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Made:
-    from hudtui.core.tasks.dataset import Made, make_dataset
+def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> DatasetResult:
+    from hudtui.core.tasks.dataset import DatasetResult, make_dataset
 
     made = follow(make_dataset(request, settings), quiet=quiet)
-    assert isinstance(made, Made)
+    assert isinstance(made, DatasetResult)
     return made
 
 
 def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import is_here_alone, lock_image, names_for
+    from hudtui.core.tasks.dataset import is_local_only, lock_image, names_for
 
     lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         request = replace(request, name=names_for(request, settings)[0])
     return replace(
         request,
-        remote=request.remote or (remote is None and image is not None and not is_here_alone(image, lock)),
+        remote=request.remote or (remote is None and image is not None and not is_local_only(image, lock)),
         replace_secrets=not request.keep_secrets,
     )
 
@@ -235,32 +235,32 @@ def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | Non
 def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_tasks: int | None) -> DatasetRequest:
     """Ask about everything that the flags leave open and that matters for these tasks."""
     from hudtui.core.tasks import rewrite
-    from hudtui.core.tasks.convert import Converted
-    from hudtui.core.tasks.dataset import FEWEST_TASKS, is_here_alone, lock_image, names_for, survey
+    from hudtui.core.tasks.convert import ConversionResult
+    from hudtui.core.tasks.dataset import MIN_TASKS, check_tasks, is_local_only, lock_image, names_for
 
-    found = follow(survey(request, settings))
-    assert isinstance(found, Converted)
+    found = follow(check_tasks(request, settings))
+    assert isinstance(found, ConversionResult)
     lock, image, _ = lock_image(request, settings)
     if request.push and request.name is None:
         suggested = names_for(request, settings)
         console.say("Names like: " + ", ".join(suggested))
         request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
     local = found.rewritten.get(rewrite.LOCAL, 0)
-    if remote is None and local and image is not None and not is_here_alone(image, lock):
+    if remote is None and local and image is not None and not is_local_only(image, lock):
         question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
         request = replace(request, remote=typer.confirm(question, default=False, err=True))
     exposed = found.rewritten.get(rewrite.SECRETS, 0)
     if exposed and not (request.replace_secrets or request.keep_secrets):
         question = f"{exposed:,} tasks hold a secret that is written out. Put a variable in its place?"
         request = replace(request, replace_secrets=typer.confirm(question, default=True, err=True))
-    if min_tasks is None and 0 < found.tasks < FEWEST_TASKS:
-        question = f"There are {found.tasks} tasks, and training wants at least {FEWEST_TASKS}. Repeat them?"
+    if min_tasks is None and 0 < found.tasks < MIN_TASKS:
+        question = f"There are {found.tasks} tasks, and training wants at least {MIN_TASKS}. Repeat them?"
         if typer.confirm(question, default=True, err=True):
-            request = replace(request, min_tasks=FEWEST_TASKS)
+            request = replace(request, min_tasks=MIN_TASKS)
     return request
 
 
-def _answer(converted: Converted) -> dict[str, Any]:
+def _answer(converted: ConversionResult) -> dict[str, Any]:
     """The part of the JSON answer that is about the tasks. `remote`: no task has a server that runs on the playing machine."""
     findings = converted.findings
     return {
@@ -277,15 +277,15 @@ def _answer(converted: Converted) -> dict[str, Any]:
     }
 
 
-def show_problems(converted: Converted) -> None:
+def show_problems(converted: ConversionResult) -> None:
     """The first problems, and how many more there are. What many tasks share is said once."""
     findings = converted.findings
     for problems, severity in ((findings.errors, "error"), (findings.warnings, "warning")):
         _list(problems, severity, findings.count(severity))
 
 
-def _list(problems: list[Problem], severity: str, count: int) -> None:
-    alike: dict[tuple[str | None, str], list[Problem]] = {}
+def _list(problems: list[TaskProblem], severity: str, count: int) -> None:
+    alike: dict[tuple[str | None, str], list[TaskProblem]] = {}
     for problem in problems:
         alike.setdefault((problem.field, problem.message), []).append(problem)
     shown = told = 0
@@ -303,7 +303,7 @@ def _list(problems: list[Problem], severity: str, count: int) -> None:
         console.say(f"... and {count - told:,} more {severity}s; --json lists them")
 
 
-def _show(made: Made) -> None:
+def _show(made: DatasetResult) -> None:
     converted = made.converted
     show_problems(converted)
     left_out = converted.total - converted.valid

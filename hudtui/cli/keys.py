@@ -162,11 +162,13 @@ def set_path(
 ) -> None:
     """Say which private key is for rented machines."""
     from hudtui.core.compute.ssh_key import VARIABLE, read_key
-    from hudtui.core.settings import save_env, save_user
+    from hudtui.core.settings import save_project_setting, save_user_setting
 
     with console.failures(as_json=as_json):
         key = read_key(path)
-        file = save_env(Path.cwd(), VARIABLE, str(key.path)) if project else save_user(VARIABLE, str(key.path))
+        file = (
+            save_project_setting(Path.cwd(), VARIABLE, str(key.path)) if project else save_user_setting(VARIABLE, str(key.path))
+        )
         hidden = compute.settings()
     _warn(key)
     if hidden.get(VARIABLE) != str(key.path):

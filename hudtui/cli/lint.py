@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hudtui.core.environment.values import Tool
-    from hudtui.core.gym.findings import Finding
+    from hudtui.core.gym.lint.findings import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -54,8 +54,8 @@ def lint(
         tools = {tool.name: tool for tool in found.tools}
     with console.failures(as_json=as_json):
         from hudtui.core.files import read_text
-        from hudtui.core.gym import fixes
-        from hudtui.core.gym import lint as checks
+        from hudtui.core.gym.lint import check as checks
+        from hudtui.core.gym.lint import fixes
 
         if analysis is not None:
             from hudtui.cli.analyses import read_analysis

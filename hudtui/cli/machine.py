@@ -9,7 +9,7 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.machine import Machine
+    from hudtui.core.compute.hardware import Hardware
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def machine(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show what a machine has for a run: processors, memory, disk, GPUs, programs. This one, or one behind SSH."""
-    from hudtui.core.compute.machine import size
+    from hudtui.core.compute.hardware import size
 
     found = console.run(_inspect(target), as_json=as_json)
     if as_json:
@@ -45,15 +45,15 @@ def machine(
         console.say(f"warning: {warning}")
 
 
-async def _inspect(target: str) -> Machine:
+async def _inspect(target: str) -> Hardware:
     import sys
 
-    from hudtui.core.compute.machine import inspect
+    from hudtui.core.compute.hardware import inspect
     from hudtui.core.remote.connect import HostPool
-    from hudtui.core.remote.hostkeys import Pins
+    from hudtui.core.remote.known_hosts import KnownHosts
 
     async with HostPool(
-        Pins(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+        KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     ) as pool:
         host = await pool.open(target)
         return await inspect(host, python=sys.executable if host.name == "local" else "python3")

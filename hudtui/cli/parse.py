@@ -13,7 +13,7 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.interpret import Interpreter
+    from hudtui.core.gym.interpreter import Interpreter
 
 BAD_INPUT = 2
 """Exit code when a line of the input could not be used."""
@@ -47,7 +47,7 @@ def parse(
     """
     from hudtui.core.errors import InputError
     from hudtui.core.gym.config import load_config
-    from hudtui.core.gym.interpret import Interpreter
+    from hudtui.core.gym.interpreter import Interpreter
 
     with console.failures():
         if calls and not lines:
@@ -83,7 +83,7 @@ def transform(
     with 2 when a line was not JSON.
     """
     from hudtui.core.errors import InputError, Location
-    from hudtui.core.gym.jsonvalues import NotSendableError, plain
+    from hudtui.core.gym.json_safe import NotJsonError, to_json_value
     from hudtui.core.gym.transform import TransformError, TransformFailure, compile_transform
 
     with console.failures():
@@ -106,8 +106,8 @@ def transform(
                 _write({"error": problem})
                 continue
             try:
-                _write({"value": plain(compiled(value, context))})
-            except (TransformFailure, NotSendableError) as failure:
+                _write({"value": to_json_value(compiled(value, context))})
+            except (TransformFailure, NotJsonError) as failure:
                 code = code or FAILED
                 _write({"error": str(failure)})
         if code:
@@ -157,7 +157,7 @@ def _json(text: str) -> tuple[Any, str | None]:
 
 def _write(value: dict[str, Any], *, pretty: bool = False) -> None:
     # All ASCII: an argument may hold half a surrogate pair or a control character, and neither belongs on a terminal.
-    from hudtui.core.gym.jsonvalues import dumps
+    from hudtui.core.gym.json_safe import dumps
 
     try:
         text = json.dumps(value, indent=2) if pretty else dumps(value)

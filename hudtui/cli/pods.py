@@ -15,11 +15,11 @@ from hudtui.cli.compute import Json, Providers, Yes
 from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding, Holdings
-    from hudtui.core.compute.ledger import Ledger, Owned
+    from hudtui.core.compute.costs import CostSummary
+    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.pods import Ledger, PodRecord
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.reconcile import Orphan, Reconciled
-    from hudtui.core.compute.spending import Spending
+    from hudtui.core.compute.reconcile import Orphan, Reconciliation
     from hudtui.core.compute.values import Pod
     from hudtui.core.settings import Settings
 
@@ -56,7 +56,7 @@ class _Found:
 
     provider: Provider
     pod: Pod
-    owned: Owned | None
+    owned: PodRecord | None
     reachable: bool = True
     """Its provider said so just now; False: the pod is as the ledger knows it."""
 
@@ -65,7 +65,7 @@ class _Found:
         """How old the state of a pod is whose provider does not answer; empty for the others."""
         return "" if self.reachable or self.owned is None else _seen(self.owned.seen)
 
-    def to_json(self, spending: Spending | None = None) -> dict[str, Any]:
+    def to_json(self, spending: CostSummary | None = None) -> dict[str, Any]:
         cost = (spending.of(self.pod.id) or spending.of(self.pod.name)) if spending else None
         return {
             **self.pod.to_json(),
@@ -92,7 +92,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     """
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[Holdings, tuple[Owned, ...], frozenset[str]]:
+    async def work() -> tuple[PodsSnapshot, tuple[PodRecord, ...], frozenset[str]]:
         async with compute.asked(settings, provider or (), paid=True) as providers:
             ledger = _ledger()
             found = await _look(providers, ledger)
@@ -131,7 +131,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
     _say_all((*(one.text(time.time()) for one in found.silent), *found.warnings), bool(simulated))
 
 
-def _holding_to_json(one: Holding, simulated: frozenset[str]) -> dict[str, Any]:
+def _holding_to_json(one: PodRow, simulated: frozenset[str]) -> dict[str, Any]:
     return {
         **one.pod.to_json(),
         "simulated": one.pod.provider in simulated,
@@ -146,8 +146,8 @@ def _holding_to_json(one: Holding, simulated: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _row(one: Holding, now: float, simulated: frozenset[str]) -> tuple[str, ...]:
-    from hudtui.core.compute.guard import money
+def _row(one: PodRow, now: float, simulated: frozenset[str]) -> tuple[str, ...]:
+    from hudtui.core.compute.limits import money
 
     pod = one.pod
     owner = one.run or ("by hand" if one.by_hand else "no run") if one.ours else "not hudtui's"
@@ -176,7 +176,7 @@ def status(
     """Show everything about pods."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[list[_Found], Holdings, bool]:
+    async def work() -> tuple[list[_Found], PodsSnapshot, bool]:
         ledger = _ledger()
         async with compute.asked(settings, paid=True) as providers:
             seen = await _look(providers, ledger)
@@ -196,8 +196,8 @@ def status(
     _say_all((*(one.text(time.time()) for one in seen.silent), *seen.warnings), simulated)
 
 
-def _print(one: _Found, spending: Spending) -> None:
-    from hudtui.core.compute.guard import money
+def _print(one: _Found, spending: CostSummary) -> None:
+    from hudtui.core.compute.limits import money
 
     pod, cost = one.pod, spending.of(one.pod.id) or spending.of(one.pod.name)
     facts = [
@@ -229,7 +229,7 @@ def ssh(
     settings = compute.settings(as_json=as_json)
 
     async def work() -> tuple[str, ...]:
-        from hudtui.core.compute.providers import terminal_of
+        from hudtui.core.compute.registry import pod_ssh_command
 
         async with compute.asked(settings, paid=True) as providers:
             found = await _find(name, providers, _ledger())
@@ -237,7 +237,7 @@ def ssh(
                 console.say(f"{found.provider.title} does not answer: its address is that {found.seen}")
             async with compute.busy(f"connecting to {found.pod.name}"):
                 tty = console.interactive() or as_json or not command
-                return await terminal_of(found.pod, settings.get, command or (), tty=tty)
+                return await pod_ssh_command(found.pod, settings.get, command or (), tty=tty)
 
     argv = console.run(work(), as_json=as_json)
     if as_json:
@@ -272,8 +272,8 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
 
 def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Found] = (), as_json: bool) -> None:
     async def work() -> list[dict[str, Any]]:
-        from hudtui.core.compute.release import release
-        from hudtui.core.compute.spending import charged
+        from hudtui.core.compute.costs import charge_text
+        from hudtui.core.compute.release import terminate_pod
 
         ended: list[dict[str, Any]] = [one.to_json() for one in already]
         for one in already:
@@ -281,8 +281,8 @@ def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Fou
         async with compute.asked(settings, paid=True) as providers:
             for one in living:
                 async with compute.busy(f"ending {one.pod.name}"):
-                    gone = await release(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
-                bill = "its bill is not there yet" if gone.billed is None else f"it cost {charged(gone)}"
+                    gone = await terminate_pod(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
+                bill = "its bill is not there yet" if gone.billed is None else f"it cost {charge_text(gone)}"
                 simulated = " (simulated)" if one.provider.simulated else ""
                 what = f"is gone for certain; {bill}" if gone.id else "was never created"
                 console.say(f"{one.pod.name or one.pod.id}{simulated} {what}")
@@ -324,8 +324,8 @@ def history(
     if as_json:
         console.out_json([one.to_json() for one in found])
         return
-    from hudtui.core.compute.guard import money
-    from hudtui.core.compute.spending import charged
+    from hudtui.core.compute.costs import charge_text
+    from hudtui.core.compute.limits import money
 
     def row(one: _Found) -> tuple[str, ...]:
         pod = one.pod
@@ -336,7 +336,7 @@ def history(
             "–" if pod.terminated is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(pod.terminated)),
             duration(lasted),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
-            charged(pod) or "–",
+            charge_text(pod) or "–",
             (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
             clean_line(one.owned.why or "", 60) if one.owned else "",
         )
@@ -350,21 +350,21 @@ def history(
 
 async def _ended(provider: Provider, ledger: Ledger) -> list[_Found]:
     """What has ended at a provider, with what the ledger knows of it; also what its own history lacks by now."""
-    from hudtui.core.compute.release import entry_of
+    from hudtui.core.compute.release import record_of
 
-    rows = [_Found(provider, pod, entry_of(pod, provider, ledger)) for pod in await provider.history()]
+    rows = [_Found(provider, pod, record_of(pod, provider, ledger)) for pod in await provider.history()]
     told = {one.owned.name for one in rows if one.owned is not None}
     rows += [one for one in _ended_by_ledger(provider, ledger) if one.owned is not None and one.owned.name not in told]
     return sorted(rows, key=lambda one: -(one.pod.terminated or 0.0))
 
 
 def _ended_by_ledger(provider: Provider, ledger: Ledger) -> list[_Found]:
-    from hudtui.core.compute.release import is_at
+    from hudtui.core.compute.release import belongs_to
 
     return [
         _Found(provider, replace(owned.last_pod(), terminated=owned.ended, billed=owned.billed), owned)
         for owned in reversed(ledger.owned(alive=False))
-        if owned.state == "ended" and is_at(owned, provider)
+        if owned.state == "ended" and belongs_to(owned, provider)
     ]
 
 
@@ -376,7 +376,7 @@ def reconcile(
     """Compare what is rented with what is written down: machines that no run owns are shown, with age and cost."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[Reconciled, dict[str, Provider]]:
+    async def work() -> tuple[Reconciliation, dict[str, Provider]]:
         from hudtui.core.compute.reconcile import reconcile as compare
 
         async with compute.asked(settings, paid=True) as providers, compute.busy("comparing"):
@@ -393,11 +393,11 @@ def reconcile(
         console.out_json([])
 
 
-def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_json: bool) -> None:
+def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], as_json: bool) -> None:
     if as_json:
         console.out_json(found.to_json())
         return
-    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.limits import money
 
     def row(orphan: Orphan) -> tuple[str, ...]:
         pod = orphan.pod
@@ -425,19 +425,19 @@ def _print_reconciled(found: Reconciled, providers: Mapping[str, Provider], as_j
     _say_all(found.warnings, any(provider.simulated for provider in providers.values()))
 
 
-async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> Holdings:
+async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapshot:
     """All that is alive, and what it costs; of providers that do not answer what is known.
 
     Raises:
         ProviderError: None of them answers, and no machine there is known.
     """
-    from hudtui.core.compute.desk import Desk
     from hudtui.core.compute.limitbook import LimitBook
+    from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.places import places
+    from hudtui.core.paths import app_paths
 
     async with compute.busy("asking what is rented"):
-        found = await Desk(providers, ledger, limits=LimitBook(), cache=places().cache / "offers.json").look()
+        found = await Overview(providers, ledger, limits=LimitBook(), cache=app_paths().cache / "offers.json").look()
     if found.silent and not found.pods and len(found.silent) == len(providers):
         raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, which does not mean that there is none.")
     return found
@@ -450,12 +450,12 @@ async def _living(provider: Provider, ledger: Ledger) -> list[_Found]:
         ProviderError: It does not answer, and the ledger knows of nothing there.
     """
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import entry_of, is_at
+    from hudtui.core.compute.release import belongs_to, record_of
 
     try:
-        return [_Found(provider, pod, entry_of(pod, provider, ledger)) for pod in await provider.pods()]
+        return [_Found(provider, pod, record_of(pod, provider, ledger)) for pod in await provider.pods()]
     except ProviderError:
-        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.owned() if is_at(owned, provider)]
+        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.owned() if belongs_to(owned, provider)]
         if not known:
             raise
         return known
@@ -474,10 +474,10 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
         ProviderError: There is none, or several; or nobody can say.
     """
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import entry_of, is_at
+    from hudtui.core.compute.release import belongs_to, record_of
 
     owned = ledger.get(name)
-    provider = next((one for one in providers.values() if owned is not None and is_at(owned, one)), None)
+    provider = next((one for one in providers.values() if owned is not None and belongs_to(owned, one)), None)
     if owned is not None and provider is not None:
         try:
             pod = await provider.get(owned.pod) if owned.pod else None
@@ -500,13 +500,13 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
     for provider in providers.values():
         pod = await provider.get(name)
         if pod is not None:
-            return _Found(provider, pod, entry_of(pod, provider, ledger))
+            return _Found(provider, pod, record_of(pod, provider, ledger))
     names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
     raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
 
 
 def _ledger() -> Ledger:
-    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.pods import Ledger
 
     return Ledger()
 

@@ -13,8 +13,8 @@ from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Pro
 from hudtui.core.text import duration
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.choose import Choice
-    from hudtui.core.compute.guard import Limits
+    from hudtui.core.compute.choose import OfferChoice
+    from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.ssh_key import KeyFile
     from hudtui.core.compute.values import Account, Order
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class _Prepared:
     """Everything that is to be known before money is spent."""
 
-    choice: Choice
+    choice: OfferChoice
     provider: str
     title: str
     simulated: bool
@@ -76,7 +76,7 @@ def create(
 
     async def prepare() -> _Prepared:
         from hudtui.core.compute.choose import choose
-        from hudtui.core.compute.gpuspec import parse_spec
+        from hudtui.core.compute.gpus import parse_spec
         from hudtui.core.compute.provider import brings_key, find_offer
         from hudtui.core.errors import InputError
 
@@ -106,7 +106,7 @@ def create(
         compute.confirm(f"Make your public key {ready.key.path}.pub known to {ready.title}, as the primary one?")
 
     async def rent() -> dict[str, Any]:
-        from hudtui.core.compute.acquire import unique_name
+        from hudtui.core.compute.lifecycle import unique_name
         from hudtui.core.compute.values import Order
 
         async with compute.asked(settings, [ready.provider], paid=True) as providers:
@@ -155,18 +155,18 @@ def _of_type(gpu_type: str) -> Any:
     return Query(gpu_types=(gpu_type,))
 
 
-async def _prepared(choice: Choice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
+async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
     from hudtui.core.compute.budget import grant_new
-    from hudtui.core.compute.guard import limits_from_settings
-    from hudtui.core.compute.ledger import Ledger
-    from hudtui.core.compute.machine_guard import UNLIMITED, before_renting, ends_itself
+    from hudtui.core.compute.limits import limits_from_settings
+    from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import realm_of
+    from hudtui.core.compute.release import endpoint_of
     from hudtui.core.compute.ssh_key import find_registered
+    from hudtui.core.compute.watchdog import UNLIMITED, ends_itself, watchdog_notice
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
-    until = grant_new("", choice.offer.price, realm_of(provider), limits)(Ledger().owned(alive=False))
-    afterwards = UNLIMITED if until is None and not ends_itself(provider) else before_renting(provider, settings.get)
+    until = grant_new("", choice.offer.price, endpoint_of(provider), limits)(Ledger().owned(alive=False))
+    afterwards = UNLIMITED if until is None and not ends_itself(provider) else watchdog_notice(provider, settings.get)
     account, known, unknown = None, None, False
     try:
         account = await provider.account()
@@ -199,7 +199,7 @@ def _hourly(ready: _Prepared) -> str:
 
 
 def _say_price(ready: _Prepared, hours: float | None) -> None:
-    from hudtui.core.compute.guard import estimate, money
+    from hudtui.core.compute.limits import estimate, money
 
     offer, account = ready.choice.offer, ready.account
     where = " ".join(word for word in (offer.cloud, offer.region, offer.data_center) if word)
@@ -222,11 +222,11 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
     """Get it, and leave a guard there."""
     from contextlib import aclosing
 
-    from hudtui.core.compute.acquire import acquire
-    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.lifecycle import acquire
     from hudtui.core.compute.limitbook import LimitBook
-    from hudtui.core.compute.machine_guard import UNLIMITED, guard
-    from hudtui.core.compute.providers import login_with
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.compute.registry import pod_login
+    from hudtui.core.compute.watchdog import UNLIMITED, start_watchdog
     from hudtui.core.errors import HudtuiError
 
     pod, said = None, ""
@@ -237,7 +237,7 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
             order,
             provider,
             ledger,
-            login=login_with(settings.get),
+            login=pod_login(settings.get),
             limits=limits,
             account=account,
             workspace=Path.cwd(),
@@ -254,7 +254,7 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
                 try:  # while the steps are not left: they say what becomes of the machine when this is cancelled
                     owned = ledger.get(order.name)
                     until = owned.until if owned is not None else None
-                    kept = await guard(step.host, until, provider, pod.id, lookup=settings.get)
+                    kept = await start_watchdog(step.host, until, provider, pod.id, lookup=settings.get)
                     told = f"{kept.text} {kept.caveat}".strip() if kept else UNLIMITED
                 except HudtuiError as error:
                     told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"

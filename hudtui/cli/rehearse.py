@@ -60,9 +60,9 @@ async def carry_out(
     from hudtui.cli import runlog
     from hudtui.core.files import read_text
     from hudtui.core.remote.local import LocalHost
-    from hudtui.core.runs.launcher import draft, make_spec
+    from hudtui.core.runs.launch import draft_run, make_spec
     from hudtui.core.training.recipe import read_settings
-    from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
+    from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_environment
 
     workspace = runlog.workspace()
     spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
@@ -70,14 +70,14 @@ async def carry_out(
         spec = replace(spec, training=read_settings(read_text(training), name=str(training)))
     spec = replace(spec, training={**spec.training, **(settings or {})})
     store, monitor = runlog.open_store()
-    record = draft(as_rehearsal(spec, steps=steps), LocalHost(), store)
+    record = draft_run(as_rehearsal(spec, steps=steps), LocalHost(), store)
     if dry_run:
         if as_json:
             console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
         else:
             runlog.print_plan(record.plan.to_json(), record.folder)
         return
-    trainer = trainer_of(record.plan)
+    trainer = trainer_environment(record.plan)
     if not trainer.ready and not yes:
         console.say(f"An environment for training is made once, in {trainer.python.parent.parent}: {SIZE}.")
         await console.confirm("Make it?")

@@ -125,7 +125,7 @@ def init(
     say_warnings(analysis)
     from hudtui.core.files import write_atomic
     from hudtui.core.gym.generate import render, usable_draft
-    from hudtui.core.gym.lint import lint
+    from hudtui.core.gym.lint.check import lint
     from hudtui.core.platform import choose_platform
 
     with console.failures(as_json=as_json):

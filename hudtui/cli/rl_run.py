@@ -16,8 +16,8 @@ from hudtui.cli.compute import Cloud, Region
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hudtui.core.runs.request import Check, Preparation, RunRequest
     from hudtui.core.runs.store import RunRecord, RunStore
-    from hudtui.core.runs.wish import Check, Preparation, Wish
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
 
@@ -133,9 +133,9 @@ def run(
     if rehearse and not chosen and provider in (None, "local") and host in (None, "local") and not emit_script:
         _rehearse(tasks or dataset, config, training, overrides, steps, yes, dry_run, no_tmux, as_json)
         return
-    from hudtui.core.runs.wish import Wish
+    from hudtui.core.runs.request import RunRequest
 
-    wish = Wish(
+    wish = RunRequest(
         engine=engine,
         tasks=tasks or dataset,
         config=config,
@@ -206,14 +206,14 @@ def _rehearse(
     console.run(work, as_json=as_json)
 
 
-async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
+async def _work(wish: RunRequest, limits: dict[str, str], how: _How) -> None:
     from hudtui.core.flows.trust import require_run
 
     async with runlog.machines():
         store, _ = runlog.open_store()
         place = runlog.workspace()
         if not how.only_looks:
-            await runlog.reconcile(store)
+            await runlog.reconcile_runs(store)
             if how.push_image is not None:
                 await _push(how.push_image, place)
         prepared, wish = await _prepare(wish, limits, store, place, how)
@@ -221,7 +221,7 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
             runlog.print_script(_complete(prepared))
             return
         if how.dry_run:
-            from hudtui.core.runs.shown import preparation_json
+            from hudtui.core.runs.plan_text import preparation_json
 
             console.out_json(preparation_json(prepared, store))
             if prepared.record is None:
@@ -234,7 +234,7 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
         _show(prepared, record, store)
         rent = record.spec.rent
         if not how.yes:
-            from hudtui.core.runs.shown import start_question
+            from hudtui.core.runs.plan_text import start_question
 
             await console.confirm(start_question(record))
         if rent is not None:
@@ -246,10 +246,12 @@ async def _work(wish: Wish, limits: dict[str, str], how: _How) -> None:
 # --- what is missing ------------------------------------------------------------------------------------------------------
 
 
-async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: Workspace, how: _How) -> tuple[Preparation, Wish]:
+async def _prepare(
+    wish: RunRequest, limits: dict[str, str], store: RunStore, place: Workspace, how: _How
+) -> tuple[Preparation, RunRequest]:
     """Look at the wish; where somebody can be asked, offer to mend what is missing, until they do not want to."""
-    from hudtui.core.compute.guard import limits_from_settings
-    from hudtui.core.runs.wish import prepare
+    from hudtui.core.compute.limits import limits_from_settings
+    from hudtui.core.runs.request import prepare_run
 
     settings = runlog.settings()
     if limits:
@@ -258,7 +260,7 @@ async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: W
             values = values.with_value(name, text)
         wish = replace(wish, limits=values)
     while True:
-        prepared = await prepare(wish, place, settings, store, starts=not how.emit_script)
+        prepared = await prepare_run(wish, place, settings, store, starts=not how.emit_script)
         if not console.interactive() or how.only_looks or how.yes:
             return prepared, wish
         for check in prepared.missing:
@@ -272,7 +274,7 @@ async def _prepare(wish: Wish, limits: dict[str, str], store: RunStore, place: W
             return prepared, wish
 
 
-async def _mend(check: Check, wish: Wish, settings: Settings, place: Workspace) -> Wish | None:
+async def _mend(check: Check, wish: RunRequest, settings: Settings, place: Workspace) -> RunRequest | None:
     """Offer what can be done about something that is missing; None when nothing was."""
     if check.remedy in ("choose-config", "choose-tasks"):
         for number, option in enumerate(check.options, 1):
@@ -312,28 +314,28 @@ async def _ask(question: str) -> str:
 
 async def _push(name: str, place: Workspace) -> None:
     """Push the environment's local image, and write its digest into the lock file."""
-    from hudtui.core.runs.preflight import push_locked
+    from hudtui.core.runs.preflight import push_lock_image
 
-    async with contextlib.aclosing(push_locked(place, name)) as steps:
+    async with contextlib.aclosing(push_lock_image(place, name)) as steps:
         async for step in steps:
             console.say(f"  {step.text}")
 
 
-async def _set_key(name: str, wish: Wish, place: Workspace) -> Wish | None:
-    from hudtui.core.settings import save_env, save_user
+async def _set_key(name: str, wish: RunRequest, place: Workspace) -> RunRequest | None:
+    from hudtui.core.settings import save_project_setting, save_user_setting
 
     own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
     value = await console.ask_secret(f"{name} (kept in {'your own settings' if own else '.env'}; empty: not now): ")
     if value is None or not value.strip():
         return None
     if own:
-        save_user(name, value)
+        save_user_setting(name, value)
     else:
-        save_env(place.folder, name, value)
+        save_project_setting(place.folder, name, value)
     return wish
 
 
-async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
+async def _generate(source: str, wish: RunRequest, place: Workspace) -> RunRequest:
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
@@ -350,7 +352,7 @@ async def _generate(source: str, wish: Wish, place: Workspace) -> Wish:
     return replace(wish, config=target)
 
 
-async def _make_key(wish: Wish) -> Wish | None:
+async def _make_key(wish: RunRequest) -> RunRequest | None:
     from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
 
     path = usual_path()
@@ -361,9 +363,9 @@ async def _make_key(wish: Wish) -> Wish | None:
     return wish
 
 
-async def _register_key(path: str, wish: Wish, settings: Settings) -> Wish | None:
+async def _register_key(path: str, wish: RunRequest, settings: Settings) -> RunRequest | None:
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.providers import open_provider
+    from hudtui.core.compute.registry import open_provider
     from hudtui.core.compute.ssh_key import read_key
 
     name = wish.offer.provider if wish.offer else wish.provider or "prime"
@@ -393,7 +395,7 @@ def _complete(prepared: Preparation) -> RunRecord:
 
 
 def _show(prepared: Preparation, record: RunRecord, store: RunStore) -> None:
-    from hudtui.core.runs.shown import plan_lines
+    from hudtui.core.runs.plan_text import plan_lines
 
     for check in prepared.checks:
         console.say(f"{_GLYPHS[check.state]} {check.name}: {check.text}")
@@ -434,7 +436,7 @@ def _away(record: RunRecord) -> bool:
 
 async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
     """On this machine, or one of the user's own."""
-    from hudtui.core.runs.hosts import find_host
+    from hudtui.core.remote.hosts import find_host
 
     host = find_host(record.host)
     async with contextlib.AsyncExitStack() as stack:
@@ -454,18 +456,18 @@ async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
 
 
 async def _bring_home(record: RunRecord, store: RunStore) -> None:
+    from hudtui.core.remote.hosts import find_host
     from hudtui.core.runs.broker import results_folder
-    from hudtui.core.runs.collect import collect
-    from hudtui.core.runs.hosts import find_host
-    from hudtui.core.runs.machine import Machine
+    from hudtui.core.runs.collect import fetch_results
+    from hudtui.core.runs.machine import RunFolder
 
-    found = await collect(Machine(find_host(record.host), record), results_folder(record, store))
+    found = await fetch_results(RunFolder(find_host(record.host), record), results_folder(record, store))
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")
 
 
 async def _tunnels(record: RunRecord, stack: contextlib.AsyncExitStack) -> None:
     """Ports of this computer that the run's machine reaches, for as long as this command runs."""
-    from hudtui.core.runs.hosts import Distant, find_host
+    from hudtui.core.remote.hosts import Distant, find_host
 
     host = find_host(record.host)
     if not isinstance(host, Distant):

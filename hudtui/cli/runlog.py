@@ -14,10 +14,10 @@ from hudtui.cli import console
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.monitor import Monitor, RunView
+    from hudtui.core.runs.status import StepRow
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.runs.values import RunEvent, RunSummary
-    from hudtui.core.runs.view import StepRow
+    from hudtui.core.runs.watch import Monitor, RunView
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
 
@@ -46,11 +46,11 @@ def settings() -> Settings:
 
 def open_store() -> tuple[RunStore, Monitor]:
     """The runs of the current folder, and who watches them."""
-    from hudtui.core.runs.monitor import Monitor
     from hudtui.core.runs.store import RunStore
-    from hudtui.core.workspace import STATE
+    from hudtui.core.runs.watch import Monitor
+    from hudtui.core.workspace import STATE_FOLDER
 
-    store = RunStore(Path.cwd() / STATE)
+    store = RunStore(Path.cwd() / STATE_FOLDER)
     return store, Monitor(store)
 
 
@@ -58,20 +58,20 @@ def open_store() -> tuple[RunStore, Monitor]:
 async def machines() -> AsyncIterator[None]:
     """For work that may reach machines: asks for pass-phrases where a person is, shows new host keys, ends the connections."""
     from hudtui.core.remote.connect import close_hosts
-    from hudtui.core.runs.hosts import introduce
+    from hudtui.core.remote.hosts import set_prompts
 
-    introduce(ask=console.ask_secret if console.interactive() else None, say=lambda notice: console.say(notice.message))
+    set_prompts(ask=console.ask_secret if console.interactive() else None, say=lambda notice: console.say(notice.message))
     try:
         yield
     finally:
         await close_hosts()
 
 
-async def reconcile(store: RunStore) -> None:
+async def reconcile_runs(store: RunStore) -> None:
     """Bring the store and the machines together, and say what is to know of it."""
-    from hudtui.core.runs.launcher import reconcile
+    from hudtui.core.runs.launch import reconcile_runs
 
-    for notice in await reconcile(store):
+    for notice in await reconcile_runs(store):
         console.say(f"{notice.severity}: {notice.message}")
 
 
@@ -145,7 +145,7 @@ async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) 
     from contextlib import aclosing
 
     from hudtui.core.flows.trust import require_run
-    from hudtui.core.runs import launcher
+    from hudtui.core.runs import launch as launcher
 
     await asyncio.to_thread(require_run, record.spec, settings())
     try:
@@ -162,10 +162,10 @@ async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) 
 async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
     from contextlib import aclosing
 
-    from hudtui.core.remote.lines import LineFeed
+    from hudtui.core.remote.lines import LineSplitter
 
     offset = await _begin(monitor, run, window, lines)
-    feed, partial = LineFeed(offset=offset), ""
+    feed, partial = LineSplitter(offset=offset), ""
     async with aclosing(monitor.follow(run, window, offset=offset)) as chunks:
         async for chunk in chunks:
             found = feed.feed(chunk)
@@ -181,10 +181,10 @@ async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, 
     """Print a log as it is now; see `follow_all`."""
     from contextlib import aclosing
 
-    from hudtui.core.remote.lines import LineFeed
+    from hudtui.core.remote.lines import LineSplitter
 
     offset = await _begin(monitor, run, window, lines)
-    feed, partial = LineFeed(offset=offset), ""
+    feed, partial = LineSplitter(offset=offset), ""
     async with aclosing(monitor.read(run, window, offset=offset)) as chunks:
         async for chunk in chunks:
             found = feed.feed(chunk)
@@ -219,14 +219,14 @@ def _results(data: Any) -> str:
 
 def state_text(run: RunSummary) -> str:
     """Glyph and word."""
-    from hudtui.core.runs.values import GLYPHS
+    from hudtui.core.runs.values import STATE_GLYPHS
 
-    return f"{GLYPHS[run.state]} {run.state}"
+    return f"{STATE_GLYPHS[run.state]} {run.state}"
 
 
 def cost_text(run: RunSummary) -> str:
     """What its machine has cost so far; a dash for one of the user's own."""
-    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.limits import money
 
     cost = run.cost(time.time())
     if cost is None:
@@ -243,7 +243,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 def print_view(view: RunView) -> None:
     """Print everything about a run."""
-    from hudtui.core.runs.view import gpu_text, server_text
+    from hudtui.core.runs.status import gpu_text, server_text
 
     run = view.summary
     dead = " (it may be dead)" if view.worrying else ""
@@ -325,10 +325,10 @@ def print_script(record: RunRecord) -> None:
     """Print what a run does as a shell script, for any machine."""
     from hudtui.core.training.engine import find_engine
     from hudtui.core.training.plan import Site
-    from hudtui.core.training.script import script_of
+    from hudtui.core.training.script import plan_script
 
     plan = find_engine(record.engine).plan(record.spec, Site("run", ("python3",)))
-    sys.stdout.write(script_of(plan, name=record.name))
+    sys.stdout.write(plan_script(plan, name=record.name))
 
 
 def _stage_time(stage: Any) -> str:
@@ -358,9 +358,9 @@ def seconds_text(value: float | None) -> str:
 
 
 def _price(run: RunSummary) -> str:
-    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.limits import money
 
-    if not run.unsettled:
+    if not run.holds_machine:
         return " billed" if run.billed is not None else ""
     return f", at {money(run.hourly or 0.0, run.currency)} an hour"
 

@@ -15,9 +15,9 @@ from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
     from hudtui.core.runs.broker import Broker
-    from hudtui.core.runs.monitor import Monitor, RunView
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunSummary
+    from hudtui.core.runs.watch import Monitor, RunView
 
 Run = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="Id or name of the run, or the beginning of its id; by default the newest.")
@@ -60,10 +60,10 @@ def list_runs(
     """List the runs of this workspace, the newest first."""
 
     async def work() -> None:
-        from hudtui.core.runs.claim import tended
+        from hudtui.core.runs.run_lock import is_managed
 
         store, monitor = runlog.open_store()
-        await runlog.reconcile(store)
+        await runlog.reconcile_runs(store)
         runs = [run for run in await monitor.refresh() if run.active or not active]
         shown = runs[: -limit - 1 : -1]
         views = [(run, await _view_or_none(monitor, run)) for run in shown]
@@ -75,7 +75,7 @@ def list_runs(
             return
         runlog.table(
             ("STATE", "RUN", "STAGE", "STEP", "STARTED", "TIME", "REWARD", "COST", "SIGN", "NOTE"),
-            [_list_row(run, view, tended(store, run.id)) for run, view in views],
+            [_list_row(run, view, is_managed(store, run.id)) for run, view in views],
         )
         if len(runs) > len(shown):
             console.say(f"{len(runs) - len(shown)} older ones are not shown; --limit N shows more.")
@@ -88,7 +88,7 @@ def show(run: Run = None, as_json: Json = False) -> None:
 
     async def work() -> None:
         store, monitor = runlog.open_store()
-        await runlog.reconcile(store)
+        await runlog.reconcile_runs(store)
         view = await monitor.view(store.find(run))
         if as_json:
             console.out_json({**view.to_json(), "plan": store.record(view.summary.id).plan.to_json()})
@@ -154,7 +154,7 @@ def start(
 
     async def work() -> None:
         from hudtui.core.remote.local import LocalHost
-        from hudtui.core.runs.launcher import draft, make_spec
+        from hudtui.core.runs.launch import draft_run, make_spec
 
         place = runlog.workspace()
         spec = make_spec(
@@ -173,14 +173,14 @@ def start(
             max_seconds=None if max_hours is None else max_hours * 3600,
         )
         store, monitor = runlog.open_store()
-        record = draft(spec, LocalHost(), store)
+        record = draft_run(spec, LocalHost(), store)
         if dry_run:
             if as_json:
                 console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})
             else:
                 runlog.print_plan(record.plan.to_json(), record.folder)
             return
-        await runlog.reconcile(store)
+        await runlog.reconcile_runs(store)
         await runlog.launch(record, LocalHost(), store, tmux=not no_tmux)
         if follow:
             await runlog.follow_run(monitor, record, to_stderr=as_json)
@@ -207,13 +207,13 @@ def stop(
     """Stop a run, and make sure that it is gone."""
 
     async def work() -> None:
-        from hudtui.core.runs import launcher
-        from hudtui.core.runs.hosts import find_host
+        from hudtui.core.remote.hosts import find_host
+        from hudtui.core.runs import launch as launcher
 
         store, _ = runlog.open_store()
-        await runlog.reconcile(store)
+        await runlog.reconcile_runs(store)
         summary = store.summary(store.find(run))
-        if not summary.active and not summary.unsettled:
+        if not summary.active and not summary.holds_machine:
             console.say(f"run {summary.id} has ended already: {summary.state}")
         else:
             if not yes:
@@ -257,7 +257,7 @@ def resume(run: Run = None, as_json: Json = False) -> None:
     async def work() -> None:
         store, _ = runlog.open_store()
         chosen = store.find(run)
-        if not store.summary(chosen).active and not store.summary(chosen).unsettled:
+        if not store.summary(chosen).active and not store.summary(chosen).holds_machine:
             console.say(f"run {chosen} has ended, and nothing is left to do")
         else:
             await tend_run(store, chosen, tmux=True)
@@ -277,17 +277,17 @@ def pull(
     """Bring the results of a run to this computer. What is here already is not fetched again; the run may go on meanwhile."""
 
     async def work() -> None:
+        from hudtui.core.remote.hosts import find_host
         from hudtui.core.runs.broker import results_folder
-        from hudtui.core.runs.collect import collect
-        from hudtui.core.runs.hosts import find_host
-        from hudtui.core.runs.machine import Machine
+        from hudtui.core.runs.collect import fetch_results
+        from hudtui.core.runs.machine import RunFolder
 
         store, monitor = runlog.open_store()
         record = store.record(store.find(run))
         store.require_own(record.id)
         await monitor.refresh()
         target = output.absolute() if output is not None else results_folder(record, store)
-        found = await collect(Machine(find_host(record.host), record), target, progress=_progress())
+        found = await fetch_results(RunFolder(find_host(record.host), record), target, progress=_progress())
         if as_json:
             told = {"folder": str(target), "files": found.files, "bytes": found.size, "fetched": found.fetched}
             console.out_json({**told, "left": list(found.left)})
@@ -316,13 +316,13 @@ def limits(
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
 
     async def work() -> None:
-        from hudtui.core.compute.guard import Limits
         from hudtui.core.compute.limitbook import LimitBook
+        from hudtui.core.compute.limits import Limits
         from hudtui.core.errors import InputError
-        from hudtui.core.runs.hosts import find_host
-        from hudtui.core.runs.launcher import change_time
-        from hudtui.core.runs.rented import change_limits
-        from hudtui.core.runs.shown import limits_text
+        from hudtui.core.remote.hosts import find_host
+        from hudtui.core.runs.launch import set_time_limit
+        from hudtui.core.runs.plan_text import limits_text
+        from hudtui.core.runs.remote_run import change_limits
 
         store, _ = runlog.open_store()
         record = store.record(store.find(run))
@@ -339,7 +339,7 @@ def limits(
         for name, text in wishes.items():
             found = found.with_value(name, text)
         if wishes and rent is None:
-            await change_time(record.id, find_host(record.host), store, found.max_hours)
+            await set_time_limit(record.id, find_host(record.host), store, found.max_hours)
         elif wishes:
             async with _broker(store, record.id) as broker:
                 await change_limits(record.id, store, broker, found)
@@ -359,7 +359,7 @@ def remove(
     """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
 
     async def work() -> None:
-        from hudtui.core.runs.launcher import remove as remove_run
+        from hudtui.core.runs.launch import remove as remove_run
 
         store, _ = runlog.open_store()
         summary = store.summary(store.find(run))
@@ -376,11 +376,11 @@ async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
     """Do what is missing of a run on a rented machine, to the end, and tell of each step."""
     from contextlib import aclosing
 
-    from hudtui.core.runs.rented import tend
+    from hudtui.core.runs.remote_run import run_remote
 
     following: asyncio.Task[None] | None = None
     async with _broker(store, run) as broker:
-        events = tend(run, store, broker, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
+        events = run_remote(run, store, broker, lookup=runlog.settings().lookup, tmux=tmux, progress=_progress())
         try:
             async with aclosing(events) as steps:
                 async for event in steps:
@@ -398,7 +398,7 @@ async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
 async def _follow_quietly(store: RunStore, run: str) -> None:
     """Print the logs of a run while it is tended; whoever tends it tells of everything that goes wrong."""
     from hudtui.core.errors import HudtuiError
-    from hudtui.core.runs.monitor import Monitor
+    from hudtui.core.runs.watch import Monitor
 
     with contextlib.suppress(HudtuiError):
         await runlog.follow_run(Monitor(store), store.record(run), to_stderr=True)
@@ -421,10 +421,10 @@ async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
 
 
 async def _end_rented(store: RunStore, run: str, grace: float | None) -> RunSummary:
-    from hudtui.core.runs.rented import end
+    from hudtui.core.runs.remote_run import end_remote_run
 
     async with _broker(store, run) as broker:
-        summary = await end(run, store, broker, grace=grace, progress=_progress())
+        summary = await end_remote_run(run, store, broker, grace=grace, progress=_progress())
     if summary.results is not None:
         console.say(f"its results are in {summary.results}")
     return summary
@@ -473,7 +473,7 @@ def _row_json(run: RunSummary, view: RunView | None) -> dict[str, Any]:
 def _list_row(run: RunSummary, view: RunView | None, tended: bool) -> tuple[str, ...]:
     reward, step = (view.reward if view else None), _step(view)
     note = run.why or (f"! {view.alarms[0].text}" if view and view.alarms and run.active else "")
-    if not run.active and run.unsettled:
+    if not run.active and run.holds_machine:
         note = f"its machine may still cost money: hudtui runs resume {run.id}"
         if tended:
             note = "its results are being fetched, and its machine is being ended"

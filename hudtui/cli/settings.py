@@ -11,7 +11,7 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
-    from hudtui.core.keycheck import KeyCheck
+    from hudtui.core.credentials import KeyCheck
     from hudtui.core.settings import Settings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -40,11 +40,11 @@ def settings(context: typer.Context, as_json: AsJson = False) -> None:
 
 def list_settings(as_json: AsJson = False) -> None:
     """Show every setting and where its value comes from. Secrets are masked."""
-    from hudtui.core.settings import check
+    from hudtui.core.settings import check_settings
 
     with console.failures(as_json=as_json):
         found = _load()
-        problems = check(found).problems
+        problems = check_settings(found).problems
         if as_json:
             console.out_json(_listing(found, problems))
             return
@@ -65,7 +65,7 @@ def list_settings(as_json: AsJson = False) -> None:
 
 
 def _listing(found: Settings, problems: object) -> dict[str, object]:
-    from hudtui.core.keycheck import checkable
+    from hudtui.core.credentials import can_check
     from hudtui.core.settings import user_file
 
     assert isinstance(problems, dict)
@@ -85,7 +85,7 @@ def _listing(found: Settings, problems: object) -> dict[str, object]:
                 "line": place.line if place else None,
                 "hides": list(found.hidden(name)),
                 "problem": problems.get(name),
-                "testable": key.secret and checkable(name, found),
+                "testable": key.secret and can_check(name, found),
             }
         )
     return {
@@ -111,12 +111,18 @@ def set_setting(
     A key is typed unseen, or piped in: hudtui settings set HUD_API_KEY < file
     """
     from hudtui.core.errors import InputError
-    from hudtui.core.settings import check_name, check_value, save_env, save_user, sounds_secret
+    from hudtui.core.settings import (
+        check_setting_name,
+        check_setting_value,
+        looks_secret,
+        save_project_setting,
+        save_user_setting,
+    )
 
     with console.failures(as_json=as_json):
         found = _load()
-        key = found.keys.get(name) if force else check_name(name, found.platform)
-        secret = key.secret if key is not None else sounds_secret(name)
+        key = found.keys.get(name) if force else check_setting_name(name, found.platform)
+        secret = key.secret if key is not None else looks_secret(name)
         if value is not None and secret:
             raise InputError(
                 f"the value of {name} does not belong on the command line",
@@ -126,10 +132,10 @@ def set_setting(
         given = value if value is not None else _ask(name, secret)
         if not given:
             raise InputError(f"no value for {name} was given", fix=f"To take it away: hudtui settings unset {name}")
-        problem = check_value(key, given) if key is not None else None
+        problem = check_setting_value(key, given) if key is not None else None
         if problem is not None:
             raise InputError(f"{name} is left as it was: {problem}")
-        path = save_user(name, given) if user else save_env(found.folder, name, given)
+        path = save_user_setting(name, given) if user else save_project_setting(found.folder, name, given)
         after = _load()
         if as_json:
             console.out_json({"name": name, "file": str(path), "origin": after.origin(name)})
@@ -154,11 +160,11 @@ def unset_setting(
     as_json: AsJson = False,
 ) -> None:
     """Take a value out of the project's .env, or with --user out of your own file."""
-    from hudtui.core.settings import unset, user_file
+    from hudtui.core.settings import remove_setting, user_file
 
     with console.failures(as_json=as_json):
         found = _load()
-        gone = unset(found.folder, name, user=user)
+        gone = remove_setting(found.folder, name, user=user)
         path = user_file() if user else found.folder / ".env"
         after = _load()
         if as_json:
@@ -211,7 +217,7 @@ def _must_be_testable(name: str, found: Settings) -> None:
 async def _test_all(names: list[str], found: Settings, timeout: float) -> list[KeyCheck]:
     import asyncio
 
-    from hudtui.core.keycheck import check_key
+    from hudtui.core.credentials import check_key
 
     return list(await asyncio.gather(*(check_key(name, found, timeout=timeout) for name in names)))
 

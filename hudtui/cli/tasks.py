@@ -43,14 +43,14 @@ def check(
     as_json: _Json = False,
 ) -> None:
     """Check every task and list every problem. Ends with 1 when there is an error."""
-    from hudtui.core.tasks.dataset import DatasetRequest, survey
+    from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
 
     with console.failures(as_json=as_json):
         settings = _settings()
         analysis = known_analysis(env, settings) if env is not None else None
         request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
-        found = follow(survey(request, settings), quiet=as_json)
-    from hudtui.core.text import counted
+        found = follow(check_tasks(request, settings), quiet=as_json)
+    from hudtui.core.text import plural
 
     findings = found.findings
     failed = findings.count("error") + (findings.count("warning") if strict else 0)
@@ -72,8 +72,8 @@ def check(
         )
     else:
         show_problems(found)
-        counts = f"{counted(findings.count('error'), 'error')}, {counted(findings.count('warning'), 'warning')}"
-        console.out(f"{counted(found.total, 'task')}, {found.valid:,} usable; {counts}")
+        counts = f"{plural(findings.count('error'), 'error')}, {plural(findings.count('warning'), 'warning')}"
+        console.out(f"{plural(found.total, 'task')}, {found.valid:,} usable; {counts}")
     if failed:
         raise typer.Exit(1)
 
@@ -152,10 +152,10 @@ def _settings() -> Settings:
 
 
 def _carry(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
-    from hudtui.core.tasks.carry import carry_to_v6
+    from hudtui.core.tasks.carry import migrate_to_v6
     from hudtui.core.tasks.convert import convert as run
     from hudtui.core.tasks.dataset import DatasetRequest, conversion, hub_token, lock_image
-    from hudtui.core.tasks.source import find_source
+    from hudtui.core.tasks.read import find_source
     from hudtui.core.tasks.write import Target
 
     request = DatasetRequest(tasks, split=split)
@@ -169,12 +169,12 @@ def _carry(tasks: str, output: Path, to: str, split: str | None, settings: Setti
         from hudtui.core.tasks.hub import fetch
 
         source = fetch(source, token=hub_token(request, settings))
-    return follow(carry_to_v6(source, output), quiet=quiet)
+    return follow(migrate_to_v6(source, output), quiet=quiet)
 
 
 def _list_files(settings: Settings, *, as_json: bool) -> None:
     from hudtui.core.errors import HudtuiError
-    from hudtui.core.tasks.dataset import DatasetRequest, survey
+    from hudtui.core.tasks.dataset import DatasetRequest, check_tasks
     from hudtui.core.workspace import open_workspace
 
     rows: list[dict[str, Any]] = []
@@ -182,7 +182,7 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
     for path in workspace.task_files:
         row: dict[str, Any] = {"file": workspace.relative(path), "tasks": None, "valid": None, "error": None}
         try:
-            found = follow(survey(DatasetRequest(path), settings), quiet=True)
+            found = follow(check_tasks(DatasetRequest(path), settings), quiet=True)
             row |= {"tasks": found.total, "valid": found.valid}
         except HudtuiError as error:
             row["error"] = error.lines()[0]
@@ -199,10 +199,10 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
 
 def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any]]:
     from hudtui.core.tasks.dataset import hub_token, lock_image
-    from hudtui.core.tasks.load import tasks_of
+    from hudtui.core.tasks.load import tasks_in
+    from hudtui.core.tasks.read import find_source
     from hudtui.core.tasks.rules import Rules
     from hudtui.core.tasks.scan import scan
-    from hudtui.core.tasks.source import find_source
 
     _, image, _ = lock_image(request, settings)
     source = find_source(request.tasks, split=request.split)
@@ -211,7 +211,7 @@ def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any
 
         source = fetch(source, token=hub_token(request, settings))
     for batch in scan(source, Rules(lock_image=image, platform=settings.platform)):
-        for task in tasks_of(batch):
+        for task in tasks_in(batch):
             yield {
                 "id": task.id,
                 "prompt": task.prompt,

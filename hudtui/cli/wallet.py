@@ -12,7 +12,7 @@ from hudtui.cli.compute import Json, Providers
 from hudtui.core.text import duration
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.spending import Spending
+    from hudtui.core.compute.costs import CostSummary
     from hudtui.core.compute.values import Account
 
 
@@ -25,14 +25,14 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
     """Show the account that pays, its balance, and what the rented machines have cost."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[dict[str, tuple[str, bool, Account]], Spending]:
-        from hudtui.core.compute.ledger import Ledger
-        from hudtui.core.compute.spending import spend
+    async def work() -> tuple[dict[str, tuple[str, bool, Account]], CostSummary]:
+        from hudtui.core.compute.costs import sum_costs
+        from hudtui.core.compute.pods import Ledger
 
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
             found = {one.name: (one.title, one.simulated, await one.account()) for one in providers.values()}
             accounts = {name: account for name, (_, _, account) in found.items()}
-            return found, spend(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
+            return found, sum_costs(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
 
     found, spending = console.run(work(), as_json=as_json)
     if as_json:
@@ -49,7 +49,7 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
             ]
         )
         return
-    from hudtui.core.compute.guard import money
+    from hudtui.core.compute.limits import money
 
     for name, (title, simulated, account) in found.items():
         unreal = " (simulated)" if simulated else ""

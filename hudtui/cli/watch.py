@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.remote.host import Host
     from hudtui.core.runs.alarms import Alarm
-    from hudtui.core.runs.foreign import Foreign, Seen, Watch
+    from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher
     from hudtui.core.training.metrics import MetricsReader
 
 _CURVE = 40
@@ -85,21 +85,21 @@ async def _watch(
 
     from hudtui.core.errors import InputError
     from hudtui.core.remote.connect import HostPool
-    from hudtui.core.remote.hostkeys import Pins
-    from hudtui.core.runs.foreign import Watch, find_foreign
+    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.runs.sessions import SessionWatcher, find_session
 
     if session is not None and file is not None:
         raise InputError("a session and a file cannot be watched at once", fix="Give --session or --file.")
     async with HostPool(
-        Pins(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
+        KnownHosts(), ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)
     ) as pool:
         host = await pool.open(target)
         if listing:
             await _list(host, as_json)
             return
-        foreign = await find_foreign(host, session=session, file=file)
+        foreign = await find_session(host, session=session, file=file)
         console.say(_about(foreign, host.name))
-        watching = Watch(host, foreign, lines=lines)
+        watching = SessionWatcher(host, foreign, lines=lines)
         sink = _Sink(watching, log=log, as_json=as_json)
         try:
             async with aclosing(watching.follow(once=once)) as events:
@@ -114,9 +114,9 @@ async def _watch(
 
 
 async def _list(host: Host, as_json: bool) -> None:
-    from hudtui.core.runs.foreign import tmux_sessions
+    from hudtui.core.runs.sessions import list_tmux_sessions
 
-    found = await tmux_sessions(host)
+    found = await list_tmux_sessions(host)
     if as_json:
         console.out_json([one.to_json() for one in found])
         return
@@ -127,7 +127,7 @@ async def _list(host: Host, as_json: bool) -> None:
         console.say(f"{host.name} has no tmux session")
 
 
-def _about(foreign: Foreign, host: str) -> str:
+def _about(foreign: ExternalSession, host: str) -> str:
     parts = ", ".join(source.name for source in foreign.sources)
     return f"watching {foreign.title} on {host}: {parts}" + (f" (run folder {foreign.folder})" if foreign.folder else "")
 
@@ -135,7 +135,7 @@ def _about(foreign: Foreign, host: str) -> str:
 class _Sink:
     """Where that what is seen goes."""
 
-    def __init__(self, watching: Watch, *, log: bool, as_json: bool) -> None:
+    def __init__(self, watching: SessionWatcher, *, log: bool, as_json: bool) -> None:
         self._watching = watching
         self._several = len(watching.foreign.sources) > 1
         self._log, self._json = log, as_json
@@ -148,7 +148,7 @@ class _Sink:
         self._told = set(there)
         return fresh
 
-    def put(self, seen: Seen) -> None:
+    def put(self, seen: SessionUpdate) -> None:
         if self._json:
             self._put_json(seen)
             return
@@ -166,7 +166,7 @@ class _Sink:
         if seen.note:
             console.say(f"{prefix}{seen.note}")
 
-    def _put_json(self, seen: Seen) -> None:
+    def _put_json(self, seen: SessionUpdate) -> None:
         base = {"source": seen.source, "at": round(seen.at, 3)}
         if self._log:
             for line in seen.lines:
@@ -189,20 +189,20 @@ def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
 def _sentence(row: Mapping[str, float]) -> str:
     """The known quantities of a line, in the order in which they are always told."""
     from hudtui.core.training.metrics import STEPS
-    from hudtui.core.training.quantities import QUANTITIES, find_quantity
+    from hudtui.core.training.quantities import QUANTITIES, best_series
 
     step = next((row[name] for name in STEPS if name in row), None)
     parts = [] if step is None else [f"step {step:g}" + (f"/{row['max_steps']:g}" if "max_steps" in row else "")]
     for quantity in QUANTITIES:
-        if (name := find_quantity(quantity.name, row)) is not None:
+        if (name := best_series(quantity.name, row)) is not None:
             parts.append(f"{quantity.title} {row[name]:.4g}")
     return "  ".join(parts)
 
 
 def _table(reader: MetricsReader, others: bool) -> None:
     """One line a quantity: newest, smallest, largest, curve."""
-    from hudtui.core.training.curve import curve
     from hudtui.core.training.quantities import QUANTITIES
+    from hudtui.core.training.sparkline import sparkline
 
     titles = {quantity.name: quantity.title for quantity in QUANTITIES}
     shown = [(titles[quantity], name) for quantity, name in reader.told.items()]
@@ -220,7 +220,7 @@ def _table(reader: MetricsReader, others: bool) -> None:
         last = reader.last(name)
         newest = math.nan if name in wrong else values[-1] if last is None else last.y
         cells = "  ".join(f"{value:>10.4g}" for value in (newest, min(values), max(values)))
-        console.out(f"{title[:width]:<{width}}  {cells}  {curve(values, _CURVE)}")
+        console.out(f"{title[:width]:<{width}}  {cells}  {sparkline(values, _CURVE)}")
 
 
 def _data(reader: MetricsReader) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import HUD, explain_choice
-from hudtui.core.settings import Settings, check, load_settings
+from hudtui.core.settings import Settings, check_settings, load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import open_workspace
 
@@ -47,7 +47,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """Everything that was looked at, in the order of `GROUPS`."""
 
     facts: tuple[Fact, ...]
@@ -70,7 +70,7 @@ class Report:
         return {"ok": self.ok, **{name: [fact.to_json() for fact in self.group(name)] for name in GROUPS}}
 
 
-async def examine(folder: Path) -> Report:
+async def examine(folder: Path) -> DoctorReport:
     """Look at everything. Nothing is changed, no service is asked, and no secret is in the report.
 
     Args:
@@ -78,7 +78,7 @@ async def examine(folder: Path) -> Report:
     """
     facts = [*_versions(), *_places(), *_workspace(folder), *await _programs(), *_keys(folder), *_terminal()]
     facts += await _git(folder)
-    return Report(tuple(sorted(facts, key=lambda fact: GROUPS.index(fact.group))))
+    return DoctorReport(tuple(sorted(facts, key=lambda fact: GROUPS.index(fact.group))))
 
 
 def _versions() -> list[Fact]:
@@ -100,7 +100,7 @@ def _version_of(name: str) -> str | None:
 
 
 def _places() -> list[Fact]:
-    own = places()
+    own = app_paths()
     facts = []
     for name in ("config", "data", "state", "cache"):
         path: Path = getattr(own, name)
@@ -245,7 +245,7 @@ def _keys(folder: Path) -> list[Fact]:
     except HudtuiError:
         choice = HUD
     settings = load_settings(folder, choice)
-    problems = check(settings).problems
+    problems = check_settings(settings).problems
     facts = [_key(name, settings, problems) for name, key in settings.keys.items() if key.secret]
     others = (name for name in problems if not settings.keys[name].secret)
     facts += [Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem") for name in others]

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from hudtui.core.errors import InputError, Location
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Of a file that is read as a whole, unless a reader says otherwise."""
 
 _MARKS = (
@@ -83,7 +83,7 @@ def open_file(path: Path | str) -> BinaryIO:
     raise InputError("this is not an ordinary file", fix="Save what it gives in one first.", where=Location(name))
 
 
-def read_bytes(path: Path | str, *, limit: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path | str, *, limit: int = MAX_BYTES) -> bytes:
     """What an ordinary file holds.
 
     Args:
@@ -104,7 +104,7 @@ def read_bytes(path: Path | str, *, limit: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_text(path: Path | str, *, limit: int = MOST_BYTES) -> str:
+def read_text(path: Path | str, *, limit: int = MAX_BYTES) -> str:
     """The text of a file, read by `read_bytes` and decoded by `decode`.
 
     Raises:
@@ -179,7 +179,7 @@ def _keep_owner(handle: int, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def exclusive(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
+def file_lock(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
     """Keep other processes and threads that also use `exclusive` from changing `path` meanwhile: for read, edit, write.
 
     The lock is the system's advisory one on the file's folder. It leaves no file behind and ends with the process. Where the file

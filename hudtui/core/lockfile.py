@@ -1,7 +1,7 @@
 """Lock files: what an environment's build wrote down about it (`hud.lock.yaml`, `buckeye.lock.yaml`).
 
 Formats 1.0 to 2.0 are read, and the short form that holds `image` and `primary_dataset` alone. Reading is lenient: a field of the
-wrong kind is left out and named in `Lock.notices`. Edits change the one value in place; a file that does not parse is never
+wrong kind is left out and named in `LockFile.notices`. Edits change the one value in place; a file that does not parse is never
 written.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import exclusive, read_bytes, read_text, write_atomic
+from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
+from hudtui.core.yaml_doc import YamlDocument, load_yaml
 from hudtui.core.yamledit import Scalar, set_values
-from hudtui.core.yamltext import Document, load_yaml
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
 HIDDEN = "••••"
@@ -50,7 +50,7 @@ class PrimaryDataset:
 
 
 @dataclass(frozen=True)
-class Build:
+class LockedBuild:
     """How the image was made."""
 
     generated_at: datetime | None = None
@@ -66,7 +66,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Variables:
+class LockedVariables:
     """Environment variables of the environment."""
 
     required: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Variables:
 
 
 @dataclass(frozen=True)
-class Lock:
+class LockFile:
     """A lock file."""
 
     path: Path
@@ -93,11 +93,11 @@ class Lock:
     hubs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that dispatch to functions -> the functions' names."""
     primary_dataset: PrimaryDataset | None = None
-    build: Build = Build()
+    build: LockedBuild = LockedBuild()
     initialize_ms: float | None = None
     """Milliseconds that the environment took to start."""
     tool_count: int | None = None
-    variables: Variables = Variables()
+    variables: LockedVariables = LockedVariables()
     runtime: Mapping[str, str] = field(default_factory=dict)
     """Versions of python, cuda and so on in the image."""
     prompts: tuple[Mapping[str, Any], ...] = ()
@@ -111,7 +111,7 @@ class Lock:
     """What is odd in the file, each with its line."""
 
     @property
-    def is_one(self) -> bool:
+    def has_lock_fields(self) -> bool:
         """Whether the file has anything that a lock file has; other YAML files have none of it."""
         return not _OWN_KEYS.isdisjoint(self.raw)
 
@@ -144,7 +144,7 @@ def find_lock(folder: Path, platform: Platform) -> Path | None:
     return path if path.is_file() else None
 
 
-def read_lock(path: Path) -> Lock:
+def read_lock(path: Path) -> LockFile:
     """Read a lock file of any version.
 
     Raises:
@@ -153,7 +153,7 @@ def read_lock(path: Path) -> Lock:
     return parse_lock(read_text(path), path)
 
 
-def parse_lock(text: str, path: Path) -> Lock:
+def parse_lock(text: str, path: Path) -> LockFile:
     """`read_lock` for a text that is at hand; `path` is what errors call it."""
     document = load_yaml(text, name=str(path))
     if not isinstance(document.data, dict):
@@ -191,7 +191,7 @@ def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
         InputError: As for `set_primary_dataset`.
     """
 
-    def change(document: Document) -> Mapping[tuple[str | int, ...], Scalar]:
+    def change(document: YamlDocument) -> Mapping[tuple[str | int, ...], Scalar]:
         if isinstance(document.data.get("images"), dict) or "image" not in document.data:
             return {("images", kind): image}
         return {("image",): image}
@@ -199,9 +199,9 @@ def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
     _edit(path, change)
 
 
-def _edit(path: Path, change: Callable[[Document], Mapping[tuple[str | int, ...], Scalar]]) -> None:
+def _edit(path: Path, change: Callable[[YamlDocument], Mapping[tuple[str | int, ...], Scalar]]) -> None:
     read_text(path)  # a missing file is an error before the lock below makes its folder
-    with exclusive(path):
+    with file_lock(path):
         text = read_text(path)
         document = load_yaml(text, name=str(path))
         if document.data is not None and not isinstance(document.data, dict):
@@ -224,12 +224,12 @@ def _original(path: Path, text: str) -> str:
 class _Reader:
     """Takes fields of the right kind out of a document and notes the others."""
 
-    def __init__(self, document: Document, path: Path) -> None:
+    def __init__(self, document: YamlDocument, path: Path) -> None:
         self.document = document
         self.path = path
         self.notices: list[str] = []
 
-    def lock(self) -> Lock:
+    def lock(self) -> LockFile:
         data = self.document.data
         images = self.mapping(("images",))
         for path in (("build",), ("environment",), ("environment", "variables")):
@@ -243,7 +243,7 @@ class _Reader:
         tools = tuple(tool for index, item in enumerate(self.items(("tools",))) if (tool := self.tool(index, item)))
         hubs = {name: self.texts(("hubTools", name)) for name in self.mapping(("hubTools",))}
         hubs.update({tool.name: tool.internal_tools for tool in tools if tool.internal_tools and tool.name not in hubs})
-        return Lock(
+        return LockFile(
             path=self.path,
             version=version,
             image=image,
@@ -257,7 +257,7 @@ class _Reader:
             build=self.build(),
             initialize_ms=self.number(("environment", "initializeMs")),
             tool_count=self.whole(("environment", "toolCount")),
-            variables=Variables(
+            variables=LockedVariables(
                 required=self.texts(("environment", "variables", "required")),
                 optional=self.texts(("environment", "variables", "optional")),
                 provided=self.names(("environment", "variables", "provided")),
@@ -316,12 +316,12 @@ class _Reader:
         updated = self.text(("primary_dataset", "updated_at"))
         return PrimaryDataset(name, self.whole(("primary_dataset", "task_count")), updated)
 
-    def build(self) -> Build:
+    def build(self) -> LockedBuild:
         generated = self.text(("build", "generatedAt"))
-        when = lenient_time(generated) if generated else None
+        when = parse_lock_time(generated) if generated else None
         if generated and when is None:
             self.note(("build", "generatedAt"), f"{generated[:40]!r} is no time")
-        return Build(
+        return LockedBuild(
             generated_at=when,
             tool_version=self.text(("build", "hudVersion")),
             version=self.text(("build", "version")),
@@ -386,7 +386,7 @@ def is_local_image(name: str) -> bool:
     return host in ("local", "localhost", "host.docker.internal", "0.0.0.0") or host.startswith("127.")
 
 
-def lenient_time(text: str) -> datetime | None:
+def parse_lock_time(text: str) -> datetime | None:
     """An ISO time, also with both an offset and a Z at the end, as some writers spelled it; None if it is none."""
     stripped = re.sub(r"([+-]\d\d:?\d\d)Z$", r"\1", text.strip())
     try:
@@ -395,7 +395,7 @@ def lenient_time(text: str) -> datetime | None:
         return None
 
 
-def not_found(folder: Path, platform: Platform) -> InputError:
+def lock_not_found(folder: Path, platform: Platform) -> InputError:
     """The error for work that needs a lock file where there is none."""
     return InputError(
         f"there is no {platform.lock_name} here",

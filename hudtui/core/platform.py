@@ -26,11 +26,11 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.places import places
-from hudtui.core.text import nearest
+from hudtui.core.http import is_loopback
+from hudtui.core.paths import app_paths
+from hudtui.core.text import did_you_mean
 from hudtui.core.variables import Lookup
-from hudtui.core.web import is_loopback
-from hudtui.core.yamltext import Document, load_yaml
+from hudtui.core.yaml_doc import YamlDocument, load_yaml
 
 VARIABLE = "HUDTUI_PLATFORM"
 """The environment variable that names a platform."""
@@ -151,7 +151,7 @@ BUILT_IN = (HUD, BUCKEYE)
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlatformChoice:
     """A platform and why it is this one."""
 
     platform: Platform
@@ -166,7 +166,7 @@ def choose_platform(folder: Path, explicit: str | None = None) -> Platform:
     return explain_choice(folder, explicit).platform
 
 
-def explain_choice(folder: Path, explicit: str | None = None) -> Choice:
+def explain_choice(folder: Path, explicit: str | None = None) -> PlatformChoice:
     """The platform of a project folder: the flag, else `HUDTUI_PLATFORM`, else the lock file that is there, else HUD.
 
     A platform that the workspace itself declares is never picked by its lock file, only by name: a folder that was merely
@@ -176,24 +176,24 @@ def explain_choice(folder: Path, explicit: str | None = None) -> Choice:
         InputError: No platform has the given name, or its file cannot be used.
     """
     if explicit:
-        return Choice(find_platform(explicit, folder), "--platform")
+        return PlatformChoice(find_platform(explicit, folder), "--platform")
     named = os.environ.get(VARIABLE)
     if named:
-        return Choice(find_platform(named, folder), VARIABLE)
+        return PlatformChoice(find_platform(named, folder), VARIABLE)
     notices: list[str] = []
     present: list[Platform] = []
-    for candidate in (*BUILT_IN, *_declared(places().platforms, notices)):
+    for candidate in (*BUILT_IN, *_declared(app_paths().platforms, notices)):
         if (folder / candidate.lock_name).is_file() and candidate.lock_name not in (other.lock_name for other in present):
             present.append(candidate)
     if not present:
-        return Choice(HUD, "the default", tuple(notices))
+        return PlatformChoice(HUD, "the default", tuple(notices))
     taken, *others = present
     if others:
         names = " and ".join([taken.lock_name, *(other.lock_name for other in others)])
         notices.insert(
             0, f"{names} are both here; {taken.title} is taken. To take the other: --platform {others[0].name}, or {VARIABLE}."
         )
-    return Choice(taken, taken.lock_name, tuple(notices))
+    return PlatformChoice(taken, taken.lock_name, tuple(notices))
 
 
 def find_platform(name: str, folder: Path) -> Platform:
@@ -206,21 +206,21 @@ def find_platform(name: str, folder: Path) -> Platform:
     for platform in BUILT_IN:
         if platform.name == wanted:
             return platform
-    files = {**_files(places().platforms), **_files(folder / ".hudtui" / "platforms")}
+    files = {**_files(app_paths().platforms), **_files(folder / ".hudtui" / "platforms")}
     if wanted in files:
         return read_platform(files[wanted])
     known = [platform.name for platform in BUILT_IN] + sorted(files)
-    near = nearest(wanted, known)
+    near = did_you_mean(wanted, known)
     raise InputError(
         f"there is no platform {name!r}",
         why=f"Known: {', '.join(known)}." + (f" Did you mean {near}?" if near else ""),
-        fix=f"Declare your own in {places().platforms / (wanted if _NAME.match(wanted) else 'NAME')}.yaml.",
+        fix=f"Declare your own in {app_paths().platforms / (wanted if _NAME.match(wanted) else 'NAME')}.yaml.",
     )
 
 
 def platforms(folder: Path) -> tuple[Platform, ...]:
     """Every platform that can be chosen in this folder: the built-in ones, then declared ones. Broken files are left out."""
-    declared = {platform.name: platform for platform in _declared(places().platforms, [])}
+    declared = {platform.name: platform for platform in _declared(app_paths().platforms, [])}
     declared.update({platform.name: platform for platform in _declared(folder / ".hudtui" / "platforms", [])})
     return (*BUILT_IN, *(declared[name] for name in sorted(declared)))
 
@@ -269,7 +269,7 @@ def read_platform(path: Path) -> Platform:
     known = ("title", "key_variable", "lock_name", "gym_id", "urls", "hosts")
     for key in fields:
         if key not in known:
-            near = nearest(key, known)
+            near = did_you_mean(key, known)
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(known)}."
             raise InputError(f"a platform has no field {key!r}", fix=hint, where=document.location((key,)))
     prefix = re.sub(r"[^A-Z0-9]", "_", name.upper())
@@ -298,7 +298,7 @@ def read_platform(path: Path) -> Platform:
     )
 
 
-def _text(document: Document, key: str, default: str) -> str:
+def _text(document: YamlDocument, key: str, default: str) -> str:
     value = (document.data or {}).get(key)
     if value is None:
         return default
@@ -307,7 +307,7 @@ def _text(document: Document, key: str, default: str) -> str:
     return value.strip()
 
 
-def _urls(document: Document) -> dict[str, str]:
+def _urls(document: YamlDocument) -> dict[str, str]:
     given = (document.data or {}).get("urls")
     if given is None:
         return {}
@@ -317,7 +317,7 @@ def _urls(document: Document) -> dict[str, str]:
     for service, url in given.items():
         where = document.location(("urls", service))
         if service not in SERVICES:
-            near = nearest(service, SERVICES)
+            near = did_you_mean(service, SERVICES)
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(SERVICES)}."
             raise InputError(f"there is no service {service!r}", fix=hint, where=where)
         try:

@@ -20,6 +20,6 @@ def python_command(*words: str, python: str | None = None) -> tuple[str, ...]:
     return (python or sys.executable, "-P", *words)
 
 
-def bare_python(python: str, *words: str) -> tuple[str, ...]:
+def isolated_python_command(python: str, *words: str) -> tuple[str, ...]:
     """The same for what needs the standard library alone, on any Python 3: no installed packages, no `PYTHON...` variables."""
     return (python, "-I", "-S", *words)

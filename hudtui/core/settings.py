@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hudtui.core import trust
-from hudtui.core.envfile import NAME, Entry, EnvFile, read_env, set_value, unset_value
+from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
-from hudtui.core.places import Places, places
+from hudtui.core.paths import AppPaths, app_paths
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
-from hudtui.core.text import nearest
-from hudtui.core.variables import lookup_in
+from hudtui.core.text import did_you_mean
+from hudtui.core.variables import make_lookup
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -39,7 +39,7 @@ MASK = "••••"
 
 
 @dataclass(frozen=True)
-class Key:
+class Setting:
     """One setting that this program knows."""
 
     name: str
@@ -67,35 +67,37 @@ _URL_ABOUT = {
 }
 
 _COMMON = (
-    Key("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
-    Key("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
-    Key("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
-    Key("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
-    Key("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
-    Key("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
-    Key("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
-    Key("HUDTUI_SIM_KEY", "the key of that simulator, which it prints when it starts", "secret"),
-    Key("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
-    Key(
+    Setting("WANDB_API_KEY", "Weights & Biases: training metrics", "secret", get_it="https://wandb.ai/authorize"),
+    Setting("WANDB_BASE_URL", "address of the Weights & Biases server", "url", "https://api.wandb.ai"),
+    Setting("PRIME_API_KEY", "Prime Intellect: renting GPUs", "secret", get_it="https://app.primeintellect.ai/dashboard/tokens"),
+    Setting("PRIME_TEAM_ID", "Prime Intellect team that pays; without it, your own account"),
+    Setting("PRIME_SSH_KEY_PATH", "private SSH key for Prime pods, e.g. ~/.ssh/prime_key.pem", "path"),
+    Setting("PRIME_API_BASE_URL", "address of the Prime Intellect API", "url", "https://api.primeintellect.ai"),
+    Setting("HUDTUI_SIM", "a simulator in Prime Intellect's place: demo, its address on this machine, or off"),
+    Setting("HUDTUI_SIM_KEY", "the key of that simulator, which it prints when it starts", "secret"),
+    Setting("PRIME_INFERENCE_URL", "address of Prime Intellect's models", "url", "https://api.pinference.ai/api/v1"),
+    Setting(
         "OPENAI_API_KEY",
         "OpenAI, or a server that speaks its API: models to evaluate",
         "secret",
         get_it="https://platform.openai.com/api-keys",
     ),
-    Key("OPENAI_BASE_URL", "address of that API", "url", "https://api.openai.com/v1"),
-    Key(
+    Setting("OPENAI_BASE_URL", "address of that API", "url", "https://api.openai.com/v1"),
+    Setting(
         "HF_TOKEN",
         "Hugging Face: reading private and publishing datasets",
         "secret",
         get_it="https://huggingface.co/settings/tokens",
     ),
-    Key("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
-    Key("HUDTUI_GUARD_KEY", "a Prime key that may only end machines: left on those that are rented, for their guard", "secret"),
-    Key("HUDTUI_BUDGET_RUN", "US dollars that one run or rented machine may cost, or none", "limit", "25"),
-    Key("HUDTUI_BUDGET_DAY", "US dollars that all rented machines may cost in a day, or none", "limit", "100"),
-    Key("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
-    Key("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
-    Key("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
+    Setting("HF_ENDPOINT", "address of the Hugging Face Hub", "url", "https://huggingface.co"),
+    Setting(
+        "HUDTUI_GUARD_KEY", "a Prime key that may only end machines: left on those that are rented, for their guard", "secret"
+    ),
+    Setting("HUDTUI_BUDGET_RUN", "US dollars that one run or rented machine may cost, or none", "limit", "25"),
+    Setting("HUDTUI_BUDGET_DAY", "US dollars that all rented machines may cost in a day, or none", "limit", "100"),
+    Setting("HUDTUI_MAX_HOURS", "hours after which a rented machine is ended, or none", "limit", "24"),
+    Setting("HUDTUI_IDLE_MINUTES", "minutes without GPU work or log lines after which it is ended, or none", "limit", "30"),
+    Setting("HUDTUI_SKY", "how SkyPilot is called, such as uvx --from 'skypilot[aws]' sky, where it is not sky on PATH"),
 )
 
 LIMIT_SETTINGS: Mapping[str, str] = {
@@ -107,23 +109,25 @@ LIMIT_SETTINGS: Mapping[str, str] = {
 """Name of a limit in `compute.guard.Limits` -> the setting that gives it."""
 
 _HUD_ONLY = (
-    Key("HUD_TELEMETRY_ENABLED", "whether traces are sent to HUD: true or false", "flag", "true"),
-    Key("HUD_TELEMETRY_LOCAL_DIR", "folder that also gets the traces, as JSON lines", "path"),
-    Key("HUD_CLIENT_TIMEOUT", "seconds that a call to an environment may take", "seconds", "600"),
+    Setting("HUD_TELEMETRY_ENABLED", "whether traces are sent to HUD: true or false", "flag", "true"),
+    Setting("HUD_TELEMETRY_LOCAL_DIR", "folder that also gets the traces, as JSON lines", "path"),
+    Setting("HUD_CLIENT_TIMEOUT", "seconds that a call to an environment may take", "seconds", "600"),
 )
 
 
-def known_keys(platform: Platform) -> tuple[Key, ...]:
+def known_settings(platform: Platform) -> tuple[Setting, ...]:
     """Every setting that matters on a platform: its own first, then the built-in platforms' keys, then the services in common."""
-    keys: dict[str, Key] = {}
+    keys: dict[str, Setting] = {}
     for one in (platform, *BUILT_IN):
         site = one.urls.get("web")
-        keys.setdefault(one.key_variable, Key(one.key_variable, f"{one.title}: environments and traces", "secret", get_it=site))
+        keys.setdefault(
+            one.key_variable, Setting(one.key_variable, f"{one.title}: environments and traces", "secret", get_it=site)
+        )
         for service in SERVICES if one in (platform, BUILT_IN[0]) else ("mcp",):
             default = one.urls.get(service)
             if default or one is platform:
                 name = one.url_variable(service)
-                keys.setdefault(name, Key(name, _URL_ABOUT[service].format(title=one.title), "url", default))
+                keys.setdefault(name, Setting(name, _URL_ABOUT[service].format(title=one.title), "url", default))
         if one is BUILT_IN[0]:
             keys.update({key.name: key for key in _HUD_ONLY})
     keys.update({key.name: key for key in _COMMON})
@@ -163,14 +167,14 @@ class Settings:
         self.notices = notices
         self.withheld = withheld
         self.other_case: dict[str, str] = {}
-        self.keys = {key.name: key for key in known_keys(platform)}
+        self.keys = {key.name: key for key in known_settings(platform)}
         self._layers = layers
         # Upside down, so that the first layer's values stay. A value that is empty hides nothing.
         values: dict[str, str] = {}
         for layer in reversed(layers):
             values.update({name: value for name, value in layer.values.items() if value or name not in values})
         self._values = values
-        self._anyhow = lookup_in(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
+        self._anyhow = make_lookup(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
 
     def __repr__(self) -> str:
         return f"Settings({str(self.folder)!r}, {self.platform.name!r})"
@@ -252,7 +256,7 @@ class Settings:
     def is_secret(self, name: str) -> bool:
         """Whether a value of this name must be masked."""
         key = self.keys.get(name)
-        return key.secret if key is not None else sounds_secret(name)
+        return key.secret if key is not None else looks_secret(name)
 
     def redact(self, text: str) -> str:
         """`text` with every secret value in it masked: for messages and logs that others wrote."""
@@ -267,7 +271,7 @@ class Settings:
         return next((layer for layer in self._layers if layer.values.get(name)), None)
 
 
-def sounds_secret(name: str) -> bool:
+def looks_secret(name: str) -> bool:
     """Whether a variable's name says that its value is a secret: `..._KEY`, `..._TOKEN`, `..._SECRET`, `..._PASSWORD`."""
     parts = name.upper().replace("-", "_").split("_")
     words = {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIALS", "AUTHORIZATION"}
@@ -280,14 +284,14 @@ def mask(secret: str | SecretStr) -> str:
     return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
 
 
-def paths() -> Places:
+def paths() -> AppPaths:
     """The program's own folders."""
-    return places()
+    return app_paths()
 
 
 def user_file() -> Path:
     """The user's settings for all projects, in the form of a `.env` file. It need not exist."""
-    return places().settings_file
+    return app_paths().settings_file
 
 
 def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str] | None = None) -> Settings:
@@ -308,7 +312,7 @@ def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str
         layers += _env_layer(origin, _read(origin, path, notices))
     layers += _json_layer(Path.home() / ".prime" / "config.json", notices)
     layers += _hugging_face_layer(environment)
-    layers.append(_Layer("default", {key.name: key.default for key in known_keys(platform) if key.default}))
+    layers.append(_Layer("default", {key.name: key.default for key in known_settings(platform) if key.default}))
     withheld = trust.missing(folder, (*env_powers(file, platform), *_platform_powers(folder, platform)))
     if not any(one.file == file.path for one in withheld):
         layers[1:1] = _env_layer(".env", _allowed(file, layers, notices))
@@ -334,13 +338,13 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
     """What the values of a project's `.env` would do, one power a value. Keys are named and never shown."""
-    keys = {key.name: key for key in known_keys(platform)}
+    keys = {key.name: key for key in known_settings(platform)}
     found = []
     for name, entry in file.entries.items():
         key = keys.get(name)
         if not entry.value or name in _NEVER_IN_A_FOLDER:
             continue
-        if key.secret if key is not None else sounds_secret(name):
+        if key.secret if key is not None else looks_secret(name):
             found.append(trust.power("key", name, file.path, name))
         elif key is not None and key.kind == "url":
             goes = _key_for(name, platform)
@@ -397,15 +401,15 @@ def _first(layers: list[_Layer], name: str) -> str | None:
 
 def _lowers(value: str, limit: str | None) -> bool:
     """Whether a limit is a stricter one than the user's, or the same. One that cannot be read is neither."""
-    from hudtui.core.settings_model import limit_value
+    from hudtui.core.settings_model import parse_limit
 
     try:
-        return limit is None or limit_value(value) <= limit_value(limit)
+        return limit is None or parse_limit(value) <= parse_limit(limit)
     except ValueError:
         return False
 
 
-def save_env(folder: Path, name: str, value: str) -> Path:
+def save_project_setting(folder: Path, name: str, value: str) -> Path:
     """Put a value into the project's `.env`, in place; see `envfile`. The file's path.
 
     Raises:
@@ -415,7 +419,7 @@ def save_env(folder: Path, name: str, value: str) -> Path:
     _refuse_outside(folder, path)
     set_value(path, name, value.strip())
     # The user has just written it here: it is the user's word, and needs no question.
-    file = EnvFile(path, {name: Entry(value.strip(), 0)})
+    file = EnvFile(path, {name: EnvEntry(value.strip(), 0)})
     trust.agree(folder, env_powers(file, choose_platform(folder)))
     return path
 
@@ -431,7 +435,7 @@ def _refuse_outside(folder: Path, path: Path) -> None:
         )
 
 
-def save_user(name: str, value: str) -> Path:
+def save_user_setting(name: str, value: str) -> Path:
     """Put a value into the user's file. The file's path.
 
     Raises:
@@ -442,7 +446,7 @@ def save_user(name: str, value: str) -> Path:
     return path
 
 
-def unset(folder: Path, name: str, *, user: bool = False) -> bool:
+def remove_setting(folder: Path, name: str, *, user: bool = False) -> bool:
     """Take a value out of the project's `.env`, or of the user's file. Whether it was there.
 
     Raises:
@@ -453,17 +457,17 @@ def unset(folder: Path, name: str, *, user: bool = False) -> bool:
     return unset_value(user_file() if user else folder / ".env", name)
 
 
-def check_name(name: str, platform: Platform) -> Key | None:
+def check_setting_name(name: str, platform: Platform) -> Setting | None:
     """The setting of that name, if it is one this program knows.
 
     Raises:
         InputError: It is none, and is so near to one that it must be a slip.
     """
-    keys = {key.name: key for key in known_keys(platform)}
+    keys = {key.name: key for key in known_settings(platform)}
     if name in keys:
         return keys[name]
-    near = nearest(name.upper(), keys, cutoff=0.85)
-    if near or not NAME.match(name):
+    near = did_you_mean(name.upper(), keys, cutoff=0.85)
+    if near or not VARIABLE_NAME.match(name):
         raise InputError(
             f"there is no setting {name!r}",
             fix=f"Did you mean {near}?" if near else "A name has letters, digits and _, with no digit first.",
@@ -528,7 +532,7 @@ def _hugging_face_layer(environment: Mapping[str, str]) -> list[_Layer]:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
@@ -538,7 +542,7 @@ class Checked:
     """By name, in plain words. Never holds a value."""
 
 
-def check(settings: Settings) -> Checked:
+def check_settings(settings: Settings) -> CheckedSettings:
     """Every known setting that has a value, checked against its kind.
 
     A key must be one word and not the example's placeholder, an address http or https with a host, and so on.
@@ -546,10 +550,10 @@ def check(settings: Settings) -> Checked:
     from hudtui.core.settings_model import checked_values
 
     values, problems = checked_values(tuple(settings.keys.values()), settings.get)
-    return Checked(values, problems)
+    return CheckedSettings(values, problems)
 
 
-def check_value(key: Key, value: str) -> str | None:
+def check_setting_value(key: Setting, value: str) -> str | None:
     """What is wrong with a value that is about to be given to a setting, in plain words; None if nothing is."""
     from hudtui.core.settings_model import checked_values
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 if TYPE_CHECKING:
-    from hudtui.core.settings import Key
+    from hudtui.core.settings import Setting
 
 _PLACEHOLDER = re.compile(r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<.*>|\.{3,}|todo", re.IGNORECASE)
 
@@ -40,7 +40,7 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
-def limit_value(value: str) -> float:
+def parse_limit(value: str) -> float:
     """A limit as a number; infinite where the value says that there is none.
 
     Raises:
@@ -66,7 +66,7 @@ _TYPES: Mapping[str, Any] = {
     "url": Annotated[str, AfterValidator(_url)],
     "flag": bool,
     "seconds": Annotated[PositiveFloat, Field(allow_inf_nan=False)],
-    "limit": Annotated[float, BeforeValidator(limit_value)],
+    "limit": Annotated[float, BeforeValidator(parse_limit)],
     "path": Annotated[Path, AfterValidator(_path)],
     "text": str,
 }
@@ -78,7 +78,7 @@ _PLAIN_WORDS = {
 }
 
 
-class _Layers(PydanticBaseSettingsSource):
+class _LayerSource(PydanticBaseSettingsSource):
     """Values from the layers that `Settings` has already put in order."""
 
     def __init__(self, model: type[BaseSettings], get: Callable[[str], str | None]) -> None:
@@ -93,7 +93,7 @@ class _Layers(PydanticBaseSettingsSource):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def checked_values(keys: tuple[Key, ...], get: Callable[[str], str | None]) -> tuple[dict[str, object], dict[str, str]]:
+def checked_values(keys: tuple[Setting, ...], get: Callable[[str], str | None]) -> tuple[dict[str, object], dict[str, str]]:
     """Typed values and problems by name; see `settings.Checked`."""
     problems: dict[str, str] = {}
 
@@ -112,7 +112,7 @@ def checked_values(keys: tuple[Key, ...], get: Callable[[str], str | None]) -> t
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (_Layers(settings_cls, present),)
+            return (_LayerSource(settings_cls, present),)
 
     fields: dict[str, Any] = {key.name: (_TYPES[key.kind] | None, None) for key in keys}
     model = create_model("Values", __base__=Base, **fields)

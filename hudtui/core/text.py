@@ -58,7 +58,7 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
     return text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known word that `word` is probably a slip of, for "did you mean ...?"; None if none is near.
 
     Args:
@@ -80,7 +80,7 @@ def _fold_returns(line: str) -> str:
     return kept if kept else line.rstrip("\r")
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """A number with what it counts, such as `1 task` or `2,000 tasks`; for nouns that only take an `s`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

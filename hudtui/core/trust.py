@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import exclusive, write_atomic
-from hudtui.core.places import places
+from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.paths import app_paths
 from hudtui.core.text import clean_line
 
 Kind = Literal["command", "address", "key", "setting", "limit", "run"]
@@ -156,7 +156,7 @@ def agree(folder: Path, powers: Iterable[Power]) -> None:
     path = _file(folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with exclusive(path):
+        with file_lock(path):
             kept = {token: vars(item) for token, item in agreed(folder).items()}
             kept |= {one.token: one.to_json() for one in powers}
             data = {"version": 1, "folder": _real(folder), "agreed": kept}
@@ -226,11 +226,11 @@ def _digest(path: Path) -> str:
 
 
 def _file(folder: Path) -> Path:
-    return places().state / "trust" / f"{_digest(folder)}.json"
+    return app_paths().state / "trust" / f"{_digest(folder)}.json"
 
 
 def _marks(store: Path) -> Path:
-    return places().state / "runs" / _digest(store)
+    return app_paths().state / "runs" / _digest(store)
 
 
 def _always() -> tuple[Path, ...]:

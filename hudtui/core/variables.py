@@ -27,7 +27,7 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
 
     Args:
         text: Any text.
-        lookup: Gives the value of a name; see `lookup_in`.
+        lookup: Gives the value of a name; see `make_lookup`.
 
     Returns:
         The new text, and the names that have neither value nor default, each once, in the order of their appearance. Such a
@@ -94,7 +94,7 @@ def substitute_tree(value: Any, lookup: Lookup) -> tuple[Any, tuple[str, ...]]:
     return holder[0], tuple(unresolved)
 
 
-def names_in(value: Any) -> tuple[str, ...]:
+def variable_names(value: Any) -> tuple[str, ...]:
     """Every variable that a text or nested data refers to, each once, those with a default included."""
     names: dict[str, None] = {}
 
@@ -110,7 +110,7 @@ def escape(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def lookup_in(
+def make_lookup(
     mapping: Mapping[str, str],
     *,
     ignore_case: bool = False,

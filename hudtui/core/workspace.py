@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import exclusive, write_atomic
+from hudtui.core.files import file_lock, write_atomic
 from hudtui.core.platform import Platform, explain_choice, find_platform
 
-STATE = ".hudtui"
+STATE_FOLDER = ".hudtui"
 """The folder inside a workspace that belongs to this program."""
 
 _DATASET = "dataset.json"
@@ -80,7 +80,7 @@ class Workspace:
     @property
     def state_dir(self) -> Path:
         """Where runs, caches and analyses of this workspace go. Need not exist; `make_state_dir` makes it."""
-        return self.folder / STATE
+        return self.folder / STATE_FOLDER
 
     @property
     def name(self) -> str:
@@ -150,10 +150,10 @@ def make_state_dir(folder: Path) -> Path:
         InputError: The folder is read-only, the disk is full, something else of that name is in the way, or it is a link out of
             the folder.
     """
-    state = folder / STATE
+    state = folder / STATE_FOLDER
     if state.is_symlink() and not state.resolve().is_relative_to(folder.resolve()):
         raise InputError(
-            f"{STATE} is a link to a place outside of this folder, and is not written",
+            f"{STATE_FOLDER} is a link to a place outside of this folder, and is not written",
             why=f"It leads to {state.resolve()}.",
             fix="Put a folder of its own in the place of the link.",
             where=Location(str(folder)),
@@ -163,7 +163,7 @@ def make_state_dir(folder: Path) -> Path:
         _keep_others_out(state)
     except OSError as error:
         raise InputError(
-            f"{STATE}/ cannot be made in this folder",
+            f"{STATE_FOLDER}/ cannot be made in this folder",
             why="Something else of that name is in the way."
             if isinstance(error, FileExistsError)
             else error.strerror or str(error),
@@ -172,7 +172,7 @@ def make_state_dir(folder: Path) -> Path:
         ) from None
     ignore = state / ".gitignore"
     if not ignore.exists():
-        with exclusive(ignore):
+        with file_lock(ignore):
             if not ignore.exists():
                 write_atomic(ignore, _GITIGNORE)
     return state
@@ -185,7 +185,7 @@ def _keep_others_out(folder: Path) -> None:
         folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
 
 
-def note_dataset(folder: Path, name: str, tasks: int, now: datetime) -> Path:
+def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Path:
     """Write down which dataset was made from this project's tasks, where no lock file can say it. The note's path.
 
     Raises:
@@ -197,10 +197,10 @@ def note_dataset(folder: Path, name: str, tasks: int, now: datetime) -> Path:
     return path
 
 
-def noted_dataset(folder: Path) -> str | None:
-    """The dataset of the last `note_dataset`; None where there is none, or where it was a file that is gone."""
+def last_dataset_name(folder: Path) -> str | None:
+    """The dataset of the last `save_dataset_name`; None where there is none, or where it was a file that is gone."""
     try:
-        note = json.loads((folder / STATE / _DATASET).read_bytes()[:_SNIFFED])
+        note = json.loads((folder / STATE_FOLDER / _DATASET).read_bytes()[:_SNIFFED])
     except (OSError, ValueError, RecursionError):
         return None
     name = note.get("name") if isinstance(note, dict) else None

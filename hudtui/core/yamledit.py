@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hudtui.core.errors import InputError
-from hudtui.core.yamltext import Document, Path, dotted, load_yaml
+from hudtui.core.yaml_doc import YamlDocument, YamlPath, dotted_path, load_yaml
 
 Scalar = str | int | float | bool | None
 
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
 _SPECIALS = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def set_values(text: str, changes: Mapping[Path, Scalar], *, name: str) -> str:
+def set_values(text: str, changes: Mapping[YamlPath, Scalar], *, name: str) -> str:
     """The text with the value at each path changed, or put in where it is missing.
 
     Args:
@@ -54,7 +54,7 @@ def set_values(text: str, changes: Mapping[Path, Scalar], *, name: str) -> str:
             edited = None
     if edited is None:
         raise InputError(
-            f"{', '.join(dotted(path) for path in changes)} cannot be changed in this file without harm to the rest of it",
+            f"{', '.join(dotted_path(path) for path in changes)} cannot be changed in this file without harm to the rest of it",
             fix="Change it in an editor.",
             where=document.location(next(iter(changes))),
         )
@@ -90,14 +90,14 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _put(data: dict[str, Any], path: Path, value: Scalar, document: Document) -> None:
+def _put(data: dict[str, Any], path: YamlPath, value: Scalar, document: YamlDocument) -> None:
     place: Any = data
     for depth, step in enumerate(path):
         if isinstance(place, list) and isinstance(step, int):
             if not 0 <= step < len(place):
-                raise InputError(f"{dotted(path[:depth])} has no item {step}", where=document.location(path[:depth]))
+                raise InputError(f"{dotted_path(path[:depth])} has no item {step}", where=document.location(path[:depth]))
         elif not isinstance(place, dict):
-            raise InputError(f"{dotted(path[:depth])} is no mapping", where=document.location(path[:depth]))
+            raise InputError(f"{dotted_path(path[:depth])} is no mapping", where=document.location(path[:depth]))
         elif depth < len(path) - 1 and place.get(step) is None:
             place[step] = {}
         if depth == len(path) - 1:
@@ -129,7 +129,7 @@ def _comments(text: str) -> list[str]:
     return sorted(found.rstrip() for found in _COMMENT.findall(text))
 
 
-def _spliced(text: str | None, path: Path, value: Scalar, name: str) -> str | None:
+def _spliced(text: str | None, path: YamlPath, value: Scalar, name: str) -> str | None:
     """The text with one value changed where it stands; None where that is not simple."""
     if text is None:
         return None
@@ -140,7 +140,7 @@ def _spliced(text: str | None, path: Path, value: Scalar, name: str) -> str | No
     lines = document.text.split("\n")
     mark_cut = len(text) - len(document.text)  # a byte order mark, kept in front
     parent: Any = document.data or {}
-    known: Path = ()
+    known: YamlPath = ()
     for step in path:
         if not (step in parent if isinstance(parent, dict) else isinstance(parent, list) and isinstance(step, int)):
             break
@@ -154,7 +154,7 @@ def _spliced(text: str | None, path: Path, value: Scalar, name: str) -> str | No
     return text[:mark_cut] + "\n".join(lines)
 
 
-def _replace(document: Document, lines: list[str], path: Path, value: Scalar) -> bool:
+def _replace(document: YamlDocument, lines: list[str], path: YamlPath, value: Scalar) -> bool:
     mark, style = document.value_mark(path), document.style(path)
     if style not in ("", "'", '"') or mark.line != mark.end_line:
         return False
@@ -173,7 +173,7 @@ def _replace(document: Document, lines: list[str], path: Path, value: Scalar) ->
     return True
 
 
-def _insert(document: Document, lines: list[str], known: Path, missing: Path, value: Scalar) -> bool:
+def _insert(document: YamlDocument, lines: list[str], known: YamlPath, missing: YamlPath, value: Scalar) -> bool:
     """Put `missing` into the mapping at `known`, below what is there."""
     if document.style(known) == "{" and isinstance(document.at(known), dict):
         return _insert_in_braces(document, lines, known, missing, value)
@@ -206,7 +206,7 @@ def _insert(document: Document, lines: list[str], known: Path, missing: Path, va
     return True
 
 
-def _insert_in_braces(document: Document, lines: list[str], known: Path, missing: Path, value: Scalar) -> bool:
+def _insert_in_braces(document: YamlDocument, lines: list[str], known: YamlPath, missing: YamlPath, value: Scalar) -> bool:
     mark = document.value_mark(known)
     row, column = mark.end_line - 1, mark.end_column - 2
     if lines[row][column : column + 1] != "}":
@@ -228,7 +228,7 @@ def _insert_in_braces(document: Document, lines: list[str], known: Path, missing
     return True
 
 
-def _rewritten(text: str, changes: Mapping[Path, Scalar]) -> str:
+def _rewritten(text: str, changes: Mapping[YamlPath, Scalar]) -> str:
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
     from ruamel.yaml.error import YAMLError

@@ -69,7 +69,7 @@ def write_json(path: str, value: Dict[str, Any]) -> None:
     os.replace(temporary, path)
 
 
-class Guard:
+class Watchdog:
     """The loop that looks at the run and at the time."""
 
     def __init__(self, folder: str) -> None:
@@ -269,7 +269,7 @@ def _daemon(folder: str, report: int) -> NoReturn:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.write(report, b'{"ok": true, "already": false}')
         os.close(report)
-        Guard(folder).run()
+        Watchdog(folder).run()
         os._exit(0)
     finally:
         os._exit(1)

@@ -329,7 +329,7 @@ def _figure(text: str) -> Optional[float]:
 # --- supervisor ---------------------------------------------------------------------------------------------------------------
 
 
-class Stage:
+class StageState:
     """A stage of the plan and what has become of it."""
 
     def __init__(self, spec: Dict[str, Any], saved: Dict[str, Any]) -> None:
@@ -390,7 +390,7 @@ class Supervisor:
         self.next_beat = 0.0
         self.signalled = 0
         names = saved.get("stages", {})
-        self.stages = [Stage(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
+        self.stages = [StageState(spec, names.get(spec["name"], {})) for spec in plan["stages"]]
         self.sampler = Sampler(self.path("gpu.jsonl"))
         self.unwritten = []  # type: List[bytes]
         self.sequence = self._next_sequence()
@@ -556,11 +556,11 @@ class Supervisor:
 
     # -- stages
 
-    def record_path(self, stage: Stage, what: str) -> str:
+    def record_path(self, stage: StageState, what: str) -> str:
         """Where the records of the stage's present attempt lie."""
         return self.path("stages", "%s.%d.%s" % (stage.name, stage.attempt, what))
 
-    def launch(self, stage: Stage) -> None:
+    def launch(self, stage: StageState) -> None:
         """Start the next attempt of a stage, or take up the one that a killed supervisor had begun."""
         if stage.state == "waiting":
             stage.attempt += 1
@@ -578,7 +578,7 @@ class Supervisor:
             problem = "the disk is full"
         self._ended(stage, end.get("exit", 127), end.get("by", "error"), problem)
 
-    def adopt(self, stage: Stage) -> bool:
+    def adopt(self, stage: StageState) -> bool:
         """Whether the attempt was started; its record is read then."""
         stage.record = read_json(self.record_path(stage, "start"))
         if stage.record is None:
@@ -589,7 +589,7 @@ class Supervisor:
         self.event("stage_started", stage=stage.name, attempt=stage.attempt, pid=stage.record["child"])
         return True
 
-    def _start_runner(self, stage: Stage) -> Optional[str]:
+    def _start_runner(self, stage: StageState) -> Optional[str]:
         pipe, private = self.record_path(stage, "pipe"), ""
         try:
             os.mkfifo(pipe, 0o600)
@@ -610,7 +610,7 @@ class Supervisor:
                 if private:
                     os.rmdir(private)
 
-    def _spawn(self, stage: Stage, command: List[str]) -> None:
+    def _spawn(self, stage: StageState, command: List[str]) -> None:
         if self.mode == "tmux":
             problem = self.open_window(stage.name, command)
             if problem is None:
@@ -619,7 +619,7 @@ class Supervisor:
         with open(self.path("supervisor.log"), "ab") as log:
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
-    def _hand_over(self, stage: Stage, pipe: str) -> Optional[str]:
+    def _hand_over(self, stage: StageState, pipe: str) -> Optional[str]:
         """Give the runner its job, secrets included, through a pipe that only this user can open; wait until it has begun."""
         env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
@@ -655,7 +655,7 @@ class Supervisor:
             time.sleep(0.01)
         return "its runner did not come up within %d s" % START_LIMIT
 
-    def observe(self, stage: Stage) -> None:
+    def observe(self, stage: StageState) -> None:
         """Notice the end of a stage that runs."""
         if stage.state not in ("running", "ready"):
             return
@@ -678,7 +678,7 @@ class Supervisor:
 
     def _ended(
         self,
-        stage: Stage,
+        stage: StageState,
         status: Optional[int],
         by: str,
         error: Optional[str] = None,
@@ -718,7 +718,7 @@ class Supervisor:
             what = "it ended with status %s" % status
         self.begin_stop("failed", "%s: %s" % (stage.name, what))
 
-    def last_error(self, stage: Stage) -> str:
+    def last_error(self, stage: StageState) -> str:
         """The last line of the stage's log that begins with `error: `, as programs of hudtui end; empty when it has none."""
         try:
             with open(self.path("logs", stage.name + ".log"), "rb") as stream:
@@ -731,7 +731,7 @@ class Supervisor:
             said = said.replace(value, "***") if value else said
         return "".join(letter if letter.isprintable() else " " for letter in said).strip()[:300]
 
-    def kill_stage(self, stage: Stage) -> None:
+    def kill_stage(self, stage: StageState) -> None:
         """End whatever is left of a stage, at once."""
         for _ in range(3):  # what is being started just now is seen by the next look
             victims = tagged(self.folder, stage.name)
@@ -759,7 +759,7 @@ class Supervisor:
 
     # -- the run
 
-    def patience(self, stage: Stage) -> float:
+    def patience(self, stage: StageState) -> float:
         """Seconds between the polite and the hard request."""
         return stage.grace if self.hard_after is None else self.hard_after
 
@@ -808,7 +808,7 @@ class Supervisor:
         self.state = "stopping" if any(stage.state == "ready" for stage in self.stages) else "running"
         self.save()
 
-    def check_ready(self, stage: Stage) -> None:
+    def check_ready(self, stage: StageState) -> None:
         """Let those that wait for a service go on once it answers."""
         wanted = stage.spec.get("ready") or {}
         if wanted.get("port"):
@@ -826,7 +826,7 @@ class Supervisor:
         elif clock() - stage.since > float(wanted.get("timeout", 600.0)):
             self.begin_stop("failed", "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)))
 
-    def ask(self, stage: Stage, reason: str) -> None:
+    def ask(self, stage: StageState, reason: str) -> None:
         """Tell a runner to end its program politely, then hard."""
         stage.asked, stage.reason = clock(), reason
         # On a full disk the signal alone does it, with the plan's own grace.

@@ -8,9 +8,9 @@
 It imports nothing of `hudtui.core`, so that the two cannot share a mistake. See docs/simulator.md.
 """
 
-from hudtui.sim.clock import Clock
-from hudtui.sim.faults import Fault, Recorded
+from hudtui.sim.clock import SimClock
+from hudtui.sim.faults import Fault, RecordedRequest
 from hudtui.sim.scenarios import SCENARIOS, Scenario
-from hudtui.sim.simulator import Simulator
+from hudtui.sim.server import PrimeSimulator
 
-__all__ = ["SCENARIOS", "Clock", "Fault", "Recorded", "Scenario", "Simulator"]
+__all__ = ["SCENARIOS", "Fault", "PrimeSimulator", "RecordedRequest", "Scenario", "SimClock"]

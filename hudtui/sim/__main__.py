@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from hudtui.sim import SCENARIOS, Simulator
+from hudtui.sim import SCENARIOS, PrimeSimulator
 from hudtui.sim.clock import EPOCH
 from hudtui.sim.state import write_private
 
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     ended = threading.Event()
     before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Simulator(
+        with PrimeSimulator(
             port=args.port,
             seed=args.seed,
             state=args.state,
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _wait(sim: Simulator, ended: threading.Event, idle: float | None) -> None:
+def _wait(sim: PrimeSimulator, ended: threading.Event, idle: float | None) -> None:
     """Until somebody ends this process, or nothing has happened for `idle` seconds."""
     if idle is None:
         ended.wait()

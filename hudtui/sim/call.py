@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hudtui.sim.account import SimAccount
 from hudtui.sim.order import as_errors
-from hudtui.sim.world import World
 
 
 @dataclass(frozen=True)
-class Answer:
+class SimResponse:
     """JSON and its status."""
 
     body: Any
@@ -19,10 +19,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Call:
+class SimRequest:
     """One request to a handler."""
 
-    world: World
+    world: SimAccount
     path: Mapping[str, str]
     query: Mapping[str, Sequence[str]]
     body: Any
@@ -64,24 +64,24 @@ class Call:
         return {"items": list(rows[(page - 1) * size : page * size]), "totalCount": len(rows)}
 
 
-class Refused(Exception):
+class SimRefused(Exception):
     """The request is answered with an error."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: SimResponse) -> None:
         super().__init__(answer.status)
         self.answer = answer
 
 
-def refused(status: int, detail: Any) -> Refused:
+def refused(status: int, detail: Any) -> SimRefused:
     """An error in the common form."""
-    return Refused(Answer({"detail": detail}, status))
+    return SimRefused(SimResponse({"detail": detail}, status))
 
 
-def refused_query(name: str, text: str) -> Refused:
+def refused_query(name: str, text: str) -> SimRefused:
     """422 about a query parameter."""
     return refused(422, [{"loc": ["query", name], "msg": text, "type": "value_error"}])
 
 
-def refused_body(faults: list[dict[str, Any]], *, documented: bool = False) -> Refused:
+def refused_body(faults: list[dict[str, Any]], *, documented: bool = False) -> SimRefused:
     """422 about a body: FastAPI's form, or the one that the published schema documents."""
-    return Refused(Answer(as_errors(faults) if documented else {"detail": faults}, 422))
+    return SimRefused(SimResponse(as_errors(faults) if documented else {"detail": faults}, 422))

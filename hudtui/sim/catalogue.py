@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Offer = dict[str, Any]
+SimOffer = dict[str, Any]
 
 _IMAGES = ("ubuntu_22_cuda_12", "cuda_12_4_pytorch_2_5", "cuda_12_6_pytorch_2_7", "prime_rl")
 
@@ -42,7 +42,7 @@ def offer(
     images: Sequence[str] = _IMAGES,
     prices: Mapping[str, Any] | None = None,
     **other: Any,
-) -> Offer:
+) -> SimOffer:
     """An offer with every key that the real clients demand.
 
     Args:
@@ -100,7 +100,7 @@ _NLD = ("eu_west", "NL-1", "NL")
 _DISK_TO_CHOOSE = _size(100, 100, 3000, 1, 0.00014)
 
 
-def default_offers() -> list[Offer]:
+def default_offers() -> list[SimOffer]:
     """The market as it opens: plain, spot, free sizes, EUR, prepaid, variable, ambiguous ids, a CPU machine, several nodes."""
     return [
         offer("1A100.22V", "A100_80GB", 1, 80, 1.29, _FIN, socket="SXM4", vcpus=22, ram_gb=120, stock="High"),
@@ -226,7 +226,7 @@ def default_offers() -> list[Offer]:
     ]
 
 
-def default_clusters() -> list[Offer]:
+def default_clusters() -> list[SimOffer]:
     """Offers of several machines."""
     return [
         offer(
@@ -248,7 +248,7 @@ def default_clusters() -> list[Offer]:
     ]
 
 
-def default_disks() -> list[Offer]:
+def default_disks() -> list[SimOffer]:
     """Offers of storage that outlives a pod."""
     return [
         {
@@ -265,7 +265,7 @@ def default_disks() -> list[Offer]:
     ]
 
 
-def matching(offers: Iterable[Offer], query: Mapping[str, Sequence[str]]) -> list[Offer]:
+def matching(offers: Iterable[SimOffer], query: Mapping[str, Sequence[str]]) -> list[SimOffer]:
     """The offers that a query of the availability paths asks for."""
     exact = {
         "gpu_type": "gpuType",
@@ -275,7 +275,7 @@ def matching(offers: Iterable[Offer], query: Mapping[str, Sequence[str]]) -> lis
         "cloud_id": "cloudId",
     }
 
-    def wanted(item: Offer) -> bool:
+    def wanted(item: SimOffer) -> bool:
         if query.get("regions") and item["region"] not in query["regions"]:
             return False
         if query.get("gpu_count") and str(item.get("gpuCount")) != query["gpu_count"][-1]:
@@ -285,13 +285,13 @@ def matching(offers: Iterable[Offer], query: Mapping[str, Sequence[str]]) -> lis
     return [item for item in offers if wanted(item)]
 
 
-def price_of(item: Offer) -> float:
+def price_of(item: SimOffer) -> float:
     """Price per hour of the whole offer, without what free sizes add."""
     prices = item["prices"]
     return float(prices["communityPrice"] if prices["communityPrice"] is not None else prices["onDemand"])
 
 
-def summary(offers: Iterable[Offer]) -> dict[str, Any]:
+def summary(offers: Iterable[SimOffer]) -> dict[str, Any]:
     """The cheapest prices by GPU type, count and region; here alone spot prices stand beside the others."""
     table: dict[str, Any] = {}
     for item in offers:
@@ -310,7 +310,7 @@ def summary(offers: Iterable[Offer]) -> dict[str, Any]:
     return table
 
 
-def find(offers: Iterable[Offer], wanted: Mapping[str, Any], provider: str) -> Offer | None:
+def find(offers: Iterable[SimOffer], wanted: Mapping[str, Any], provider: str) -> SimOffer | None:
     """The offer that a create request means, or None when it is not (or no longer) on the market."""
     for item in offers:
         same = item["provider"] == provider and all(

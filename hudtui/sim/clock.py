@@ -10,7 +10,7 @@ EPOCH = datetime(2026, 11, 20, 21, 0, tzinfo=UTC)
 """When the simulated world begins, unless it is told another start."""
 
 
-class Clock:
+class SimClock:
     """Seconds since `EPOCH`.
 
     Args:

@@ -10,11 +10,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 if TYPE_CHECKING:
-    from hudtui.sim.simulator import Simulator
+    from hudtui.sim.server import PrimeSimulator
 
 
-def control_routes(sim: Simulator) -> list[Route]:
-    """Everything that `Simulator` offers in a process of its own, as HTTP."""
+def control_routes(sim: PrimeSimulator) -> list[Route]:
+    """Everything that `PrimeSimulator` offers in a process of its own, as HTTP."""
 
     def post(path: str, act: Callable[[Request, dict[str, Any]], Any]) -> Route:
         async def endpoint(request: Request) -> Response:

@@ -107,7 +107,7 @@ class FaultList:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRequest:
     """A request that came, as it came. Its headers, and with them the key, are not kept."""
 
     at: float

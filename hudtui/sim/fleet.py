@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from hudtui.sim.machine import Node, folders
-from hudtui.sim.pod import Pod
-from hudtui.sim.world import World
+from hudtui.sim.account import SimAccount
+from hudtui.sim.machine import PodNode, folders
+from hudtui.sim.pod import SimPod
 
 
-class Fleet:
+class PodFleet:
     """The machines that are up.
 
     Args:
@@ -18,10 +18,10 @@ class Fleet:
         root: Folder of all machines; a short path.
     """
 
-    def __init__(self, world: World, root: Path) -> None:
+    def __init__(self, world: SimAccount, root: Path) -> None:
         self._world = world
         self._root = root
-        self._up: dict[str, list[Node]] = {}
+        self._up: dict[str, list[PodNode]] = {}
         self._rekeyed: set[str] = set()
         self._lock = asyncio.Lock()
 
@@ -39,16 +39,16 @@ class Fleet:
                         await self._start(pod)
                     await self._rekey(pod, now)
 
-    async def _start(self, pod: Pod) -> None:
+    async def _start(self, pod: SimPod) -> None:
         nodes = [
-            Node(pod, index, folder, lambda: self._world.clock.now() >= pod.login_from)
+            PodNode(pod, index, folder, lambda: self._world.clock.now() >= pod.login_from)
             for index, folder in enumerate(folders(self._root, pod))
         ]
         wanted = pod.ports or [0] * len(nodes)
         pod.ports = [await node.open(port) for node, port in zip(nodes, wanted, strict=True)]
         self._up[pod.id] = nodes
 
-    async def _rekey(self, pod: Pod, now: float) -> None:
+    async def _rekey(self, pod: SimPod, now: float) -> None:
         due = pod.behaviour.rekey
         if due is not None and now >= pod.created + due and pod.id not in self._rekeyed:
             self._rekeyed.add(pod.id)

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncssh
 
-from hudtui.sim.pod import Pod
+from hudtui.sim.pod import SimPod
 from hudtui.sim.processes import MARK, end_all
 from hudtui.sim.session import serve_session
 
@@ -75,7 +75,7 @@ done
 class _Door(asyncssh.SSHServer):
     """Who may log in, and that connections may be forwarded."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: PodNode) -> None:
         self._node = node
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
@@ -107,7 +107,7 @@ class _Door(asyncssh.SSHServer):
         return True
 
 
-class Node:
+class PodNode:
     """One machine of a pod.
 
     Args:
@@ -117,7 +117,7 @@ class Node:
         may_log_in: Whether keys are accepted by now.
     """
 
-    def __init__(self, pod: Pod, index: int, folder: Path, may_log_in: Any) -> None:
+    def __init__(self, pod: SimPod, index: int, folder: Path, may_log_in: Any) -> None:
         self.pod = pod
         self.index = index
         self.folder = folder
@@ -258,6 +258,6 @@ class _Files(asyncssh.SFTPServer):
         return os.path.join(self._home, path)
 
 
-def folders(root: Path, pod: Pod) -> list[Path]:
+def folders(root: Path, pod: SimPod) -> list[Path]:
     """Where the machines of a pod lie: short names, because the paths of sockets have little room."""
     return [root / f"{int(pod.id.removeprefix('simpod')):d}.{index}" for index in range(pod.nodes)]

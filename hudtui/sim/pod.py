@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hudtui.sim.catalogue import Offer, price_of
+from hudtui.sim.catalogue import SimOffer, price_of
 from hudtui.sim.clock import stamp
 from hudtui.sim.scenarios import Behaviour
 
@@ -19,13 +19,13 @@ GPUS_A_NODE = 8
 
 
 @dataclass
-class Pod:
+class SimPod:
     """A pod as the simulator remembers it. Times are simulated seconds."""
 
     id: str
     name: str
     created: float
-    offer: Offer
+    offer: SimOffer
     order: dict[str, Any]
     """The `pod` part of the create request."""
     team: str | None
@@ -219,6 +219,6 @@ class Pod:
         return {**vars(self), "behaviour": self.behaviour.to_json()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Pod:
+    def from_json(cls, data: Mapping[str, Any]) -> SimPod:
         """Read `to_json` back."""
         return cls(**{**data, "behaviour": Behaviour.from_json(data["behaviour"])})

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 
 if TYPE_CHECKING:
-    from hudtui.sim.machine import Node
+    from hudtui.sim.machine import PodNode
 
 _BLOCK = 65536
 _TAKE_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[2:])"
 _ACCEPTED = ("LANG", "LC_", "TERM", "COLORTERM")
 
 
-def _argv(process: asyncssh.SSHServerProcess[bytes], node: Node) -> list[str]:
+def _argv(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> list[str]:
     """The login shell, or the shell with the command; the first word is the program, the second its name."""
     name = os.path.basename(node.shell)
     command = process.command
@@ -32,7 +32,7 @@ def _argv(process: asyncssh.SSHServerProcess[bytes], node: Node) -> list[str]:
     return [node.shell, name, "-c", command if isinstance(command, str) else command.decode()]
 
 
-def _environment(process: asyncssh.SSHServerProcess[bytes], node: Node) -> dict[str, str]:
+def _environment(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> dict[str, str]:
     values = node.environment()
     values |= {str(name): str(value) for name, value in process.env.items() if str(name).startswith(_ACCEPTED)}
     client, server = process.get_extra_info("peername"), process.get_extra_info("sockname")
@@ -48,7 +48,7 @@ def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, width, height))
 
 
-async def serve_session(process: asyncssh.SSHServerProcess[bytes], node: Node) -> None:
+async def serve_session(process: asyncssh.SSHServerProcess[bytes], node: PodNode) -> None:
     """Run what the client asks for until it ends; the exit status or signal goes back to the client."""
     terminal: int | None = None
     argv = _argv(process, node)

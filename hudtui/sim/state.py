@@ -20,7 +20,7 @@ _PREFIX = "hs-"
 _PARENT = Path("/tmp")  # not below the state: sockets lie there, and their paths may have little more than a hundred characters
 
 
-class InUse(Exception):
+class StateInUse(Exception):
     """Another simulator has this state folder."""
 
 
@@ -45,7 +45,7 @@ class StateFolder:
             self._lock = folder.joinpath("lock").open("w")
             if not _taken(self._lock):
                 self._lock.close()
-                raise InUse(f"another simulator is using {folder}")
+                raise StateInUse(f"another simulator is using {folder}")
             if folder.joinpath("state.json").exists():
                 self.saved = json.loads(folder.joinpath("state.json").read_text())
         known = Path(self.saved["machines"]) if self.saved else None
@@ -56,7 +56,7 @@ class StateFolder:
                 known = None  # another user was quicker: `_PARENT` is everybody's
         self.machines = known or Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_PARENT))
         if folder is None:
-            sweep()
+            remove_leftovers()
             self._lock = _claim(self.machines)
 
     @property
@@ -117,7 +117,7 @@ def _claim(machines: Path) -> TextIO:
     return lock
 
 
-def sweep() -> int:
+def remove_leftovers() -> int:
     """Clear up after simulators that kept nothing and were killed: end what their pods started; returns how many there were."""
     found = 0
     for mark in _PARENT.glob(f"{_PREFIX}*/claimed"):

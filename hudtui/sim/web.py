@@ -19,10 +19,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hudtui.sim.call import Call, Refused
-from hudtui.sim.faults import Fault, FaultList, Recorded
-from hudtui.sim.handlers import ENTRIES, PREFIX, Entry
-from hudtui.sim.world import World
+from hudtui.sim.account import SimAccount
+from hudtui.sim.api import ENTRIES, PREFIX, ApiRoute
+from hudtui.sim.call import SimRefused, SimRequest
+from hudtui.sim.faults import Fault, FaultList, RecordedRequest
 
 TRANSPORT = "hudtui.sim.transport"
 """Where a request's scope holds the transport of its connection."""
@@ -32,13 +32,13 @@ _HTML = "<html><head><title>503 Service Temporarily Unavailable</title></head><b
 
 
 @dataclass
-class Desk:
+class AppState:
     """What requests are answered from."""
 
-    world: World
+    world: SimAccount
     lock: RLock
     faults: FaultList = field(default_factory=FaultList)
-    requests: list[Recorded] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     origin: str = ""
     sync: Callable[[], Awaitable[None]] | None = None
     """Brings machines in step with the world; before and after each request."""
@@ -46,7 +46,7 @@ class Desk:
     """Closes the port for some seconds."""
 
 
-def _allowed(scopes: Mapping[str, Any] | None, entry: Entry) -> bool:
+def _allowed(scopes: Mapping[str, Any] | None, entry: ApiRoute) -> bool:
     if scopes is None or entry.area is None:
         return True
     scope = scopes.get(entry.area)
@@ -73,7 +73,7 @@ def _foreign(headers: Headers) -> Response | None:
     return None
 
 
-def _endpoint(entry: Entry, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(entry: ApiRoute, desk: AppState) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         token = _token(request.headers)
         if entry.area is not None:
@@ -91,8 +91,8 @@ def _endpoint(entry: Entry, desk: Desk) -> Callable[[Request], Awaitable[Respons
         await desk.sync()
         with desk.lock:
             try:
-                given = entry.handler(Call(desk.world, {**request.path_params, "token": token}, query, body, desk.origin))
-            except Refused as refusal:
+                given = entry.handler(SimRequest(desk.world, {**request.path_params, "token": token}, query, body, desk.origin))
+            except SimRefused as refusal:
                 given = refusal.answer
             # Written down now: what is answered must not change with the world while it is sent.
             response = JSONResponse(given.body, given.status)
@@ -103,7 +103,7 @@ def _endpoint(entry: Entry, desk: Desk) -> Callable[[Request], Awaitable[Respons
     return answer
 
 
-def make_app(desk: Desk, control: Sequence[Route]) -> ASGIApp:
+def make_app(desk: AppState, control: Sequence[Route]) -> ASGIApp:
     """The whole service.
 
     Paths that lack (or have) the slash of their canonical form are answered with a 307 to it.
@@ -122,7 +122,7 @@ def make_app(desk: Desk, control: Sequence[Route]) -> ASGIApp:
 class _Gate:
     """Every request passes here. With one to the API time passes, and faults happen; all others need a key that may do all."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+    def __init__(self, app: ASGIApp, desk: AppState) -> None:
         self._app = app
         self._desk = desk
 
@@ -149,12 +149,12 @@ class _Gate:
             place = len(desk.requests)
             query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             desk.requests.append(
-                Recorded(desk.world.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
+                RecordedRequest(desk.world.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
             )
 
         def note(status: int | None, handled: bool) -> None:
             seen = desk.requests[place]
-            desk.requests[place] = Recorded(seen.at, method, path, query, seen.body, status, seen.fault, handled)
+            desk.requests[place] = RecordedRequest(seen.at, method, path, query, seen.body, status, seen.fault, handled)
 
         if fault is None or fault.kind in ("slow", "malformed", "reset_after"):
             held = await self._handled(scope, raw)

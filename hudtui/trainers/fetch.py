@@ -19,7 +19,7 @@ from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers.grpo import model_problem, say
-from hudtui.trainers.tokens import scribe_for
+from hudtui.trainers.tokens import chat_tokens_for
 
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
 """Files of a model that are used; weights in other forms, which many repositories have as well, are left where they are."""
@@ -90,7 +90,7 @@ def main(words: Sequence[str] | None = None) -> int:
         fetch(recipe.model)
         from transformers import AutoTokenizer
 
-        _, warning = scribe_for(AutoTokenizer.from_pretrained(recipe.model), thinking=config.parser.use_thinking)
+        _, warning = chat_tokens_for(AutoTokenizer.from_pretrained(recipe.model), thinking=config.parser.use_thinking)
         if warning:
             say(f"warning: {warning}")
     except HudtuiError as error:

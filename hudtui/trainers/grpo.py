@@ -22,14 +22,14 @@ from hudtui.core.files import read_text
 from hudtui.core.gym.config import GymConfig, load_config
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import Connect
-from hudtui.core.rollouts.request import with_python
+from hudtui.core.rollouts.request import with_python_variable
 from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe
-from hudtui.trainers.rollout import Generated, Peers, Played, Players
-from hudtui.trainers.tokens import Scribe, scribe_for
+from hudtui.trainers.rollout import EpisodeRunner, Generated, RankSync, TrainingEpisode
+from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
 
 SERVER = "HUDTUI_VLLM_URL"
 """Variable with the address of a model server; empty: the trainer generates by itself."""
@@ -58,14 +58,14 @@ def _trimmed(ids: list[int], trainer: Any) -> list[int]:
     return ids or [end]
 
 
-class _Processes(Peers):
+class _Processes(RankSync):
     """All processes of a distributed training."""
 
     def __init__(self, accelerator: Any) -> None:
         self._accelerator = accelerator
 
     def any(self, waiting: bool) -> bool:
-        """See `Peers.any`."""
+        """See `RankSync.any`."""
         import torch
 
         flag = torch.tensor([int(waiting)], device=self._accelerator.device)
@@ -85,7 +85,9 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
     """
     recipe = read_recipe(read_text(Path(arguments.recipe)), name=arguments.recipe)
     config = load_config(Path(arguments.config))
-    read = read_tasks(arguments.tasks, lookup=with_python(settings.lookup), platform=settings.platform, folder=settings.folder)
+    read = read_tasks(
+        arguments.tasks, lookup=with_python_variable(settings.lookup), platform=settings.platform, folder=settings.folder
+    )
     for problem in read.problems:
         say(f"warning: {problem}")
     if len(read.tasks) < FEWEST_TASKS:
@@ -116,7 +118,7 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
         tokenizer = tiny.build_tokenizer(texts)
         model = tiny.build_model(tokenizer, seed=recipe.seed, context=recipe.max_seq_len)
         if recipe.warm_start:
-            before = tiny.openings(Scribe(tokenizer), config, tasks, seed=recipe.seed)
+            before = tiny.openings(ChatTokens(tokenizer), config, tasks, seed=recipe.seed)
             loss = tiny.imitate(model, tokenizer, before, replies, steps=recipe.warm_start, seed=recipe.seed)
             say(f"built a model of {sum(p.numel() for p in model.parameters())} parameters; it imitates calls (loss {loss:.2f})")
         return model, tokenizer
@@ -151,7 +153,14 @@ def model_problem(model: str, error: Exception) -> InputError:
 
 
 def make_trainer(
-    recipe: Recipe, model: Any, tokenizer: Any, players: Players, tasks: Sequence[Task], journal: Any, chronicle: Any, out: Path
+    recipe: Recipe,
+    model: Any,
+    tokenizer: Any,
+    players: EpisodeRunner,
+    tasks: Sequence[Task],
+    journal: Any,
+    chronicle: Any,
+    out: Path,
 ) -> Any:
     """TRL's trainer, with the rollout core behind it.
 
@@ -251,7 +260,7 @@ def make_trainer(
     return trainer
 
 
-def for_trainer(played: Sequence[Played]) -> dict[str, Any]:
+def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
     """Episodes as TRL takes them from a rollout function.
 
     One that broke off before its first reply has no log probabilities; its only token is masked, so that 0 stands for them.
@@ -268,9 +277,9 @@ def for_trainer(played: Sequence[Played]) -> dict[str, Any]:
 
 def connector(settings: Settings, recipe: Recipe) -> Connect:
     """Opens the environment that a task names."""
-    from hudtui.core.environment.connection import connect_config
+    from hudtui.core.environment.client import connect_config
 
-    lookup = with_python(settings.lookup)
+    lookup = with_python_variable(settings.lookup)
     return lambda mcp_config: connect_config(mcp_config, lookup=lookup, timeout=recipe.timeout)
 
 
@@ -294,14 +303,14 @@ def train(arguments: argparse.Namespace) -> None:
     say(f"training {recipe.model} on {len(tasks) - recipe.held_out} tasks ({recipe.held_out} held out), {recipe.steps} steps")
     say(f"learning rate {recipe.rate:g}, {recipe.num_generations} episodes a task, replies of up to {recipe.max_tokens} tokens")
     model, tokenizer = load_model(recipe, config, tasks)
-    scribe, warning = scribe_for(tokenizer, thinking=config.parser.use_thinking)
+    scribe, warning = chat_tokens_for(tokenizer, thinking=config.parser.use_thinking)
     if warning:
         say(f"warning: {warning}")
-    from hudtui.trainers.journal import METRICS, Chronicle, Journal, forget_after, last_checkpoint
+    from hudtui.trainers.training_log import METRICS, MetricsCallback, TrainingLog, forget_after, last_checkpoint
 
-    journal = Journal(out, per_step=recipe.traces_per_step, lookup=settings.lookup)
-    chronicle = Chronicle(out, journal, recipe)
-    players = Players(
+    journal = TrainingLog(out, per_step=recipe.traces_per_step, lookup=settings.lookup)
+    chronicle = MetricsCallback(out, journal, recipe)
+    players = EpisodeRunner(
         config,
         scribe,
         connector(settings, recipe),

@@ -1,7 +1,7 @@
 """Episodes for a trainer: all conversations of a step advance together, each turn is one generation for all that wait.
 
 Each conversation is a task of its own that plays through the rollout core (`EpisodePlayer`), over a connection of its own, and
-asks for replies at the `Table`. When every conversation that still goes on has asked, the table generates once for all.
+asks for replies at the `BatchGenerator`. When every conversation that still goes on has asked, the table generates once for all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Message
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
-from hudtui.trainers.tokens import Scribe, Transcript
+from hudtui.trainers.tokens import ChatTokens, TokenTranscript
 
 Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float | None]] | None]
 """Sampled tokens for each prompt, and their log probabilities where the backend gives them."""
@@ -32,7 +32,7 @@ Generate = Callable[[list[list[int]]], Generated]
 _log = logging.getLogger(__name__)
 
 
-class Peers(Protocol):
+class RankSync(Protocol):
     """The other processes that train; a generation takes all of them at once."""
 
     def any(self, waiting: bool) -> bool:
@@ -40,16 +40,16 @@ class Peers(Protocol):
         ...
 
 
-class Alone:
+class SingleRank:
     """No other process."""
 
     def any(self, waiting: bool) -> bool:
-        """See `Peers.any`."""
+        """See `RankSync.any`."""
         return waiting
 
 
 @dataclass(frozen=True)
-class Played:
+class TrainingEpisode:
     """An episode and its tokens, as the trainer takes them."""
 
     episode: Episode
@@ -62,12 +62,12 @@ class Played:
 
 
 @dataclass
-class _Seat:
-    transcript: Transcript
+class _ReplyRequest:
+    transcript: TokenTranscript
     reply: asyncio.Future[str | None]
 
 
-class Table:
+class BatchGenerator:
     """Where conversations wait for their replies.
 
     Args:
@@ -81,13 +81,13 @@ class Table:
 
     def __init__(
         self,
-        scribe: Scribe,
+        scribe: ChatTokens,
         generate: Generate,
         seats: int,
         *,
         max_tokens: int,
         max_seq_len: int,
-        peers: Peers | None = None,
+        peers: RankSync | None = None,
     ) -> None:
         self._scribe = scribe
         self._generate = generate
@@ -95,14 +95,14 @@ class Table:
         self._left = seats
         self._room = max_seq_len - max_tokens
         self._peers = peers
-        self._waiting: list[_Seat] = []
+        self._waiting: list[_ReplyRequest] = []
         self._changed = asyncio.Event()
 
-    async def reply(self, transcript: Transcript) -> str | None:
+    async def reply(self, transcript: TokenTranscript) -> str | None:
         """The next reply, added to the transcript; None when there is no room for another one."""
         if len(transcript.ids) > self._room:
             return None
-        seat = _Seat(transcript, asyncio.get_running_loop().create_future())
+        seat = _ReplyRequest(transcript, asyncio.get_running_loop().create_future())
         self._waiting.append(seat)
         self._changed.set()
         return await seat.reply
@@ -114,7 +114,7 @@ class Table:
 
     async def serve(self) -> None:
         """Generate whenever all who are left wait, until nobody is left, here and at the peers."""
-        peers = self._peers or Alone()
+        peers = self._peers or SingleRank()
         while True:
             while self._left and len(self._waiting) < self._left:
                 self._changed.clear()
@@ -134,7 +134,7 @@ class Table:
 
 
 @dataclass
-class Players:
+class EpisodeRunner:
     """Plays tasks for a trainer.
 
     Args:
@@ -149,7 +149,7 @@ class Players:
     """
 
     config: GymConfig
-    scribe: Scribe
+    scribe: ChatTokens
     connect: Connect
     max_tokens: int
     max_seq_len: int
@@ -159,14 +159,16 @@ class Players:
     _said: set[str] = field(default_factory=set)
 
     async def play(
-        self, tasks: Sequence[Task], generate: Generate, *, peers: Peers | None = None, info: dict[str, Any] | None = None
-    ) -> list[Played]:
+        self, tasks: Sequence[Task], generate: Generate, *, peers: RankSync | None = None, info: dict[str, Any] | None = None
+    ) -> list[TrainingEpisode]:
         """Play one episode of each entry, all together.
 
         Raises:
             RunError: None of them could be played, and the environment is why; or a prompt is longer than the context.
         """
-        table = Table(self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers)
+        table = BatchGenerator(
+            self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers
+        )
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(table.serve())
@@ -177,11 +179,11 @@ class Players:
         self._complain(played, alone=peers is None)
         return _without_unjudged(tasks, played)
 
-    async def _converse(self, task: Task, table: Table, info: dict[str, Any]) -> Played:
+    async def _converse(self, task: Task, table: BatchGenerator, info: dict[str, Any]) -> TrainingEpisode:
         """One episode, from the connection to the evaluation. Never raises on account of the environment."""
         player: EpisodePlayer | None = None
         episode: Episode | None = None
-        transcript: Transcript | None = None
+        transcript: TokenTranscript | None = None
         try:
             async with self.connect(task.mcp_config) as session:
                 player = self._player(session, task, info)
@@ -200,7 +202,7 @@ class Players:
             raise
         except Exception as error:
             if episode is None:
-                player = player or self._player(_Absent(), task, info)
+                player = player or self._player(_NoSession(), task, info)
                 player.fail(error)
                 episode = player.record()
         finally:
@@ -208,7 +210,7 @@ class Players:
         assert episode is not None
         return self._result(episode, transcript)
 
-    async def _talk(self, player: EpisodePlayer, transcript: Transcript, table: Table) -> None:
+    async def _talk(self, player: EpisodePlayer, transcript: TokenTranscript, table: BatchGenerator) -> None:
         while player.stop is None:
             reply = await table.reply(transcript)
             if reply is None:
@@ -223,17 +225,17 @@ class Players:
     def _player(self, session: Session, task: Task, info: dict[str, Any]) -> EpisodePlayer:
         return EpisodePlayer(session, self.config, task, max_turns=self.max_turns, info=info, images=False, timeout=self.timeout)
 
-    def _result(self, episode: Episode, transcript: Transcript | None) -> Played:
-        transcript = transcript or Transcript([self.scribe.end])
+    def _result(self, episode: Episode, transcript: TokenTranscript | None) -> TrainingEpisode:
+        transcript = transcript or TokenTranscript([self.scribe.end])
         if not transcript.completion:  # a trainer cannot do without a token; this one is not the model's and teaches nothing
             transcript.hear([self.scribe.end])
         reward: float | None = episode.scores.reward if episode.ok else None
         if reward is not None and not math.isfinite(reward):
             self._say(f"the reward of task {clean_line(episode.task_id, 80)} is no number: its episodes are left out")
             reward = None
-        return Played(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
+        return TrainingEpisode(episode, transcript.prompt, transcript.completion, transcript.mask, transcript.logprobs, reward)
 
-    def _complain(self, played: Sequence[Played], *, alone: bool) -> None:
+    def _complain(self, played: Sequence[TrainingEpisode], *, alone: bool) -> None:
         broken = [one.episode for one in played if not one.episode.ok]
         if broken and len(broken) == len(played):
             first = clean_line(broken[0].error or "no reason given", 500)
@@ -266,7 +268,7 @@ class Players:
             self.warn(text)
 
 
-def _nothing_to_learn(played: Sequence[Played]) -> str | None:
+def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
     """What to say when no task has episodes that differ in their reward; None when one has, or each was played once."""
     groups: dict[str, list[float]] = {}
     for one in played:
@@ -283,7 +285,7 @@ def _nothing_to_learn(played: Sequence[Played]) -> str | None:
     )
 
 
-def _without_unjudged(tasks: Sequence[Task], played: list[Played]) -> list[Played]:
+def _without_unjudged(tasks: Sequence[Task], played: list[TrainingEpisode]) -> list[TrainingEpisode]:
     """Leave out whom the evaluation did not judge, where it did judge others: as 0 it would count against what the model did."""
     judged = [one.episode.scores.reward_found for one in played]
     if not any(judged):
@@ -298,7 +300,7 @@ def _messages(shown: object) -> Sequence[Message]:
     return shown if isinstance(shown, Sequence) else ()
 
 
-class _Absent:
+class _NoSession:
     """The session of an environment that could not be reached."""
 
     tools: dict[str, Tool] = {}  # noqa: RUF012

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hudtui.core.errors import InputError
-from hudtui.core.gym.preview import example_call, prompt_examples, reply_of
+from hudtui.core.gym.editing.preview import example_call, prompt_examples, reply_of
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task
-from hudtui.trainers.tokens import Scribe
+from hudtui.trainers.tokens import ChatTokens
 
 _NOISE = string.digits * 4 + string.ascii_letters + string.punctuation + " " * 60 + "\n" * 20
 
@@ -71,7 +71,7 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
     return tuple(reply_of(call, config.parser.use_thinking) for call in calls)
 
 
-def openings(scribe: Scribe, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0, count: int = 24) -> list[list[int]]:
+def openings(scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0, count: int = 24) -> list[list[int]]:
     """Conversations, as tokens, that wait for a reply.
 
     They are the tasks' prompts, behind the system prompt and before some noise that stands for whatever an environment answers.

@@ -17,7 +17,7 @@ _THOUGHT = "hudtui looks whether this thought is kept"
 
 
 @dataclass
-class Transcript:
+class TokenTranscript:
     """The tokens of one conversation: `prompt`, then `completion`, whose `mask` is 1 for tokens of the model and 0 for others."""
 
     prompt: list[int]
@@ -47,7 +47,7 @@ class Transcript:
             self.logprobs += [0.0] * len(ids)
 
 
-class Scribe:
+class ChatTokens:
     """Turns messages into tokens and replies into text, for one tokenizer.
 
     Args:
@@ -72,9 +72,9 @@ class Scribe:
         _, mark, rest = opening.partition("<think>")
         self._lead = mark + rest
 
-    def open(self, messages: Sequence[Mapping[str, Any]]) -> Transcript:
+    def open(self, messages: Sequence[Mapping[str, Any]]) -> TokenTranscript:
         """A conversation that waits for its first reply."""
-        return Transcript(self._encode(self._render(messages, reply_next=True)))
+        return TokenTranscript(self._encode(self._render(messages, reply_next=True)))
 
     def answer(self, text: str, *, ended: bool) -> list[int]:
         """Tokens that stand between a reply and the next one.
@@ -120,7 +120,7 @@ class Scribe:
         return ids
 
 
-def scribe_for(tokenizer: Any, *, thinking: bool) -> tuple[Scribe, str | None]:
+def chat_tokens_for(tokenizer: Any, *, thinking: bool) -> tuple[ChatTokens, str | None]:
     """A scribe whose template agrees with itself over turns, and a warning when the template had to be replaced.
 
     Args:
@@ -130,7 +130,7 @@ def scribe_for(tokenizer: Any, *, thinking: bool) -> tuple[Scribe, str | None]:
     Raises:
         InputError: The template cannot be used, and there is no other for this model.
     """
-    scribe = Scribe(tokenizer)
+    scribe = ChatTokens(tokenizer)
     if not thinking or scribe.keeps_thoughts():
         return scribe, None
     from trl.chat_template_utils import get_training_chat_template
@@ -141,7 +141,7 @@ def scribe_for(tokenizer: Any, *, thinking: bool) -> tuple[Scribe, str | None]:
         template = None
     if template is not None:
         tokenizer.chat_template = template
-        scribe = Scribe(tokenizer)
+        scribe = ChatTokens(tokenizer)
         if scribe.keeps_thoughts():
             return (
                 scribe,

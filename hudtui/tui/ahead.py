@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 BEHIND = {
     "mapping": (
         "hudtui.tui.screens.mapping_view",
-        "hudtui.core.gym.live",
-        "hudtui.core.gym.preview",
-        "hudtui.core.gym.samples",
+        "hudtui.core.gym.editing.incremental",
+        "hudtui.core.gym.editing.preview",
+        "hudtui.core.gym.editing.samples",
         "hudtui.core.environment.cache",
     ),
     "dataset": (

@@ -25,10 +25,10 @@ from textual.worker import Worker, get_current_worker
 
 from hudtui import __version__
 from hudtui.core.errors import HudtuiError
-from hudtui.core.places import Places, places
+from hudtui.core.paths import AppPaths, app_paths
 from hudtui.tui import preferences
 from hudtui.tui.facts import Facts, Marks, Services
-from hudtui.tui.keymap import REGISTRY, Acting, Action, keys_of, shown
+from hudtui.tui.keymap import REGISTRY, Acting, AppAction, keys_of, shown
 from hudtui.tui.purse import Purse
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.home import HomeScreen
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
     from hudtui.core.platform import Platform
-    from hudtui.core.runs.unattended import Unattended
+    from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
     from hudtui.tui.facts import RunFact
@@ -91,17 +91,17 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False  # Textual would bind a key of its own; ours is an action like all others
     HORIZONTAL_BREAKPOINTS = [(0, "-w-tiny"), (60, "-w60"), (80, "-w80"), (120, "-w120")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-h-tiny"), (20, "-h20"), (24, "-h24"), (40, "-h40")]  # noqa: RUF012
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("app.home", "Home", "Go to the overview of the project.", "0,escape", show=False),
         *(
-            Action(f"app.open-{station.name}", station.title.capitalize(), station.question, station.key, show=False)
+            AppAction(f"app.open-{station.name}", station.title.capitalize(), station.question, station.key, show=False)
             for station in ROAD
         ),
-        Action("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
-        Action("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
-        Action("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
-        Action("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
-        Action(
+        AppAction("app.settings", "Settings", "Keys and other values: where each comes from.", "comma,f2", show=False),
+        AppAction("app.palette", "Commands", "Search everything that can be done.", "ctrl+p,colon", palette=False),
+        AppAction("app.help", "Help", "What this screen is for, and its keys.", "question_mark,f1"),
+        AppAction("app.leave", "Quit", "Leave hudtui. Runs go on without it.", "q,ctrl+q", decides=True),
+        AppAction(
             "app.stop",
             "Quit",
             "Copy what is selected; close a dialog; empty a field; pressed twice elsewhere, leave.",
@@ -110,23 +110,23 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             palette=False,
             priority=True,
         ),
-        Action("app.refresh", "Read again", "Read the project folder again.", "f5,ctrl+r", show=False),
-        Action(
+        AppAction("app.refresh", "Read again", "Read the project folder again.", "f5,ctrl+r", show=False),
+        AppAction(
             "app.trust",
             "Trust folder",
             "See what the files of this folder ask for, and agree to it or not.",
             "exclamation_mark",
             show=False,
         ),
-        Action("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
-        Action(
+        AppAction("app.theme", "Theme", "Choose the colours; the monochrome theme has none.", show=False),
+        AppAction(
             "app.mouse",
             "Mouse on/off",
             "Leave the mouse to the terminal, for selecting and pasting, or take it back.",
             show=False,
         ),
-        Action("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
-        Action("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
+        AppAction("app.suspend", "Suspend", "Go to the shell; `fg` comes back.", "ctrl+z", show=False, decides=True),
+        AppAction("app.message", "Messages", "Show the last message in full, and those before it.", "ctrl+e,f10", show=False),
     )
 
     def __init__(self, folder: Path | None = None, *, services: Services | None = None, debug: bool = False) -> None:
@@ -135,7 +135,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.services = services or Services()
         self.facts: Facts | None = None
         """What is known of the project; None until it was read for the first time."""
-        self.places: Places = places()
+        self.places: AppPaths = app_paths()
         self.log_file: Path | None = None
         self.verbose = debug
         self.animation_level = "none"
@@ -294,7 +294,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._told_how_to_leave = False
         await super().on_event(event)
 
-    def begins(self, action: Action) -> None:
+    def begins(self, action: AppAction) -> None:
         """An action begins: what the one before it left in the message bar is over."""
         if action.palette and action.id not in _ABOUT and isinstance(self.screen, StationScreen):
             self.screen.forget_message()
@@ -740,7 +740,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             await self.tending.give_up()
         self.exit()
 
-    async def _paid(self) -> tuple[Unattended, ...]:
+    async def _paid(self) -> tuple[UnattendedPod, ...]:
         """What goes on costing money without the app, as far as that can be told."""
         try:
             return await self.purse.unattended()
@@ -840,15 +840,15 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self.say("No messages yet.")
 
 
-def _quit_title(running: tuple[RunFact, ...], paid: tuple[Unattended, ...]) -> str:
+def _quit_title(running: tuple[RunFact, ...], paid: tuple[UnattendedPod, ...]) -> str:
     """The question, with what matters most in it."""
-    from hudtui.core.text import counted
+    from hudtui.core.text import plural
 
     title = "Quit hudtui?"
     if paid:
-        title += f" {counted(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
+        title += f" {plural(len(paid), 'machine')} {'goes' if len(paid) == 1 else 'go'} on costing money"
     elif running:
-        title += f" {counted(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
+        title += f" {plural(len(running), 'run')} {'is' if len(running) == 1 else 'are'} going on"
     return title
 
 

@@ -48,7 +48,7 @@ class RunFact:
 
 
 @dataclass(frozen=True)
-class Account:
+class WalletFact:
     """The key of the platform: whether it is there, never what it is."""
 
     variable: str
@@ -98,7 +98,7 @@ class Facts:
     """Title of the platform, for example `HUD`."""
     workspace: Workspace | None = None
     """What the core found in the folder."""
-    account: Account | None = None
+    account: WalletFact | None = None
     stations: Mapping[str, StationFact] = field(default_factory=dict)
     configs: tuple[Path, ...] = ()
     task_files: tuple[Path, ...] = ()

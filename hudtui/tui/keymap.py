@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Action:
+class AppAction:
     """Something the user can do.
 
     The id is `scope.name`, for example `dataset.convert`; the method that does it is `action_convert` of the screen, widget
@@ -74,11 +74,11 @@ class Action:
         )
 
 
-REGISTRY: dict[str, Action] = {}
+REGISTRY: dict[str, AppAction] = {}
 """Every declared action by its id, as far as the modules that declare them are imported."""
 
 
-def register(action: Action) -> None:
+def register(action: AppAction) -> None:
     """Add an action.
 
     Raises:
@@ -94,11 +94,11 @@ def register(action: Action) -> None:
 class Acting:
     """Mixin, first in the list of bases, for apps, screens and widgets that declare actions."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = ()
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = ()
     """The actions of this class itself; those of its bases stay."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        own: tuple[Action, ...] = cls.__dict__.get("ACTIONS", ())
+        own: tuple[AppAction, ...] = cls.__dict__.get("ACTIONS", ())
         for action in own:
             register(action)
         bindings = [action.binding for action in own if action.keys]
@@ -107,7 +107,7 @@ class Acting:
         super().__init_subclass__(**options)
 
     @classmethod
-    def all_actions(cls) -> Iterator[Action]:
+    def all_actions(cls) -> Iterator[AppAction]:
         """The actions of this class and of its bases, its own first."""
         for base in cls.__mro__:
             yield from base.__dict__.get("ACTIONS", ())
@@ -186,7 +186,7 @@ class _HasApp(Protocol):
 class ActiveKey:
     """An action that the current focus can reach, as footer and help show it."""
 
-    action: Action
+    action: AppAction
     node: DOMNode
     key: str
     """As shown to the user."""
@@ -195,7 +195,7 @@ class ActiveKey:
     """All keys that reach it now, as shown; those that the focused text takes for itself are not among them."""
 
 
-def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[Action, DOMNode]]:
+def chain_actions(nodes: list[DOMNode]) -> Iterator[tuple[AppAction, DOMNode]]:
     """The actions of a chain of nodes (focused widget first), each once."""
     seen: set[str] = set()
     for node in nodes:
@@ -253,7 +253,7 @@ def shown(key: str) -> str:
     return prefix + name
 
 
-def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
+def keys_of(action: AppAction, keymap: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of an action under the user's keymap."""
     keys = keymap.get(action.id) or action.keys
     return tuple(key.strip() for key in keys.split(",") if key.strip())

@@ -11,7 +11,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, S
 from textual.content import Content
 from textual.widgets import Input
 
-from hudtui.tui.keymap import Acting, Action, chain_actions, keys_of, shown
+from hudtui.tui.keymap import Acting, AppAction, chain_actions, keys_of, shown
 from hudtui.tui.stations import SCREENS, screen_class
 from hudtui.tui.theme import OWN
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ActionProvider(Provider):
     """Offers the registry. An action of another screen opens that screen first."""
 
-    def _actions(self) -> Iterator[tuple[Action, str, str, Callable[[], Any]]]:
+    def _actions(self) -> Iterator[tuple[AppAction, str, str, Callable[[], Any]]]:
         """Action, title, explanation and what to do, for every action that a pick makes sense for."""
         app = cast("HudtuiApp", self.app)
         seen: set[str] = set()
@@ -45,7 +45,7 @@ class ActionProvider(Provider):
                     seen.add(action.id)
                     yield action, f"{name}: {self._label(action)}", action.tooltip, partial(app.open_and_act, name, action.id)
 
-    def _label(self, action: Action) -> str:
+    def _label(self, action: AppAction) -> str:
         keys = keys_of(action, self.app._keymap)
         return f"{action.title}  ({shown(keys[0])})" if keys else action.title
 

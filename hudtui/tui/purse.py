@@ -15,10 +15,10 @@ from hudtui.tui.facts import Money
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from hudtui.core.compute.desk import Desk, Holding, Holdings
-    from hudtui.core.compute.ledger import Owned
-    from hudtui.core.compute.providers import PrimeAccess
-    from hudtui.core.runs.unattended import Unattended
+    from hudtui.core.compute.overview import Overview, PodRow, PodsSnapshot
+    from hudtui.core.compute.pods import PodRecord
+    from hudtui.core.compute.registry import PrimeAccess
+    from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.settings import Settings
     from hudtui.tui.app import HudtuiApp
 
@@ -30,7 +30,7 @@ WHILE_PAID = 30.0
 class Office:
     """The desk with the settings that it was opened with."""
 
-    desk: Desk
+    desk: Overview
     settings: Settings
     access: PrimeAccess
 
@@ -64,7 +64,7 @@ class Purse:
         self._timer: Any = None
 
     @property
-    def holdings(self) -> Holdings | None:
+    def holdings(self) -> PodsSnapshot | None:
         """What was seen last."""
         return self.office.desk.holdings if self.office is not None else None
 
@@ -102,7 +102,7 @@ class Purse:
         except Exception as error:
             self._not_looked(error)
 
-    def _report(self, holdings: Holdings) -> None:
+    def _report(self, holdings: PodsSnapshot) -> None:
         from hudtui.tui.widgets.words import span
 
         orphans = holdings.orphans
@@ -122,7 +122,7 @@ class Purse:
             told = holdings.warnings[0] if holdings.warnings else f"{holdings.unclear[0]} may exist: its provider cannot say yet"
             self._app.say(told, severity="warning")
 
-    async def look(self) -> Holdings:
+    async def look(self) -> PodsSnapshot:
         """See what is alive and what it costs, and tell the screens.
 
         Raises:
@@ -178,12 +178,12 @@ class Purse:
     # -- machines that were taken back ---------------------------------------------------------------------------------------
 
     @property
-    def taken(self) -> tuple[Owned, ...]:
+    def taken(self) -> tuple[PodRecord, ...]:
         """Machines that were taken back, as long as the user has not noted that."""
         taken = self.holdings.taken if self.holdings is not None else ()
         return tuple(one for one in taken if one.name not in self._app.preferences.noted)
 
-    def _tell_taken(self, holdings: Holdings) -> None:
+    def _tell_taken(self, holdings: PodsSnapshot) -> None:
         """Loud, once each; the header and the list of machines tell of it until it is noted."""
         from hudtui.core.text import clean_line
         from hudtui.tui import applog
@@ -214,7 +214,7 @@ class Purse:
         account = holdings.accounts.get(provider) if holdings is not None else None
         if holdings is None or account is None or account.balance is None:
             return None
-        from hudtui.core.compute.guard import money
+        from hudtui.core.compute.limits import money
         from hudtui.core.text import duration
 
         together = hourly + sum(one.per_hour for one in holdings.spending.open if one.provider == provider)
@@ -227,7 +227,7 @@ class Purse:
 
     # -- leaving --------------------------------------------------------------------------------------------------------------
 
-    async def unattended(self) -> tuple[Unattended, ...]:
+    async def unattended(self) -> tuple[UnattendedPod, ...]:
         """What goes on costing money when the app is closed. Empty where nothing was ever rented.
 
         Raises:
@@ -260,7 +260,7 @@ class Purse:
 
     # -- the guard of machines without a run; those of runs are the launcher's ------------------------------------------------
 
-    def _guard(self, office: Office, holding: Holding) -> None:
+    def _guard(self, office: Office, holding: PodRow) -> None:
         verdict, name = holding.verdict, holding.pod.name
         if verdict is None or verdict.level == "fine" or holding.run is not None or name in self._ending:
             return
@@ -272,15 +272,15 @@ class Purse:
         self._ending.add(name)
         self._app.run_worker(self._end(office, holding), group=f"guard {name}", exit_on_error=False)
 
-    async def _end(self, office: Office, holding: Holding) -> None:
+    async def _end(self, office: Office, holding: PodRow) -> None:
         """A limit is reached: end it, see that it is gone, and say so."""
-        from hudtui.core.compute.acquire import release
+        from hudtui.core.compute.lifecycle import terminate_pod
 
         name, why = holding.pod.name, "; ".join(holding.verdict.reasons if holding.verdict else ())
         self._app.say(f"{name} is being ended: {why}", severity="warning")
         try:
             provider = office.desk.provider_of(holding.pod.provider)
-            await release(holding.pod, provider, office.desk.ledger, why=f"guard: {why}", sleep=self._app.services.sleep)
+            await terminate_pod(holding.pod, provider, office.desk.ledger, why=f"guard: {why}", sleep=self._app.services.sleep)
             self._app.say(f"{name} was ended: {why}. It is gone.", severity="warning")
         except Exception as error:
             self._ending.discard(name)  # the next look tries again
@@ -290,9 +290,9 @@ class Purse:
 
 def _possible(folder: Path) -> bool:
     """Whether anything can be rented at all, or was. Runs in a thread, and imports nothing of the desk."""
-    from hudtui.core.places import places
+    from hudtui.core.paths import app_paths
 
-    if (places().data / "pods.db").is_file():
+    if (app_paths().data / "pods.db").is_file():
         return True
     from hudtui.core.settings import load_settings
     from hudtui.core.workspace import open_workspace
@@ -305,12 +305,12 @@ def _possible(folder: Path) -> bool:
 def _open(app: HudtuiApp, before: Office | None) -> Office:
     """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.desk import Desk
-    from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
-    from hudtui.core.compute.providers import find_providers, prime_access
-    from hudtui.core.places import places
-    from hudtui.core.runs.broker import at_work
+    from hudtui.core.compute.overview import Overview
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.compute.registry import find_providers, prime_access
+    from hudtui.core.paths import app_paths
+    from hudtui.core.runs.broker import is_run_active
     from hudtui.core.settings import load_settings
     from hudtui.core.workspace import open_workspace
 
@@ -319,23 +319,23 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     access = prime_access(settings.get)
     if before is not None and before.mark == _mark(settings, access):
         return before
-    desk = Desk(
+    desk = Overview(
         find_providers(settings.get),
         Ledger(),
         limits=LimitBook(),
-        cache=places().cache / "offers.json",
+        cache=app_paths().cache / "offers.json",
         # A run that has ended may still be bringing its results home.
-        active=lambda owned: app.tending.tends(owned.run) or at_work(owned),
+        active=lambda owned: app.tending.tends(owned.run) or is_run_active(owned),
         now=lambda: app.services.now().timestamp(),
     )
     return Office(desk, settings, access)
 
 
 def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
-    from hudtui.core.compute.own_machines import machines_file
+    from hudtui.core.compute.owned_hosts import owned_hosts_file
 
     try:
-        listed = machines_file().stat().st_mtime_ns
+        listed = owned_hosts_file().stat().st_mtime_ns
     except OSError:
         listed = 0
     return access, settings.get("PRIME_SSH_KEY_PATH"), listed
@@ -343,37 +343,37 @@ def _mark(settings: Settings, access: PrimeAccess) -> tuple[Any, ...]:
 
 def _written() -> object:
     """What is written down of machines that may be alive: which, and how they are. Runs in a thread."""
-    from hudtui.core.compute.ledger import Ledger
+    from hudtui.core.compute.pods import Ledger
 
     return tuple((one.name, one.state, one.pod) for one in Ledger().owned())
 
 
-def _unattended(app: HudtuiApp, office: Office | None) -> tuple[Unattended, ...]:
+def _unattended(app: HudtuiApp, office: Office | None) -> tuple[UnattendedPod, ...]:
     """Runs in a thread."""
-    from hudtui.core.places import places
+    from hudtui.core.paths import app_paths
 
-    if not (places().data / "pods.db").is_file():
+    if not (app_paths().data / "pods.db").is_file():
         return ()
-    from hudtui.core.compute.ledger import Ledger
     from hudtui.core.compute.limitbook import LimitBook
-    from hudtui.core.runs.unattended import unattended
+    from hudtui.core.compute.pods import Ledger
+    from hudtui.core.runs.unattended import find_unattended
 
     providers = office.desk.providers if office is not None else {}
     settings = office.settings.get if office is not None else lambda name: None
-    return unattended(Ledger(), LimitBook(), providers, settings, folder=app.folder, mine=app.tending.tends)
+    return find_unattended(Ledger(), LimitBook(), providers, settings, folder=app.folder, mine=app.tending.tends)
 
 
-def _money(desk: Desk, noted: Collection[str]) -> Money | None:
+def _money(desk: Overview, noted: Collection[str]) -> Money | None:
     """What the header shows: by what was seen last, and by what is written down now. Runs in a thread."""
     from datetime import datetime
 
-    from hudtui.core.compute.guard import money
-    from hudtui.core.compute.spending import spend
-    from hudtui.core.web import is_loopback
+    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.limits import money
+    from hudtui.core.http import is_loopback
 
     held = desk.holdings
     orphans = held.orphans if held is not None else ()
-    spending = spend(
+    spending = sum_costs(
         desk.ledger, held.accounts if held is not None else {}, desk.now(), here=desk.paid, others=[one.pod for one in orphans]
     )
     written = {one.name: one for one in desk.ledger.owned()}

@@ -48,12 +48,12 @@ class Tending:
         """Tell those who log in to machines whom they can ask: pass-phrases of keys, and host keys that are new."""
         from importlib import import_module
 
-        hosts = await asyncio.to_thread(import_module, "hudtui.core.runs.hosts")
+        hosts = await asyncio.to_thread(import_module, "hudtui.core.remote.hosts")
         hosts.introduce(ask=self._ask, say=lambda notice: self._app.say(notice.message))
 
     def close(self) -> None:
         """Nobody is there any more who could be asked."""
-        if hosts := sys.modules.get("hudtui.core.runs.hosts"):
+        if hosts := sys.modules.get("hudtui.core.remote.hosts"):
             hosts.introduce()
 
     async def _ask(self, prompt: str) -> str | None:
@@ -117,13 +117,13 @@ class Tending:
             HudtuiError: The machine could not be ended for certain.
         """
         from hudtui.core.runs.broker import Broker
-        from hudtui.core.runs.rented import end
+        from hudtui.core.runs.remote_run import end_remote_run
 
         rent = record.spec.rent
         assert rent is not None
         office = await self._app.purse.open()
         broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
-        return await end(record.id, self._store(), broker)
+        return await end_remote_run(record.id, self._store(), broker)
 
     @contextmanager
     def getting_one(self, name: str) -> Iterator[Callable[[], None]]:
@@ -161,7 +161,7 @@ class Tending:
     async def gone(self) -> None:
         """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
         await asyncio.gather(*(self._left[key].wait() for key in self.getting))
-        if acquire := sys.modules.get("hudtui.core.compute.acquire"):
+        if acquire := sys.modules.get("hudtui.core.compute.lifecycle"):
             await acquire.all_given_up()
 
     def _store(self) -> RunStore:
@@ -172,8 +172,8 @@ class Tending:
     async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
         from hudtui.core.runs.broker import Broker
-        from hudtui.core.runs.claim import tended
-        from hudtui.core.runs.rented import tend
+        from hudtui.core.runs.remote_run import run_remote
+        from hudtui.core.runs.run_lock import is_managed
         from hudtui.tui import applog
 
         rent = record.spec.rent
@@ -187,14 +187,14 @@ class Tending:
             if store.summary(record.id).started is None and store.summary(record.id).active:
                 self.getting[record.id] = f"a machine is being got for {record.name}"
             broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
-            async with aclosing(tend(record.id, store, broker, lookup=office.settings.lookup)) as events:
+            async with aclosing(run_remote(record.id, store, broker, lookup=office.settings.lookup)) as events:
                 async for event in events:
                     self._tell(record, event)
                     if told is not None:
                         told(event)
             self._ended.add(record.id)
         except Exception as error:
-            if again and isinstance(error, RunError) and await asyncio.to_thread(tended, self._store(), record.id):
+            if again and isinstance(error, RunError) and await asyncio.to_thread(is_managed, self._store(), record.id):
                 applog.log.warning("run %s is left to others: %s", record.id, error)
             else:
                 self._ended.add(record.id)
@@ -227,9 +227,9 @@ class Tending:
 
 def _left_alone(store: RunStore, runs: Collection[str]) -> list[RunRecord]:
     """Of these runs, those that nobody tends."""
-    from hudtui.core.runs.claim import tended
+    from hudtui.core.runs.run_lock import is_managed
 
-    return [record for record in _unsettled(store) if record.id in runs and not tended(store, record.id)]
+    return [record for record in _unsettled(store) if record.id in runs and not is_managed(store, record.id)]
 
 
 def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
@@ -241,7 +241,7 @@ def _unsettled(store: RunStore) -> tuple[RunRecord, ...]:
         if (
             record.own
             and rent is not None
-            and (run.active or run.unsettled)
+            and (run.active or run.holds_machine)
             and not (rent.keep_on_failure and run.state == "failed")
         ):
             found.append(record)

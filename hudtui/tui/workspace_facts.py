@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.trust import survey
-from hudtui.core.places import places
-from hudtui.core.runs.road import road
-from hudtui.core.runs.verdicts import Verdicts
+from hudtui.core.paths import app_paths
+from hudtui.core.runs.project_status import project_steps
+from hudtui.core.runs.verdicts import FileChecks
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
-from hudtui.core.workspace import STATE, Workspace, open_workspace
-from hudtui.tui.facts import Account, Facts, Marks, RunFact, StationFact
+from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
+from hudtui.tui.facts import Facts, Marks, RunFact, StationFact, WalletFact
 
 if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
 
-VERDICTS = Verdicts()
+VERDICTS = FileChecks()
 """What is wrong with the files that were looked at, as far as that was checked."""
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run station only."""
@@ -53,7 +53,7 @@ def load_facts(folder: Path) -> Facts:
         warnings.append(error.lines()[0])
     stations: dict[str, StationFact] = {
         station.name: StationFact(station.state, station.detail, station.what_next, station.errors)
-        for station in road(
+        for station in project_steps(
             workspace,
             analysis=_analysed(workspace),
             runs=summaries,
@@ -68,7 +68,7 @@ def load_facts(folder: Path) -> Facts:
         folder=folder,
         platform=platform.title,
         workspace=workspace,
-        account=Account(platform.key_variable, settings.origin(platform.key_variable)),
+        account=WalletFact(platform.key_variable, settings.origin(platform.key_variable)),
         stations=stations,
         configs=workspace.configs,
         task_files=workspace.task_files,
@@ -77,7 +77,7 @@ def load_facts(folder: Path) -> Facts:
         image=image,
         dataset=dataset,
         runs=tuple(_run(run) for run in newest),
-        rented=tuple(run.id for run in summaries if run.unsettled),
+        rented=tuple(run.id for run in summaries if run.holds_machine),
         warnings=tuple(warnings),
         trusted=not trust.missing(folder, survey(folder, platform, tasks=False)),
     )
@@ -93,7 +93,7 @@ def _runs(workspace: Workspace) -> Sequence[RunSummary]:
 
 def marks(folder: Path) -> Marks:
     """How the files look now in which runs and rented machines are written down."""
-    return Marks(_mark(folder / STATE / "runs.db"), _mark(places().data / "pods.db"))
+    return Marks(_mark(folder / STATE_FOLDER / "runs.db"), _mark(app_paths().data / "pods.db"))
 
 
 def _mark(database: Path) -> object:
@@ -119,31 +119,31 @@ async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
     Returns:
         What the user should know, one line each.
     """
-    state = folder / STATE
+    state = folder / STATE_FOLDER
     if not (state / "runs.db").is_file():
         return ()
     from hudtui.core.runs.store import RunStore
 
     store = RunStore(state)
     if not first:
-        from hudtui.core.runs.monitor import Monitor
+        from hudtui.core.runs.watch import Monitor
 
         await Monitor(store).refresh()
         return ()
-    from hudtui.core.runs.launcher import reconcile
+    from hudtui.core.runs.launch import reconcile_runs
 
     def lookup(name: str) -> str | None:
         return load_settings(folder, open_workspace(folder).platform).lookup(name)
 
-    return tuple(notice.message for notice in await reconcile(store, lookup=lookup))
+    return tuple(notice.message for notice in await reconcile_runs(store, lookup=lookup))
 
 
 def _analysed(workspace: Workspace) -> str | None:
     if not (workspace.state_dir / "analyses").is_dir():
         return None
-    from hudtui.core.environment.cache import latest
+    from hudtui.core.environment.cache import latest_analysis
 
-    found = latest(workspace.folder)
+    found = latest_analysis(workspace.folder)
     if found is None:
         return None
     tools = len(found.agent_tools)
@@ -151,14 +151,14 @@ def _analysed(workspace: Workspace) -> str | None:
 
 
 def _run(run: RunSummary) -> RunFact:
-    from hudtui.core.runs.values import GLYPHS
+    from hudtui.core.runs.values import STATE_GLYPHS
 
     return RunFact(
         id=run.id,
         title=run.name,
         state=run.state,
         running=run.active,
-        glyph=GLYPHS[run.state],
+        glyph=STATE_GLYPHS[run.state],
         started_at=run.started or run.created or None,
         seconds=None if run.active or run.ended is None else run.elapsed(run.ended),
         result=run.why or "",

@@ -17,19 +17,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from hudtui.core.compute.acquire import acquire
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.lifecycle import acquire
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Order, Pod, Query
 from hudtui.core.remote.host import Host
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 
 async def _nobody(pod: Pod) -> Host:
     raise AssertionError("no machine is ever ready here")
 
 
-async def _get(order: Order, prime: Prime, ledger: Ledger) -> None:
+async def _get(order: Order, prime: PrimeProvider, ledger: Ledger) -> None:
     async with contextlib.aclosing(acquire(order, prime, ledger, login=_nobody)) as steps:
         async for _ in steps:
             pass
@@ -38,10 +38,10 @@ async def _get(order: Order, prime: Prime, ledger: Ledger) -> None:
 async def measure(count: int, *, together: bool, seconds: float) -> tuple[float, Counter[str], float]:
     """Requests a minute, by path, and CPU seconds a minute of this process (with the simulator's)."""
     with tempfile.TemporaryDirectory() as folder:
-        async with Simulator(rate=1.0, balance=1e6) as sim:
+        async with PrimeSimulator(rate=1.0, balance=1e6) as sim:
             sim.behave(boot=0.0, ends="stuck")
             ledger = Ledger(Path(folder) / "pods.db")
-            clients = [Prime(sim.api_key, base_url=sim.url, simulated=True) for _ in range(1 if together else count)]
+            clients = [PrimeProvider(sim.api_key, base_url=sim.url, simulated=True) for _ in range(1 if together else count)]
             offer = next(one for one in (await clients[0].offers(Query())).found if one.cloud_id == "cpu-8")
             tasks = []
             for number in range(count):

@@ -90,7 +90,7 @@ async def bare(text: str, language: str | None) -> AsyncIterator[Any]:
 @contextlib.asynccontextmanager
 async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     """The mapping screen over a project folder, with an environment that was looked at."""
-    from hudtui.core.environment.cache import store
+    from hudtui.core.environment.cache import save_analysis
     from hudtui.core.environment.source import parse_source
     from hudtui.core.environment.values import Analysis, Tool
     from hudtui.tui import ahead
@@ -100,7 +100,7 @@ async def screen(folder: Path, text: str, actions: int) -> AsyncIterator[Any]:
     (folder / "configs" / "bench.yaml").write_text(text)
     whole = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x", "y"]}
     found = Analysis("text-2048", tools=tuple(Tool(f"tool_{i}", "", whole) for i in range(actions)))
-    store(parse_source("text-2048", folder=folder, lookup={}.get), found)
+    save_analysis(parse_source("text-2048", folder=folder, lookup={}.get), found)
     app = HudtuiApp(folder)
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.pause()

@@ -26,7 +26,7 @@ SDK_SERVER = (sys.executable, "-c", PEER)
 
 
 async def ours(command: tuple[str, ...], tool: str | None = None, count: int = 1) -> int:
-    from hudtui.core.environment.connection import connect
+    from hudtui.core.environment.client import connect
     from hudtui.core.environment.source import parse_source
 
     async with connect(parse_source(None, command)) as session:

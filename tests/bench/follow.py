@@ -83,10 +83,10 @@ class Meter:
 
 
 async def follow_ours(path: str, total: int) -> None:
-    from hudtui.core.remote.lines import LineFeed
+    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
 
-    meter, feed = Meter(total), LineFeed()
+    meter, feed = Meter(total), LineSplitter()
     async with aclosing(LocalHost().follow(path)) as chunks:  # type: ignore[type-var]
         async for chunk in chunks:
             done = feed.feed(chunk).done
@@ -111,14 +111,14 @@ def follow_tail(path: str, total: int) -> None:
 
 
 async def last_page(path: str) -> None:
-    from hudtui.core.remote.follow import last_lines
-    from hudtui.core.remote.host import Chunk
-    from hudtui.core.remote.lines import LineFeed
+    from hudtui.core.remote.host import FileChunk
+    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
+    from hudtui.core.remote.logs import offset_of_last_lines
 
     began, host = time.monotonic(), LocalHost()
-    offset = await last_lines(host, path, 1000)
-    found = LineFeed(offset=offset).feed(Chunk(offset, await host.get(path, offset=offset)))
+    offset = await offset_of_last_lines(host, path, 1000)
+    found = LineSplitter(offset=offset).feed(FileChunk(offset, await host.get(path, offset=offset)))
     seconds = time.monotonic() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"lines": len(found.done), "ms": seconds * 1000, "rss": peak}))

@@ -12,8 +12,8 @@ import argparse
 import time
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.jsonvalues import dumps
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.json_safe import dumps
 
 CONFIG = """
 action_mappings:

@@ -27,33 +27,35 @@ BAR = 3.0
 
 async def launch_once(home: Path, number: int) -> dict[str, float]:
     """Seconds for each step of one launch."""
-    from hudtui.core.compute.prime import Prime
+    from hudtui.core.compute.prime.provider import PrimeProvider
     from hudtui.core.compute.values import Query
     from hudtui.core.remote.connect import close_hosts
+    from hudtui.core.remote.hosts import pod_host
     from hudtui.core.runs.broker import Broker, offer_to_json
-    from hudtui.core.runs.hosts import rented_host
-    from hudtui.core.runs.rented import tend
+    from hudtui.core.runs.remote_run import run_remote
     from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-    from hudtui.core.training.plan import Output, Plan, PlanFile, Rent, RunSpec, Stage
-    from hudtui.sim import Simulator
+    from hudtui.core.training.plan import Plan, PlanFile, PlanOutput, Rental, RunSpec, Stage
+    from hudtui.sim import PrimeSimulator
 
     at: dict[str, float] = {}
-    with Simulator(step=5) as sim:
+    with PrimeSimulator(step=5) as sim:
         sim.behave(boot=0, install=0)
         sim.add_ssh_key((home / ".ssh" / "id_ed25519.pub").read_text())
-        provider = Prime(sim.api_key, base_url=sim.url, simulated=True)
+        provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
         store = RunStore(home / "project" / ".hudtui")
         offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
         run = f"bench-{number}"
-        rent = Rent("prime", f"hudtui-{run}", offer_to_json(offer), offer.price.hourly, simulated=True)
+        rent = Rental("prime", f"hudtui-{run}", offer_to_json(offer), offer.price.hourly, simulated=True)
         files = (
             PlanFile("files/base.txt", resource="requirements/base.txt"),
             PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
         )
-        plan = Plan("rollouts", (Stage("play", ("date", "+%s.%N")),), files=files, outputs=(Output("out", "report"),), wheel=True)
+        plan = Plan(
+            "rollouts", (Stage("play", ("date", "+%s.%N")),), files=files, outputs=(PlanOutput("out", "report"),), wheel=True
+        )
         spec = RunSpec("rollouts", run, str(home / "project"), rent=rent)
         folder = f".hudtui/runs/{run}"
-        record = RunRecord(run, time.time(), run, "rollouts", rented_host(rent.machine), this_machine(), folder, spec, plan)
+        record = RunRecord(run, time.time(), run, "rollouts", pod_host(rent.machine), this_machine(), folder, spec, plan)
         store.add(record)
 
         async def hurry(seconds: float) -> None:
@@ -61,7 +63,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
             await asyncio.sleep(min(seconds, 0.02))
 
         broker = Broker(provider, lambda name: None, sleep=hurry, every=0.02)
-        async with aclosing(tend(run, store, broker)) as events:
+        async with aclosing(run_remote(run, store, broker)) as events:
             async for event in events:
                 now = time.perf_counter()
                 if event.type == "machine" and event.data.get("kind") == "trying":

@@ -46,9 +46,9 @@ from hudtui.core.settings import load_settings  # noqa: E402
 from hudtui.core.tasks.task import Task, ToolCall  # noqa: E402
 from hudtui.core.training.recipe import REHEARSAL, recipe_from  # noqa: E402
 from hudtui.trainers import grpo, tiny  # noqa: E402
-from hudtui.trainers.journal import Chronicle, Journal  # noqa: E402
-from hudtui.trainers.rollout import Players  # noqa: E402
-from hudtui.trainers.tokens import Scribe  # noqa: E402
+from hudtui.trainers.rollout import EpisodeRunner  # noqa: E402
+from hudtui.trainers.tokens import ChatTokens  # noqa: E402
+from hudtui.trainers.training_log import MetricsCallback, TrainingLog  # noqa: E402
 
 PROMPT = "Play 2048: left(), right(), up() or down()."
 """Shorter than the configuration's own: what is read costs the CPU more than what is said."""
@@ -106,19 +106,19 @@ def learn(seed: int, steps: int, folder: Path) -> dict[str, Any]:
     tasks = [game(100 * seed + number) for number in range(8)]
     held_out = [game(10_000 + number) for number in range(HELD_OUT)]
     model, tokenizer = grpo.load_model(recipe, config, tasks)
-    openings = tiny.openings(Scribe(tokenizer), config, tasks, seed=seed)
+    openings = tiny.openings(ChatTokens(tokenizer), config, tasks, seed=seed)
     tiny.imitate(model, tokenizer, openings, habits(config), steps=IMITATION, seed=seed)
-    journal = Journal(folder, per_step=0)
-    players = Players(
+    journal = TrainingLog(folder, per_step=0)
+    players = EpisodeRunner(
         config,
-        Scribe(tokenizer),
+        ChatTokens(tokenizer),
         grpo.connector(settings, recipe),
         max_tokens=recipe.max_tokens,
         max_seq_len=recipe.max_seq_len,
         max_turns=recipe.max_turns,
         warn=lambda _: None,
     )
-    chronicle = Chronicle(folder, journal, recipe)
+    chronicle = MetricsCallback(folder, journal, recipe)
 
     def measure(trainer: Any, boards: list[Task]) -> tuple[float, float]:
         trainer.model.eval()

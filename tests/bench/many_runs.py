@@ -41,13 +41,13 @@ clock = Clock()
 def make(folder: Path, runs: int) -> None:
     """A store with runs that are going on."""
     from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-    from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+    from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
     store, now = RunStore(folder / ".hudtui"), time.time()
     for number in range(runs):
         run = f"run-{number}"
         place = store.folder / run
-        plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(Output("out/metrics.jsonl", "metrics"),))
+        plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
         spec = RunSpec("rollouts", run, str(folder))
         store.add(RunRecord(run, now, run, "rollouts", "local", this_machine(), str(place), spec, plan))
         for part in ("logs", "out"):
@@ -77,8 +77,8 @@ def write(folder: Path, runs: int, seconds: float) -> None:
 
 async def look(folder: Path, runs: int, seconds: float) -> int:
     """Views of all runs, as the app's list takes them."""
-    from hudtui.core.runs.monitor import Monitor
     from hudtui.core.runs.store import RunStore
+    from hudtui.core.runs.watch import Monitor
 
     monitor = Monitor(RunStore(folder / ".hudtui"))
     for _ in range(2):  # the start: what was there before is taken over into the store
@@ -97,14 +97,14 @@ async def look(folder: Path, runs: int, seconds: float) -> int:
 
 async def follow(folder: Path, runs: int, seconds: float) -> int:
     """The lines of all logs."""
-    from hudtui.core.remote.lines import LineFeed
+    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
 
     lines = 0
 
     async def one(number: int) -> None:
         nonlocal lines
-        feed = LineFeed()
+        feed = LineSplitter()
         path = folder / ".hudtui" / "runs" / f"run-{number}" / "logs" / "play.log"
         async with aclosing(LocalHost().follow(str(path))) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
@@ -167,7 +167,7 @@ def play(role: str, folder: Path, runs: int, seconds: float) -> None:
         write(folder, runs, seconds)
         return
     import hudtui.core.remote.lines
-    import hudtui.core.runs.monitor  # noqa: F401  imported before the clock runs
+    import hudtui.core.runs.watch  # noqa: F401  imported before the clock runs
 
     extra = 0.0
     clock.start()

@@ -21,7 +21,7 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.interpret import Interpreter
+from hudtui.core.gym.interpreter import Interpreter
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 CALL = re.compile(r"(\w+)\((.*)\)")

@@ -28,12 +28,12 @@ from follow import Meter, write
 
 
 async def follow_ours(port: str, key: str, path: str, total: int) -> None:
-    from hudtui.core.remote.lines import LineFeed
-    from hudtui.core.remote.ssh import Pins, SshTarget, connect_ssh
+    from hudtui.core.remote.lines import LineSplitter
+    from hudtui.core.remote.ssh import KnownHosts, SshTarget, connect_ssh
 
     target = SshTarget(getpass.getuser(), "127.0.0.1", int(port), (Path(key),), agent="")
-    async with await connect_ssh(target, pins=Pins(Path(path).parent / "pins")) as host:
-        meter, feed = Meter(total), LineFeed()
+    async with await connect_ssh(target, known_hosts=KnownHosts(Path(path).parent / "pins")) as host:
+        meter, feed = Meter(total), LineSplitter()
         stream: Any = host.follow(path)
         async with aclosing(stream) as chunks:
             async for chunk in chunks:

@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 
 from hudtui.cli import console
 from hudtui.cli.app import build
-from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.places import places
-from hudtui.sim import Simulator
+from hudtui.core.paths import app_paths
+from hudtui.sim import PrimeSimulator
 
 Run = Callable[..., Result]
 
@@ -41,8 +41,8 @@ def key(key_pair: Path) -> Path:
 
 
 @pytest.fixture
-def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
-    with Simulator(step=1) as running:
+def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
+    with PrimeSimulator(step=1) as running:
         running.behave(boot=0, install=0)
         monkeypatch.setenv("HUDTUI_SIM", running.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", running.api_key)
@@ -52,16 +52,16 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between two looks and two attempts are left out: the simulator's clock moves with each request."""
-    from hudtui.core.compute.acquire import acquire
-    from hudtui.core.compute.prime import Prime
-    from hudtui.core.compute.release import release
+    from hudtui.core.compute.lifecycle import acquire
+    from hudtui.core.compute.prime.provider import PrimeProvider
+    from hudtui.core.compute.release import terminate_pod
 
-    for function in (acquire, release, Prime.__init__):
+    for function in (acquire, terminate_pod, PrimeProvider.__init__):
         monkeypatch.setitem(function.__kwdefaults__, "sleep", lambda seconds: asyncio.sleep(0.01))
 
 
 @pytest.fixture
-def known(sim: Simulator, key: Path) -> Simulator:
+def known(sim: PrimeSimulator, key: Path) -> PrimeSimulator:
     """A simulator that knows the user's key."""
     sim.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
     return sim
@@ -82,14 +82,14 @@ def person(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "interactive", lambda: True)
 
 
-def posts(sim: Simulator, path: str = "/api/v1/pods/") -> list[Any]:
+def posts(sim: PrimeSimulator, path: str = "/api/v1/pods/") -> list[Any]:
     return [request.body for request in sim.requests if request.method == "POST" and request.path == path]
 
 
 # --- gpus ---
 
 
-def test_offers_as_a_table(sim: Simulator, run: Run) -> None:
+def test_offers_as_a_table(sim: PrimeSimulator, run: Run) -> None:
     done = run("gpus")
     lines = done.stdout.splitlines()
     assert lines[0].split()[:4] == ["OFFER", "GPUS", "VRAM", "PRICE/H"]
@@ -101,7 +101,7 @@ def test_offers_as_a_table(sim: Simulator, run: Run) -> None:
     assert "no real money" in done.stderr and "without a GPU are not shown" in done.stderr
 
 
-def test_offers_as_json_and_the_choice_with_its_reasons(sim: Simulator, run: Run) -> None:
+def test_offers_as_json_and_the_choice_with_its_reasons(sim: PrimeSimulator, run: Run) -> None:
     found = json.loads(run("gpus", "H100", "--no-spot", "--region", "eu", "--json").stdout)
     assert [offer["gpu_count"] for offer in found["offers"]] == [1, 1, 2, 4, 8]
     assert {offer["spot"] for offer in found["offers"]} == {False} and all(offer["simulated"] for offer in found["offers"])
@@ -125,25 +125,25 @@ def test_offers_as_json_and_the_choice_with_its_reasons(sim: Simulator, run: Run
         (["cpu", "--provider", "prime"], [(0, "CPU_NODE")]),
     ],
 )
-def test_filters(sim: Simulator, run: Run, words: list[str], expected: list[tuple[int, str]]) -> None:
+def test_filters(sim: PrimeSimulator, run: Run, words: list[str], expected: list[tuple[int, str]]) -> None:
     found = json.loads(run("gpus", *words, "--json").stdout)
     assert [(offer["gpu_count"], offer["gpu_type"]) for offer in found["offers"]] == expected
 
 
-def test_nothing_fits(sim: Simulator, run: Run) -> None:
+def test_nothing_fits(sim: PrimeSimulator, run: Run) -> None:
     assert "Nearest, with 1 GPU" in run("gpus", "3xH100", rc=2).stderr
     done = run("gpus", "L40", "--json", rc=2)
     assert json.loads(done.stdout)["error"]["fix"] == "Near it: L40S_48GB."
     assert "sorted by 'luck'" in run("gpus", "--sort", "luck", rc=2).stderr
 
 
-def test_a_failing_part_is_named_and_the_rest_is_shown(sim: Simulator, run: Run) -> None:
+def test_a_failing_part_is_named_and_the_rest_is_shown(sim: PrimeSimulator, run: Run) -> None:
     sim.fail_next("GET", "/api/v1/availability/multi-node", kind="status", status=500, times=20)
     done = run("gpus", "H100")
     assert "warning: " in done.stderr and "clusters" in done.stderr and "16x" not in done.stdout and "8x" in done.stdout
 
 
-def test_prime_is_away(sim: Simulator, run: Run) -> None:
+def test_prime_is_away(sim: PrimeSimulator, run: Run) -> None:
     sim.stop()
     done = run("gpus", "--json")
     assert json.loads(done.stdout)["offers"] == [] and "Prime (simulated)" in json.loads(done.stdout)["warnings"][0]
@@ -166,7 +166,7 @@ def test_without_a_key_it_says_what_to_do(run: Run) -> None:
 # --- pods ---
 
 
-def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("pods", "create", "2xA100", "--name", "demo", "--yes")
     name = done.stdout.strip()
     assert name.startswith("hudtui-demo-")
@@ -211,13 +211,15 @@ def test_the_life_of_a_pod(known: Simulator, run: Run, monkeypatch: pytest.Monke
     assert "No machine is rented" in run("pods").stderr
 
 
-def test_nothing_is_rented_without_a_yes(known: Simulator, run: Run) -> None:
+def test_nothing_is_rented_without_a_yes(known: PrimeSimulator, run: Run) -> None:
     done = run("pods", "create", "H100", rc=2)
     assert "Add --yes" in done.stderr and "$1.05 an hour" in done.stderr and "spot" in done.stderr
     assert posts(known) == []
 
 
-def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, person: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_is_asked_with_the_full_price(
+    known: PrimeSimulator, run: Run, person: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "less than what is charged at once" in run("pods", "create", "8xH200", rc=5).stderr
     for name in ("HUDTUI_BUDGET_RUN", "HUDTUI_BUDGET_DAY"):
         monkeypatch.setenv(name, "1000")
@@ -231,13 +233,13 @@ def test_a_person_is_asked_with_the_full_price(known: Simulator, run: Run, perso
     assert json.loads(done.stdout[done.stdout.index("{") :])["stage"] == "ready" and len(known.alive) == 1
 
 
-def test_an_offer_by_its_six_characters(known: Simulator, run: Run) -> None:
+def test_an_offer_by_its_six_characters(known: PrimeSimulator, run: Run) -> None:
     offers = json.loads(run("gpus", "1xH100", "--no-spot", "--region", "canada", "--json").stdout)["offers"]
     made = json.loads(run("pods", "create", offers[0]["short"], "--yes", "--json").stdout)
     assert made["simulated"] and posts(known)[0]["pod"]["dataCenterId"] == "CANADA-1"
 
 
-def test_what_cannot_be_rented(known: Simulator, run: Run) -> None:
+def test_what_cannot_be_rented(known: PrimeSimulator, run: Run) -> None:
     assert "say which GPUs" in run("pods", "create", "--yes", rc=2).stderr
     assert "no offer fits" in run("pods", "create", "3xH100", "--yes", rc=2).stderr
     done = run("pods", "create", "4xH100", "--image", "windows", "--yes", "--json", rc=2)
@@ -245,14 +247,14 @@ def test_what_cannot_be_rented(known: Simulator, run: Run) -> None:
     assert posts(known) == []
 
 
-def test_an_empty_wallet_is_told_and_nothing_is_left(known: Simulator, run: Run) -> None:
+def test_an_empty_wallet_is_told_and_nothing_is_left(known: PrimeSimulator, run: Run) -> None:
     known.fail_next("POST", "/api/v1/pods/", kind="status", status=402, detail="Insufficient balance")
     done = run("pods", "create", "4xH100", "--yes", "--json", rc=5)
     assert json.loads(done.stdout)["error"]["type"] == "NoMoney" and not known.alive
     assert json.loads(run("pods", "--json").stdout)["unseen"] == []
 
 
-def test_the_days_budget_is_one_for_all_machines(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_days_budget_is_one_for_all_machines(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUDTUI_BUDGET_DAY", "3")
     done = run("pods", "create", "1xH100", "--no-spot", "--yes")
     assert "after 1.43 h" in done.stderr  # all of it, at $2.10
@@ -264,31 +266,31 @@ def test_the_days_budget_is_one_for_all_machines(known: Simulator, run: Run, mon
     run("pods", "create", "1xH100", "--no-spot", "--yes")
 
 
-def test_an_unknown_key_is_told_before_money_is_spent(sim: Simulator, key: Path, run: Run) -> None:
+def test_an_unknown_key_is_told_before_money_is_spent(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("pods", "create", "H100", "--yes", rc=2)
     assert "does not know your SSH key" in done.stderr and "hudtui keys register" in done.stderr and posts(sim) == []
 
 
-def test_a_person_registers_the_key_on_the_way(sim: Simulator, key: Path, run: Run, person: None) -> None:
+def test_a_person_registers_the_key_on_the_way(sim: PrimeSimulator, key: Path, run: Run, person: None) -> None:
     run("pods", "create", "H100", rc=1, answers="y\nn\n")
     assert posts(sim) == [] and posts(sim, "/api/v1/ssh_keys/") == []
     done = run("pods", "create", "H100", answers="y\ny\n")
     assert "is ready: root@" in done.stderr and len(posts(sim, "/api/v1/ssh_keys/")) == 1
 
 
-def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: Simulator, run: Run) -> None:
+def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: PrimeSimulator, run: Run) -> None:
     known.behave(user="ubuntu", connection="root@{host} -p {port}")
     name = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)["name"]
     argv = json.loads(run("pods", "ssh", name, "--json", "--", "whoami").stdout)["argv"]
     assert argv[:2] == ["ssh", "-t"] and argv[argv.index("-l") + 1] == "ubuntu"
 
 
-def test_pods_that_are_none(known: Simulator, run: Run) -> None:
+def test_pods_that_are_none(known: PrimeSimulator, run: Run) -> None:
     for command in (["status"], ["ssh"], ["terminate", "--yes"]):
         assert "there is no pod 'nix'" in run("pods", *command, "nix", rc=5).stderr
 
 
-def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
+def test_orphans_are_ended_by_one_command(known: PrimeSimulator, run: Run) -> None:
     kept = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     Ledger().note(made["name"], "created")  # as if hudtui had been killed while it was getting ready
@@ -302,7 +304,7 @@ def test_orphans_are_ended_by_one_command(known: Simulator, run: Run) -> None:
 
 
 def test_an_api_that_is_down_never_means_that_nothing_is_alive(
-    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     name, address = made["name"], made["addresses"][0]
@@ -330,13 +332,13 @@ def test_an_api_that_is_down_never_means_that_nothing_is_alive(
     assert not known.alive
 
 
-def test_an_api_that_is_down_and_nothing_is_known(known: Simulator, run: Run) -> None:
+def test_an_api_that_is_down_and_nothing_is_known(known: PrimeSimulator, run: Run) -> None:
     known.fail_next("*", "/api/v1/*", kind="html503", times=999)
     done = run("pods", rc=5)
     assert "does not mean that there is none" in done.stderr and "No machine is rented" not in done.stderr
 
 
-def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: Simulator, run: Run) -> None:
+def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: PrimeSimulator, run: Run) -> None:
     made = json.loads(run("pods", "create", "H100", "--spot", "--yes", "--json").stdout)
     known.reclaim(made["id"])
     done = run("pods")
@@ -347,10 +349,10 @@ def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: Si
     assert made["name"] in run("pods", "history").stdout, "the ledger knows it as well"
 
 
-def test_one_that_was_asked_for_and_never_came(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_asked_for_and_never_came(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order("hudtui-lost", Offer("prime", "o", "H100_80GB", 1, Price(2.0)))
-    monkeypatch.setattr("hudtui.core.compute.ledger._this_process", lambda: "1:")  # of a process that is gone
-    Ledger().intend(order, provider="prime", realm=known.url)
+    monkeypatch.setattr("hudtui.core.compute.pods._this_process", lambda: "1:")  # of a process that is gone
+    Ledger().reserve(order, provider="prime", realm=known.url)
     assert "a moment ago" in run("pods", "terminate", "hudtui-lost", "--yes", rc=5).stderr
     later = time.time() + 600
     monkeypatch.setattr(time, "time", lambda: later)
@@ -375,7 +377,7 @@ def until(condition: Callable[[], Any], process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-def test_ctrl_c_ends_a_question(sim: Simulator) -> None:
+def test_ctrl_c_ends_a_question(sim: PrimeSimulator) -> None:
     sim.fail_next("GET", "/api/v1/availability/*", kind="timeout", seconds=300, times=20)
     process = start("gpus", "H100")
     until(lambda: sim.requests, process)
@@ -384,7 +386,7 @@ def test_ctrl_c_ends_a_question(sim: Simulator) -> None:
     assert process.returncode == 130 and said.strip().endswith("stopped")
 
 
-def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: Simulator) -> None:
+def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: PrimeSimulator) -> None:
     known.behave(boot=1e9)
     process = start("pods", "create", "H100", "--yes")
     until(lambda: known.alive, process)
@@ -395,27 +397,27 @@ def test_ctrl_c_while_a_machine_boots_ends_the_machine(known: Simulator) -> None
 
 
 def test_ctrl_c_while_the_guard_is_put_there_leaves_a_machine_that_is_told_of(
-    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*_: Any, **__: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("hudtui.core.compute.machine_guard.guard", interrupted)
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", interrupted)
     said = run("pods", "create", "H100", "--yes", rc=130).stderr
     (pod,) = known.alive
     assert f"{pod.name} is ready, and stays: it costs money until `hudtui pods terminate {pod.name}`" in said
 
 
 def test_what_the_guard_may_not_have_is_found_before_anything_is_rented(
-    known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch
+    known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HUDTUI_GUARD_KEY", "pit_mine_123")
     monkeypatch.setenv("PRIME_API_KEY", "pit_mine_123")
     assert "is your own key" in run("pods", "create", "H100", "--yes", rc=2).stderr and posts(known) == []
 
 
-def test_without_limits_no_guard_is_promised(known: Simulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_limits_no_guard_is_promised(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BUDGET_RUN", "BUDGET_DAY", "MAX_HOURS"):
         monkeypatch.setenv(f"HUDTUI_{name}", "none")
     said = run("pods", "create", "H100", "--yes").stderr
@@ -425,7 +427,7 @@ def test_without_limits_no_guard_is_promised(known: Simulator, run: Run, monkeyp
 # --- keys and wallet ---
 
 
-def test_a_key_is_made_once(sim: Simulator, run: Run) -> None:
+def test_a_key_is_made_once(sim: PrimeSimulator, run: Run) -> None:
     (Path.home() / ".ssh" / "id_ed25519").unlink(missing_ok=True)
     told = json.loads(run("keys", "create", "--json").stdout)
     path = Path(told["path"])
@@ -438,7 +440,7 @@ def test_a_key_is_made_once(sim: Simulator, run: Run) -> None:
     assert json.loads(run("keys", "--json").stdout)["path"] == str(other)
 
 
-def test_keys(sim: Simulator, key: Path, run: Run) -> None:
+def test_keys(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("keys")
     assert str(key) in done.stdout and "SHA256:" in done.stdout and "does not know your key" in done.stderr
     assert "Add --yes" in run("keys", "register", rc=2).stderr
@@ -452,7 +454,7 @@ def test_keys(sim: Simulator, key: Path, run: Run) -> None:
     assert "PRIVATE" not in str([request.body for request in sim.requests])
 
 
-def test_the_path_of_the_key(sim: Simulator, key: Path, run: Run, tmp_path: Path) -> None:
+def test_the_path_of_the_key(sim: PrimeSimulator, key: Path, run: Run, tmp_path: Path) -> None:
     other = tmp_path / "prime_key.pem"
     other.write_bytes(key.read_bytes())
     other.chmod(0o644)
@@ -467,7 +469,7 @@ def test_the_path_of_the_key(sim: Simulator, key: Path, run: Run, tmp_path: Path
     assert "no such key" in run("keys", "set-path", str(tmp_path / "none"), rc=2).stderr
 
 
-def test_the_wallet(known: Simulator, run: Run) -> None:
+def test_the_wallet(known: PrimeSimulator, run: Run) -> None:
     assert "$100.00 (simulated)" in run("wallet").stdout
     run("pods", "create", "4xH100", "--yes")
     known.clock.advance(3600)
@@ -477,17 +479,17 @@ def test_the_wallet(known: Simulator, run: Run) -> None:
 
 
 def test_another_simulators_machines_are_not_this_ones(
-    known: Simulator, run: Run, key: Path, monkeypatch: pytest.MonkeyPatch
+    known: PrimeSimulator, run: Run, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("pods", "create", "4xH100", "--yes", "--name", "first")
-    with Simulator(step=1) as other:
+    with PrimeSimulator(step=1) as other:
         other.behave(boot=0, install=0)
         other.add_ssh_key(key.with_name("id_ed25519.pub").read_text())
         monkeypatch.setenv("HUDTUI_SIM", other.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", other.api_key)
         assert json.loads(run("wallet", "--json").stdout)[0]["per_hour"] == 0
         assert json.loads(run("pods", "list", "--json").stdout)["unseen"] == []
-        shutil.rmtree(places().state / "host-keys")
+        shutil.rmtree(app_paths().state / "host-keys")
         made = json.loads(run("pods", "create", "H100", "--no-spot", "--yes", "--json", "--name", "second").stdout)
         assert made["id"] == known.alive[0].id, "they call their machines alike"
         told = json.loads(run("pods", "list", "--json").stdout)

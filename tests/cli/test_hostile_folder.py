@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.machine import inspect
+from hudtui.core.compute.hardware import inspect
 from hudtui.core.demo import make_workspace
-from hudtui.core.environment.analyze import analyze
+from hudtui.core.environment.discover import analyze
 from hudtui.core.environment.source import parse_source
-from hudtui.core.gym.checker import Checker
-from hudtui.core.python import bare_python
+from hudtui.core.gym.lint.worker import LintWorker
+from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.local import LocalHost
 
 MODULES = ("random", "json", "asyncio", "typing", "sitecustomize", "yaml", "hudtui")
@@ -68,7 +68,7 @@ def test_a_folder_with_modules_of_its_own(hostile: Path, words: tuple[str, ...])
 
 
 async def test_the_checks_beside_the_editor(hostile: Path):
-    checker = Checker()
+    checker = LintWorker()
     try:
         await checker.check("actions: [", "c.yaml", None)
     finally:
@@ -91,6 +91,8 @@ async def test_this_machine_is_looked_at(hostile: Path, monkeypatch: pytest.Monk
 
 def test_what_needs_the_standard_library_alone(hostile: Path):
     code = "import json, random, sys; print(json.dumps(sys.path))"
-    done = subprocess.run(bare_python(sys.executable, "-c", code), cwd=hostile, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        isolated_python_command(sys.executable, "-c", code), cwd=hostile, capture_output=True, text=True, check=True
+    )
     assert str(hostile) not in json.loads(done.stdout)
     assert not (hostile / "ran").exists()

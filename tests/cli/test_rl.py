@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 _spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
 assert _spec is not None and _spec.loader is not None
@@ -54,11 +54,11 @@ def workspace(own_world: Path) -> Path:
 
 
 @pytest.fixture
-def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
     key = Path.home() / ".ssh" / "id_ed25519"
     key.parent.mkdir(mode=0o700)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
-    with Simulator(step=5) as running:
+    with PrimeSimulator(step=5) as running:
         running.behave(boot=0, install=0)
         running.add_ssh_key(key.with_suffix(".pub").read_text())
         monkeypatch.setenv("HUDTUI_SIM", running.url)
@@ -69,11 +69,11 @@ def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]
 RENT = ("rl", "--engine", "rollouts", "--provider", "prime", "--gpus", "H100", "--max-turns", "5", "--python", sys.executable)
 
 
-def ordered(sim: Simulator) -> int:
+def ordered(sim: PrimeSimulator) -> int:
     return len([one for one in sim.requests if one.method == "POST" and one.path.rstrip("/").endswith("/pods")])
 
 
-def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Simulator) -> None:
+def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: PrimeSimulator) -> None:
     done = hudtui(*RENT, "--yes", "--json", "--output-dir", "results")
     view = json.loads(done.stdout)
     assert (view["state"], view["machine"], view["result"]["episodes"]) == ("finished", "released", 2)
@@ -103,12 +103,12 @@ def test_from_nothing_to_results_at_home_and_no_machine(workspace: Path, sim: Si
     assert json.loads(hudtui("runs", "--json").stdout) == []
 
 
-def test_a_rented_machine_is_not_left_alone_from_the_beginning(workspace: Path, sim: Simulator) -> None:
+def test_a_rented_machine_is_not_left_alone_from_the_beginning(workspace: Path, sim: PrimeSimulator) -> None:
     said = hudtui(*RENT, "--yes", "--detach", code=2).stderr
     assert "watched over from here" in said and "Leave --detach out" in said and ordered(sim) == 0
 
 
-def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Simulator) -> None:
+def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: PrimeSimulator) -> None:
     found = json.loads(hudtui(*RENT, "--dry-run", "--budget", "9", "--max-hours", "2").stdout)
     assert found["ready"] and {check["state"] for check in found["checks"]} == {"fine"}
     machine = found["machine"]
@@ -121,7 +121,7 @@ def test_a_dry_run_is_the_plan_as_json_and_buys_nothing(workspace: Path, sim: Si
 
 
 def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
-    workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+    workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = (*RENT, "--dry-run")
     assert "may still be charged for" in " ".join(json.loads(hudtui(*words).stdout)["plan"]["notes"])
@@ -133,7 +133,7 @@ def test_a_key_for_the_guard_is_told_of_and_may_not_be_the_user_s_own(
     assert "is your own key" in hudtui(*RENT, "--yes", code=2).stderr and ordered(sim) == 0
 
 
-def test_nothing_is_bought_without_a_yes(workspace: Path, sim: Simulator) -> None:
+def test_nothing_is_bought_without_a_yes(workspace: Path, sim: PrimeSimulator) -> None:
     assert "--yes" in hudtui(*RENT, code=2).stderr
     assert ordered(sim) == 0 and not (workspace / ".hudtui" / "runs.db").exists()
 
@@ -153,7 +153,7 @@ def test_all_that_is_missing_is_told_at_once(own_world: Path) -> None:
     assert not found["ready"] and {check["name"] for check in found["checks"]} >= {"tasks", "config", "machine"}
 
 
-def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace: Path, sim: Simulator) -> None:
+def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace: Path, sim: PrimeSimulator) -> None:
     sim.scenario("key-late")
     said = hudtui("rl", "--provider", "prime", "--yes", code=2).stderr
     assert "2 of the 2 tasks of tasks.json can be used; this run needs 4 at least" in said
@@ -162,7 +162,7 @@ def test_a_training_needs_four_tasks_and_a_machine_that_knows_the_key(workspace:
     assert ordered(sim) == 0
 
 
-def test_the_plan_as_a_script(workspace: Path, sim: Simulator) -> None:
+def test_the_plan_as_a_script(workspace: Path, sim: PrimeSimulator) -> None:
     (Path.home() / ".ssh" / "id_ed25519").unlink()  # nothing is started: nobody has to log in
     script = hudtui(*RENT[:-2], "--emit-script").stdout
     assert script.startswith("#!/usr/bin/env bash") and "# --- bootstrap" in script and "# --- play" in script
@@ -181,7 +181,7 @@ def test_on_this_machine(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "on a machine of your own" in hudtui("runs", "limits", "--budget", "3", code=2).stderr
 
 
-def test_ctrl_c_while_the_machine_is_got_gives_it_up(workspace: Path, sim: Simulator) -> None:
+def test_ctrl_c_while_the_machine_is_got_gives_it_up(workspace: Path, sim: PrimeSimulator) -> None:
     sim.behave(boot=3600)
     argv = [sys.executable, "-m", "hudtui", *RENT, "--yes"]
     command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -197,7 +197,7 @@ def test_ctrl_c_while_the_machine_is_got_gives_it_up(workspace: Path, sim: Simul
     assert (run["state"], run["machine"]) == ("stopped", "released")
 
 
-def test_killed_while_it_runs_and_taken_up_again(workspace: Path, sim: Simulator) -> None:
+def test_killed_while_it_runs_and_taken_up_again(workspace: Path, sim: PrimeSimulator) -> None:
     argv = [sys.executable, "-m", "hudtui", *RENT, "--yes"]
     command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert command.stderr is not None
@@ -222,7 +222,7 @@ case "$1" in push) echo "dev: digest: {DIGEST} size: 528";; image) exit 1;; esac
 
 
 def test_an_image_of_this_computer_alone_is_pushed_first(
-    workspace: Path, sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workspace: Path, sim: PrimeSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     for task in tasks:
@@ -245,7 +245,7 @@ def test_an_image_of_this_computer_alone_is_pushed_first(
     assert "no image of this project" in hudtui(*RENT, "--push-image", "ghcr.io/me/", code=2).stderr
 
 
-def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: Simulator) -> None:
+def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: PrimeSimulator) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
     words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/train/bin/python", "--steps", "2", "--dry-run")
@@ -256,7 +256,7 @@ def test_a_rehearsal_on_a_machine_that_is_named(workspace: Path, sim: Simulator)
     assert "only a training" in hudtui("rl", "--rehearse", "--engine", "rollouts", code=2).stderr
 
 
-def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, sim: Simulator) -> None:
+def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, sim: PrimeSimulator) -> None:
     words = (*RENT, "--environments", "remote", "--dry-run")
     said = json.loads(hudtui(*words, code=2).stdout)
     assert "no lock file names an image" in " ".join(check["text"] for check in said["checks"])
@@ -273,7 +273,7 @@ def test_environments_of_this_computer_can_run_on_the_platform(workspace: Path, 
     assert "is no place for environments" in hudtui(*RENT, "--environments", "moon", "--yes", code=2).stderr
 
 
-def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Simulator) -> None:
+def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: PrimeSimulator) -> None:
     words = ("rl", "--engine", "rollouts", "--max-turns", "5", "--python", sys.executable, "--dry-run")
     offers = json.loads(hudtui("gpus", "H100", "--json").stdout)["offers"]
     # What is charged at once may be more than the run's budget, and is refused then.
@@ -295,7 +295,7 @@ def test_the_very_offer_or_cloud_or_region_can_be_named(workspace: Path, sim: Si
     assert ordered(sim) == 0
 
 
-def test_a_rehearsal_elsewhere_says_that_it_takes_minutes(workspace: Path, sim: Simulator) -> None:
+def test_a_rehearsal_elsewhere_says_that_it_takes_minutes(workspace: Path, sim: PrimeSimulator) -> None:
     tasks = json.loads((workspace / "tasks.json").read_text())
     (workspace / "tasks.json").write_text(json.dumps([{**task, "id": f"{task['id']}-{n}"} for task in tasks for n in (1, 2)]))
     words = ("rl", "--rehearse", "--provider", "prime", "--python", "/opt/python", "--dry-run")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 from hudtui.core.gym.config import load_config
-from hudtui.core.yamltext import load_yaml
+from hudtui.core.yaml_doc import load_yaml
 
 SERVER = [sys.executable, "-m", "hudtui.envs.text_2048"]
 

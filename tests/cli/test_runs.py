@@ -18,9 +18,9 @@ import pytest
 
 from hudtui.cli import runlog
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Chunk
+from hudtui.core.remote.host import FileChunk
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launcher import launch
+from hudtui.core.runs.launch import launch
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, RunSpec, Stage
 
@@ -221,8 +221,8 @@ def test_killing_the_command_leaves_the_run(workspace: Path) -> None:
 
 async def test_a_log_that_cannot_be_followed_leaves_none_of_the_others_at_work(capsys: pytest.CaptureFixture[str]) -> None:
     class Watcher:
-        async def follow(self, run: str, window: str, *, offset: int) -> AsyncGenerator[Chunk, None]:
-            yield Chunk(0, b"begun\n")
+        async def follow(self, run: str, window: str, *, offset: int) -> AsyncGenerator[FileChunk, None]:
+            yield FileChunk(0, b"begun\n")
             if window == "broken":
                 raise MachineError("the machine is gone")
             await asyncio.Event().wait()

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
 
 def _load(name: str) -> ModuleType:
@@ -40,7 +40,7 @@ def hudtui(*arguments: str) -> Result:
 def make_run(run: str, rewards: list[float]) -> None:
     store = RunStore(Path.cwd() / ".hudtui")
     folder = store.folder / run
-    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(Output("out/metrics.jsonl", "metrics"),))
+    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
     spec = RunSpec("rollouts", run, str(Path.cwd()))
     store.add(RunRecord(run, time.time(), run, "rollouts", "local", this_machine(), str(folder), spec, plan))
     (folder / "out").mkdir(parents=True)

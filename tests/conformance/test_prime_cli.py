@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 from hudtui.sim.scenarios import Behaviour
 
 ROOT = Path(__file__).parents[2]
@@ -43,29 +43,29 @@ def order_of(case_id: str) -> dict[str, Any]:
 # --- the account as it was when each case was recorded ---
 
 
-def place(sim: Simulator, case_id: str) -> str:
+def place(sim: PrimeSimulator, case_id: str) -> str:
     """The pod that a case of the record created."""
     body = order_of(case_id)
     return sim.world.create(dict(body["pod"]), body["provider"]["type"], (body["team"] or {}).get("teamId")).id
 
 
-def four_pods(sim: Simulator) -> None:
+def four_pods(sim: PrimeSimulator) -> None:
     for case_id in ("pods-create-flags", "pods-create-flags-fixed", "pods-create-legacy-menu", "pods-create-team-share"):
         place(sim, case_id)
 
 
-def stuck(sim: Simulator) -> None:
+def stuck(sim: PrimeSimulator) -> None:
     sim.scenario("stuck-install")
     place(sim, "pods-create-flags")
     sim.clock.advance(100)
 
 
-def ready(sim: Simulator) -> None:
+def ready(sim: PrimeSimulator) -> None:
     place(sim, "pods-create-flags")
     sim.clock.advance(100)
 
 
-def special(sim: Simulator) -> None:
+def special(sim: PrimeSimulator) -> None:
     """Pods in states that the recording forced; no machine is behind them."""
     pods = recorded("pods-list-mixed")["data"]
     sim.behave(ends="stuck")
@@ -74,7 +74,7 @@ def special(sim: Simulator) -> None:
         sim.world.pods[told["id"]] = replace(pod, id=told["id"], name=told["name"], forced=told)
 
 
-def gone(sim: Simulator) -> None:
+def gone(sim: PrimeSimulator) -> None:
     four_pods(sim)
     for pod_id in list(sim.world.pods)[:2]:
         sim.world.terminate(sim.world.pods[pod_id])
@@ -84,16 +84,16 @@ def creates(case: dict[str, Any]) -> bool:
     return any(request["method"] == "POST" and "/pods" in request["path"] for request in case["requests"])
 
 
-def numbered(case_id: str) -> Callable[[Simulator], None]:
+def numbered(case_id: str) -> Callable[[PrimeSimulator], None]:
     """So many pods came before that the next has the recorded id."""
 
-    def set_up(sim: Simulator) -> None:
+    def set_up(sim: PrimeSimulator) -> None:
         sim.world.made = int(CASES[case_id]["requests"][-1]["response"]["id"].removeprefix("simpod")) - 1
 
     return set_up
 
 
-SET_UP: dict[str, Callable[[Simulator], None]] = {
+SET_UP: dict[str, Callable[[PrimeSimulator], None]] = {
     **{case_id: four_pods for case_id in ("pods-list", "pods-list-json", "pods-terminate", "pods-terminate-prompt")},
     **{case_id: four_pods for case_id in ("pods-terminate-noninteractive",)},
     "pods-status": stuck,
@@ -105,9 +105,9 @@ SET_UP: dict[str, Callable[[Simulator], None]] = {
 }
 
 
-def account() -> Simulator:
+def account() -> PrimeSimulator:
     records = {"history": recorded("pods-history-json")["data"], "billings": recorded("wallet-json")["recent_billings"]}
-    sim = Simulator(
+    sim = PrimeSimulator(
         balance=42.5,
         offers=recorded("availability-list")["items"],
         clusters=recorded("availability-list", 1)["items"],
@@ -132,7 +132,7 @@ class Outcome:
     seconds: float
 
 
-def world_of(folder: Path, sim: Simulator, case_id: str) -> tuple[dict[str, str], Path]:
+def world_of(folder: Path, sim: PrimeSimulator, case_id: str) -> tuple[dict[str, str], Path]:
     """The environment and working folder of the command: a home of its own, and stand-ins for what it starts."""
     home, bin_, work = folder / "home", folder / "bin", folder / "work"
     for path in (home / ".ssh", bin_, work):
@@ -164,7 +164,7 @@ def world_of(folder: Path, sim: Simulator, case_id: str) -> tuple[dict[str, str]
     return environment, work
 
 
-def run_command(argv: list[str], stdin: str, sim: Simulator, folder: Path, case_id: str, *, endless: bool) -> Outcome:
+def run_command(argv: list[str], stdin: str, sim: PrimeSimulator, folder: Path, case_id: str, *, endless: bool) -> Outcome:
     environment, work = world_of(folder, sim, case_id)
     began = time.monotonic()
     pipe = subprocess.PIPE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 from hudtui.sim.catalogue import offer
 
 REQUESTS = json.loads(Path(__file__).with_name("skypilot-requests.json").read_text())["requests"]
@@ -18,7 +18,7 @@ def test_its_requests_are_served_in_their_order() -> None:
     # It always says PCIe.
     market = [offer("sim-h100-1", "H100_80GB", 1, 80, 2.1, place, socket="PCIe", disk=200, vcpus=30, ram_gb=180)]
     with (
-        Simulator(offers=market) as sim,
+        PrimeSimulator(offers=market) as sim,
         httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}, follow_redirects=True) as http,
     ):
         for request in REQUESTS:

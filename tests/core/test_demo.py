@@ -10,17 +10,17 @@ import pytest
 
 from hudtui.core.demo import FILES, DemoResult, DemoWorkspace, LogLine, RunBegun, is_demo, make_workspace, prepare, walk
 from hudtui.core.demo.workspace import CONFIG, TASKS
-from hudtui.core.environment.analyze import analyze
-from hudtui.core.environment.cache import cached
+from hudtui.core.environment.cache import load_analysis
+from hudtui.core.environment.discover import analyze
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConfigError, InputError, RunError
 from hudtui.core.events import Notice
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.lint import lint
+from hudtui.core.gym.lint.check import lint
 from hudtui.core.lockfile import read_lock
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.trace import read_trace
-from hudtui.core.runs.launcher import stop
+from hudtui.core.runs.launch import stop
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.load import read_tasks
@@ -61,7 +61,7 @@ async def test_the_workspace_is_what_the_stations_look_for():
     assert [path.name for path in found.task_files] == [TASKS]
     assert found.lock is not None and found.notices == ()
     assert is_demo(FOLDER)
-    assert cached(parse_source("text-2048", folder=FOLDER)).tools == made.analysis.tools
+    assert load_analysis(parse_source("text-2048", folder=FOLDER)).tools == made.analysis.tools
 
 
 async def test_the_lock_file_tells_what_is_in_the_environment(workspace):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hudtui.core.doctor as doctor
-from hudtui.core.doctor import GROUPS, Fact, Report, examine
+from hudtui.core.doctor import GROUPS, DoctorReport, Fact, examine
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -27,7 +27,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def fact(report: Report, group: str, name: str) -> Fact:
+def fact(report: DoctorReport, group: str, name: str) -> Fact:
     found = [one for one in report.group(group) if one.name == name]
     assert found, [one.name for one in report.group(group)]
     return found[-1]

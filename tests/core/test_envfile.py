@@ -13,7 +13,7 @@ from dotenv import dotenv_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.envfile import MAX_BYTES, MAX_REFERENCES, read_env, set_value, unset_value, with_value, without_value
+from hudtui.core.dotenv import MAX_BYTES, MAX_REFERENCES, read_env, set_value, unset_value, with_value, without_value
 from hudtui.core.errors import InputError
 
 SAMPLE = """\

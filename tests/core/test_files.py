@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.files import decode, exclusive, open_file, parse_json, read_bytes, read_json, read_text, write_atomic
+from hudtui.core.files import decode, file_lock, open_file, parse_json, read_bytes, read_json, read_text, write_atomic
 
 NOBODY = 65534
 
@@ -266,7 +266,7 @@ def test_a_read_only_folder(open_folder: Path) -> None:
 def test_a_folder_that_not_even_root_can_write_to() -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_atomic("/proc/hudtui-test", "x")
-    with pytest.raises(InputError, match="cannot be used"), exclusive("/proc/hudtui-test/f"):
+    with pytest.raises(InputError, match="cannot be used"), file_lock("/proc/hudtui-test/f"):
         raise AssertionError("unreachable")
 
 
@@ -346,7 +346,7 @@ def test_threads_take_turns(tmp_path: Path) -> None:
 
     def count_up() -> None:
         for _ in range(20):
-            with exclusive(path):
+            with file_lock(path):
                 number = int(path.read_text())
                 time.sleep(0.0005)
                 write_atomic(path, str(number + 1))
@@ -361,17 +361,17 @@ def test_threads_take_turns(tmp_path: Path) -> None:
 
 def test_waiting_ends(tmp_path: Path) -> None:
     start = time.monotonic()
-    with exclusive(tmp_path / "f"), pytest.raises(InputError, match="another hudtui"), exclusive(tmp_path / "g", timeout=0.1):
+    with file_lock(tmp_path / "f"), pytest.raises(InputError, match="another hudtui"), file_lock(tmp_path / "g", timeout=0.1):
         raise AssertionError("unreachable")
     assert time.monotonic() - start < 5
-    with exclusive(tmp_path / "f", timeout=0):
+    with file_lock(tmp_path / "f", timeout=0):
         pass
 
 
 def test_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), exclusive(tmp_path / "f"):
+    with pytest.raises(RuntimeError), file_lock(tmp_path / "f"):
         raise RuntimeError
-    with exclusive(tmp_path / "f", timeout=0):
+    with file_lock(tmp_path / "f", timeout=0):
         pass
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hudtui.core.credentials import can_check, check_key
 from hudtui.core.errors import InputError
-from hudtui.core.keycheck import check_key, checkable
 from hudtui.core.platform import BUCKEYE, HUD
 from hudtui.core.settings import Settings, load_settings
 
@@ -237,9 +237,9 @@ async def test_missing_and_untestable_keys(own_world: Path) -> None:
     result = await check_key("BUCKEYE_API_KEY", buckeye)
     assert result.verdict == "untestable"
     assert "BUCKEYE_API_URL" in result.message
-    assert checkable("HF_TOKEN", buckeye)
-    assert not checkable("BUCKEYE_API_KEY", buckeye)
-    assert not checkable("HUD_MCP_URL", buckeye)
+    assert can_check("HF_TOKEN", buckeye)
+    assert not can_check("BUCKEYE_API_KEY", buckeye)
+    assert not can_check("HUD_MCP_URL", buckeye)
     with pytest.raises(InputError, match="not a key"):
         await check_key("PATH", found)
 

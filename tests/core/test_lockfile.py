@@ -15,15 +15,15 @@ from hudtui.core.errors import InputError
 from hudtui.core.lockfile import (
     HIDDEN,
     find_lock,
-    lenient_time,
-    not_found,
+    lock_not_found,
     parse_lock,
+    parse_lock_time,
     read_lock,
     set_image,
     set_primary_dataset,
 )
 from hudtui.core.platform import BUCKEYE, HUD
-from hudtui.core.yamltext import load_yaml
+from hudtui.core.yaml_doc import load_yaml
 
 NOW = datetime(2026, 11, 20, 22, 59, 1, 999)
 
@@ -309,7 +309,7 @@ def test_provided_values_are_not_shown(tmp_path: Path) -> None:
     ],
 )
 def test_lenient_time(text: str, time: datetime | None) -> None:
-    assert lenient_time(text) == time
+    assert parse_lock_time(text) == time
 
 
 def test_finding(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_finding(tmp_path: Path) -> None:
     assert find_lock(tmp_path, HUD) is None
     (tmp_path / "hud.lock.yaml").mkdir()
     assert find_lock(tmp_path, HUD) is None
-    assert "no hud.lock.yaml here" in str(not_found(tmp_path, HUD))
+    assert "no hud.lock.yaml here" in str(lock_not_found(tmp_path, HUD))
 
 
 # Edits

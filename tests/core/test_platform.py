@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUCKEYE, HUD, choose_platform, explain_choice, find_platform, platforms, read_platform
-from hudtui.core.variables import lookup_in
+from hudtui.core.variables import make_lookup
 
 
 def write(path: Path, text: str) -> Path:
@@ -17,7 +17,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def user_file(name: str, text: str) -> Path:
-    return write(places().platforms / f"{name}.yaml", text)
+    return write(app_paths().platforms / f"{name}.yaml", text)
 
 
 def test_the_built_in_ones() -> None:
@@ -34,7 +34,7 @@ def test_the_built_in_ones() -> None:
 
 
 def test_urls_can_be_overridden() -> None:
-    lookup = lookup_in({"HUD_MCP_URL": "http://127.0.0.1:1/mcp/", "HUD_API_URL": ""})
+    lookup = make_lookup({"HUD_MCP_URL": "http://127.0.0.1:1/mcp/", "HUD_API_URL": ""})
     assert HUD.url("mcp", lookup) == "http://127.0.0.1:1/mcp"
     assert HUD.url("api", lookup) == "https://api.hud.ai"
     assert BUCKEYE.url("api", lookup) is None

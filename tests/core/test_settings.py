@@ -14,17 +14,17 @@ from hudtui.core.platform import BUCKEYE, HUD, Platform
 from hudtui.core.settings import (
     MASK,
     Settings,
-    check,
-    check_name,
-    check_value,
-    known_keys,
+    check_setting_name,
+    check_setting_value,
+    check_settings,
+    known_settings,
     load_settings,
+    looks_secret,
     mask,
     paths,
-    save_env,
-    save_user,
-    sounds_secret,
-    unset,
+    remove_setting,
+    save_project_setting,
+    save_user_setting,
     user_file,
 )
 from hudtui.core.variables import substitute
@@ -63,7 +63,7 @@ def load(folder: Path, platform: Platform = HUD, **environ: str) -> Settings:
 
 def test_every_key_is_described() -> None:
     for platform in (HUD, BUCKEYE):
-        keys = {key.name: key for key in known_keys(platform)}
+        keys = {key.name: key for key in known_settings(platform)}
         assert set(KEYS) <= set(keys)
         assert all(key.about and "\n" not in key.about for key in keys.values())
         assert {name for name, key in keys.items() if key.secret} == {
@@ -76,7 +76,7 @@ def test_every_key_is_described() -> None:
             "OPENAI_API_KEY",
             "HF_TOKEN",
         }
-    assert known_keys(BUCKEYE)[0].name == "BUCKEYE_API_KEY"
+    assert known_settings(BUCKEYE)[0].name == "BUCKEYE_API_KEY"
 
 
 def test_layers(own_world: Path) -> None:
@@ -153,7 +153,9 @@ def test_secrets_cannot_be_printed_by_accident(own_world: Path) -> None:
     secret = settings.secret("HUD_API_KEY")
     assert secret is not None
     assert secret.get_secret_value() == "very-secret-value"
-    everything = "".join([repr(settings), str(settings), repr(secret), repr(vars(settings)["_layers"]), repr(check(settings))])
+    everything = "".join(
+        [repr(settings), str(settings), repr(secret), repr(vars(settings)["_layers"]), repr(check_settings(settings))]
+    )
     assert "secret-value" not in everything
     assert "other-secret" not in everything
     assert settings.shown("HUD_API_KEY") == MASK + "alue"
@@ -192,7 +194,7 @@ def test_mask(secret: str, shown: str) -> None:
     ],
 )
 def test_names_that_sound_secret(name: str, secret: bool) -> None:
-    assert sounds_secret(name) is secret
+    assert looks_secret(name) is secret
 
 
 def test_require_says_how_to_get_one(own_world: Path) -> None:
@@ -221,7 +223,7 @@ def test_typed_values(own_world: Path) -> None:
         PRIME_SSH_KEY_PATH="~/.ssh/prime_key.pem",
         HUD_API_URL="https://api.example/",
     )
-    checked = check(settings)
+    checked = check_settings(settings)
     assert checked.problems == {}
     assert checked.values["HUD_TELEMETRY_ENABLED"] is False
     assert checked.values["HUD_CLIENT_TIMEOUT"] == 2.5
@@ -253,42 +255,42 @@ def test_typed_values(own_world: Path) -> None:
     ],
 )
 def test_values_that_cannot_be_right(own_world: Path, name: str, value: str, words: str) -> None:
-    checked = check(load(own_world, **{name: value, "WANDB_API_KEY": "fine"}))
+    checked = check_settings(load(own_world, **{name: value, "WANDB_API_KEY": "fine"}))
     assert list(checked.problems) == [name]
     assert len(value) < 9 or value not in checked.problems[name]
     assert words in checked.problems[name]
     assert name not in checked.values
     assert "WANDB_API_KEY" in checked.values
-    key = next(key for key in known_keys(HUD) if key.name == name)
-    assert words in (check_value(key, value) or "")
+    key = next(key for key in known_settings(HUD) if key.name == name)
+    assert words in (check_setting_value(key, value) or "")
 
 
 def test_saving(own_world: Path) -> None:
-    path = save_env(own_world, "HUD_API_KEY", " k1 \n")
+    path = save_project_setting(own_world, "HUD_API_KEY", " k1 \n")
     assert path == own_world / ".env"
     assert path.read_text() == "HUD_API_KEY=k1\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    other = save_user("HUD_API_KEY", "k2")
+    other = save_user_setting("HUD_API_KEY", "k2")
     assert other == user_file() == paths().settings_file
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert load(own_world).get("HUD_API_KEY") == "k1"
-    assert unset(own_world, "HUD_API_KEY") is True
+    assert remove_setting(own_world, "HUD_API_KEY") is True
     assert load(own_world).get("HUD_API_KEY") == "k2"
-    assert unset(own_world, "HUD_API_KEY", user=True) is True
-    assert unset(own_world, "HUD_API_KEY", user=True) is False
+    assert remove_setting(own_world, "HUD_API_KEY", user=True) is True
+    assert remove_setting(own_world, "HUD_API_KEY", user=True) is False
     assert load(own_world).get("HUD_API_KEY") is None
 
 
 def test_slips_in_names() -> None:
-    key = check_name("HF_TOKEN", HUD)
+    key = check_setting_name("HF_TOKEN", HUD)
     assert key is not None
     assert key.secret
-    assert check_name("MY_OWN_VARIABLE", HUD) is None
+    assert check_setting_name("MY_OWN_VARIABLE", HUD) is None
     for slip in ("HUD_APIKEY", "hf_token", "WANDB_API_KEYS"):
         with pytest.raises(InputError, match="Did you mean"):
-            check_name(slip, HUD)
+            check_setting_name(slip, HUD)
     with pytest.raises(InputError, match="no setting"):
-        check_name("A B", HUD)
+        check_setting_name("A B", HUD)
 
 
 def test_home_of_ones_own(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

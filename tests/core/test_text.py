@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.text import clean, clean_line, nearest
+from hudtui.core.text import clean, clean_line, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
 
 
 def test_nearest() -> None:
-    assert nearest("clik", ["click", "wait"]) == "click"
-    assert nearest("zoom", {"click": 1, "wait": 2}) is None
-    assert nearest("click", []) is None
-    assert nearest("clik", ["click"], cutoff=0.95) is None
+    assert did_you_mean("clik", ["click", "wait"]) == "click"
+    assert did_you_mean("zoom", {"click": 1, "wait": 2}) is None
+    assert did_you_mean("click", []) is None
+    assert did_you_mean("clik", ["click"], cutoff=0.95) is None

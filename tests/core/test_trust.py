@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from hudtui.core import trust
-from hudtui.core.environment.cache import store as remember
-from hudtui.core.environment.connection import connect
+from hudtui.core.environment.cache import save_analysis as remember
+from hudtui.core.environment.client import connect
 from hudtui.core.environment.powers import task_powers
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
 from hudtui.core.flows.trust import survey
 from hudtui.core.platform import HUD, find_platform
-from hudtui.core.settings import Settings, load_settings, save_env, save_user, user_file
+from hudtui.core.settings import Settings, load_settings, save_project_setting, save_user_setting, user_file
 
 USER = "user-key-0123456789"
 
@@ -46,7 +46,7 @@ def agree_to_all(folder: Path) -> None:
 
 
 def test_the_env_file_of_an_unknown_folder_does_not_count(folder: Path) -> None:
-    save_user("PRIME_API_KEY", USER)
+    save_user_setting("PRIME_API_KEY", USER)
     (folder / ".env").write_text("PRIME_API_BASE_URL=https://evil.example\nPRIME_API_KEY=theirs\nHUDTUI_SKY=touch ran\n")
     settings = load(folder)
     assert settings.get("PRIME_API_BASE_URL") == "https://api.primeintellect.ai"
@@ -90,7 +90,7 @@ def test_no_folder_names_the_program_of_skypilot_or_a_simulator(folder: Path) ->
     settings = load(folder)
     assert [settings.get(name) for name in ("HUDTUI_SKY", "HUDTUI_SIM", "HUDTUI_SIM_KEY")] == [None, None, None]
     assert len([notice for notice in settings.notices if "project folder" in notice]) == 3
-    save_user("HUDTUI_SKY", "uvx sky")
+    save_user_setting("HUDTUI_SKY", "uvx sky")
     assert load(folder).get("HUDTUI_SKY") == "uvx sky"
 
 
@@ -111,7 +111,7 @@ def test_no_folder_names_the_program_of_skypilot_or_a_simulator(folder: Path) ->
 )
 def test_a_folder_lowers_limits_and_never_lifts_them(folder: Path, own: str | None, theirs: str, counts: str) -> None:
     if own is not None:
-        save_user("HUDTUI_BUDGET_RUN", own)
+        save_user_setting("HUDTUI_BUDGET_RUN", own)
     (folder / ".env").write_text(f"HUDTUI_BUDGET_RUN={theirs}\n")
     assert load(folder).get("HUDTUI_BUDGET_RUN") == (own or "25"), "not obeyed before the folder is trusted"
     agree_to_all(folder)
@@ -129,8 +129,8 @@ def test_the_environment_decides_over_everything(folder: Path, monkeypatch: pyte
 
 
 def test_what_the_user_sets_here_needs_no_question(folder: Path) -> None:
-    save_env(folder, "OPENAI_BASE_URL", "http://localhost:1/v1")
-    save_env(folder, "HUD_API_KEY", "k" * 20)
+    save_project_setting(folder, "OPENAI_BASE_URL", "http://localhost:1/v1")
+    save_project_setting(folder, "HUD_API_KEY", "k" * 20)
     assert load(folder).withheld == () and load(folder).get("HUD_API_KEY") == "k" * 20
 
 
@@ -139,7 +139,7 @@ def test_links_out_of_the_folder_are_not_written_through(folder: Path, tmp_path:
     outside.write_text("# keys\n")
     (folder / ".env").symlink_to(outside)
     with pytest.raises(InputError, match="link to a file outside"):
-        save_env(folder, "A", "1")
+        save_project_setting(folder, "A", "1")
     assert outside.read_text() == "# keys\n"
     (tmp_path / "elsewhere").mkdir()
     (folder / ".hudtui").symlink_to(tmp_path / "elsewhere")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.variables import escape, lookup_in, names_in, substitute, substitute_tree
+from hudtui.core.variables import escape, make_lookup, substitute, substitute_tree, variable_names
 
 VALUES = {"A": "1", "LONG_NAME_2": "two", "EMPTY": "", "DOLLAR": "$A ${A} }"}
 look = VALUES.get
@@ -127,8 +127,8 @@ def test_very_deep_trees_do_not_overflow() -> None:
 
 
 def test_names_in() -> None:
-    assert names_in({"a": ["$X ${Y:$Z} $$N", {"b": "$X"}], "c": 3}) == ("X", "Z", "Y")
-    assert names_in("plain") == ()
+    assert variable_names({"a": ["$X ${Y:$Z} $$N", {"b": "$X"}], "c": 3}) == ("X", "Z", "Y")
+    assert variable_names("plain") == ()
 
 
 @pytest.mark.parametrize("piece", ["${A:", "${A:}", "$", "$$", "${", "}", "${NOPE:x", "$A", "${NOPE:${A:"])
@@ -147,14 +147,14 @@ def test_time_grows_with_the_length_only(piece: str) -> None:
 
 
 def test_lookup_in_exact() -> None:
-    lookup = lookup_in({"HUD_API_KEY": "k"})
+    lookup = make_lookup({"HUD_API_KEY": "k"})
     assert lookup("HUD_API_KEY") == "k"
     assert lookup("hud_api_key") is None
 
 
 def test_lookup_in_any_case() -> None:
     taken: list[tuple[str, str]] = []
-    lookup = lookup_in(
+    lookup = make_lookup(
         {"BUCKEYE_API_KEY": "k", "path": "p", "Two": "1", "tWo": "2", "THREE": "3", "three": "4"},
         ignore_case=True,
         on_other_case=lambda asked, found: taken.append((asked, found)),

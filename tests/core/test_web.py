@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from hudtui.core.web import is_loopback, retry_after
+from hudtui.core.http import is_loopback, retry_after
 
 
 @pytest.mark.parametrize("url", ["http://localhost:8000", "https://127.0.0.1/api", "http://127.3.2.1", "http://[::1]:80/x"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
+from hudtui.core.yaml_doc import load_yaml
 from hudtui.core.yamledit import Scalar, scalar_text, set_values
-from hudtui.core.yamltext import load_yaml
 
 Changes = dict[tuple[str | int, ...], Scalar]
 DATASET: Changes = {("primary_dataset", "name"): "o/new", ("primary_dataset", "task_count"): 3}

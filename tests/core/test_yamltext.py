@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from hudtui.core.errors import InputError
-from hudtui.core.yamltext import MAX_ALIASED, MAX_DEPTH, Mark, dotted, load_yaml
+from hudtui.core.yaml_doc import MAX_ALIASED, MAX_DEPTH, Mark, dotted_path, load_yaml
 
 
 def load(text: str) -> Any:
@@ -316,8 +316,8 @@ def test_every_key_is_where_its_mark_says(tree: Any) -> None:
 
 
 def test_dotted() -> None:
-    assert dotted(()) == ""
-    assert dotted(("a", "b", 2, "c")) == "a.b[2].c"
+    assert dotted_path(()) == ""
+    assert dotted_path(("a", "b", 2, "c")) == "a.b[2].c"
 
 
 # Refusals

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.envs.text_2048.environment import PROTOCOL_VERSIONS, TOOLS, Table
-from hudtui.envs.text_2048.stdio import Peer, serve
+from hudtui.envs.text_2048.environment import PROTOCOL_VERSIONS, TOOLS, GameTable
+from hudtui.envs.text_2048.stdio import StdioServer, serve
 
 COMMAND = [sys.executable, "-m", "hudtui.envs.text_2048"]
 CLIENT = Path(__file__).parents[1] / "support" / "sdk_client.mjs"
@@ -169,7 +169,7 @@ def ask(peer, method, params=None, ident=1):
 
 @pytest.mark.parametrize("version", [*PROTOCOL_VERSIONS, "2026-07-28", "1999-01-01"])
 def test_versions_are_negotiated(version):
-    result = ask(Peer(Table(1)), "initialize", {"protocolVersion": version})["result"]
+    result = ask(StdioServer(GameTable(1)), "initialize", {"protocolVersion": version})["result"]
     assert result["protocolVersion"] == (version if version in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0])
 
 
@@ -193,11 +193,11 @@ def test_versions_are_negotiated(version):
     ],
 )
 def test_what_is_no_request_gets_an_error(line, code):
-    assert Peer(Table(1)).answer(line)["error"]["code"] == code
+    assert StdioServer(GameTable(1)).answer(line)["error"]["code"] == code
 
 
 def test_notifications_get_no_answer_and_batches_get_a_list():
-    peer = Peer(Table(1))
+    peer = StdioServer(GameTable(1))
     assert peer.answer(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}') is None
     assert peer.answer(b'[{"jsonrpc": "2.0", "method": "notifications/initialized"}]') is None
     batch = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in ("a", 2)]
@@ -222,14 +222,14 @@ def test_blank_lines_are_no_requests():
     ],
 )
 def test_hub_arguments_in_every_spelling(arguments):
-    table = Table(1)
+    table = GameTable(1)
     answer = table.call("setup", arguments)
     assert not answer["is_error"], answer["text"]
-    assert answer == Table(2).call("int_board", {"board_size": 5, "seed": 9})
+    assert answer == GameTable(2).call("int_board", {"board_size": 5, "seed": 9})
 
 
 def test_a_given_board_is_the_start():
-    table = Table(1)
+    table = GameTable(1)
     board = [[2, 2, 0], [0, 4, 0], [0, 0, 8]]
     for given in (board, json.dumps(board)):
         answer = table.call("setup", {"name": "board", "board": given})
@@ -263,7 +263,7 @@ def test_a_given_board_is_the_start():
     ],
 )
 def test_unfit_arguments_are_errors_that_say_what_is_expected(tool, arguments, message):
-    table = Table(1)
+    table = GameTable(1)
     before = table.game.state()
     answer = table.call(tool, arguments)
     assert answer["is_error"]
@@ -272,7 +272,7 @@ def test_unfit_arguments_are_errors_that_say_what_is_expected(tool, arguments, m
 
 
 def test_rewards():
-    table = Table(1)
+    table = GameTable(1)
     board = [[2, 2], [0, 0]]
     table.call("setup", {"name": "board", "board": board, "seed": 1})
     assert table.call("evaluate", {"name": "efficiency"})["structured"]["reward"] == 0
@@ -289,9 +289,9 @@ def test_hidden_functions_are_callable_and_not_listed():
     listed = {tool["name"] for tool in TOOLS}
     for name in ("int_board", "int_max_number", "int_efficiency"):
         assert name not in listed
-        assert Table(1).call(name, {"target": 8} if "max" in name else {}) is not None
-    assert Table(1).call("board", {}) is None
-    assert Table(1).call("int_move", {}) is None
+        assert GameTable(1).call(name, {"target": 8} if "max" in name else {}) is not None
+    assert GameTable(1).call("board", {}) is None
+    assert GameTable(1).call("int_move", {}) is None
 
 
 def test_main_prints_its_usage():

@@ -34,12 +34,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.acquire import Gone, StillThere, Unusable, acquire, release, resume
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.provider import LoginNeeded, NoMoney, OfferGone, ProviderError, Unclear
+from hudtui.core.compute.lifecycle import PodGone, ProvisionFailed, TerminationUnverified, acquire, resume, terminate_pod
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.errors import HudtuiError
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 NAME = "hudtui-fault-1"
 _PODS = "/api/v1/pods/"
@@ -65,7 +65,7 @@ class Injection:
     fault: str
     point: str
     requests: tuple[dict[str, Any], ...] = ()
-    """Faults of the API, for `Simulator.fail_next`, in place before the order."""
+    """Faults of the API, for `PrimeSimulator.fail_next`, in place before the order."""
     at_end: tuple[dict[str, Any], ...] = ()
     """The same, in place before the machine is ended."""
     behave: dict[str, Any] = field(default_factory=dict)
@@ -200,7 +200,7 @@ def stops(seed: int, moments: dict[str, int], *, most: int = 3) -> list[Injectio
 def carry_out(injection: Injection, folder: Path, key: Path) -> Outcome:
     """One injection in a world of its own."""
     outcome = Outcome(injection)
-    with Simulator() as sim:
+    with PrimeSimulator() as sim:
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         if injection.balance is not None:
             sim.world.balance = injection.balance
@@ -225,7 +225,7 @@ def _user(sim_url: str, api_key: str, folder: Path, key: Path, advance: Any = No
     return world.User(sim_url, api_key, Ledger(folder / "pods.db"), key, folder / "pins", timeout=timeout, advance=advance)
 
 
-async def _rent(injection: Injection, sim: Simulator, folder: Path, key: Path, outcome: Outcome) -> None:
+async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Path, outcome: Outcome) -> None:
     silent = injection.fault == "timeout" and injection.point.startswith("everything")  # every answer is waited for in real time
     user = _user(sim.url, sim.api_key, folder, key, sim.clock.advance, 0.2 if silent else 1.0)
     said: list[str] = []
@@ -238,7 +238,7 @@ async def _rent(injection: Injection, sim: Simulator, folder: Path, key: Path, o
                 sim.fail_next(**fault)
             problem = None
             try:
-                await release(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
+                await terminate_pod(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
                 outcome.told = "ready, then ended"
             except HudtuiError as caught:
                 problem, outcome.told = caught, f"ready, then {_kind(caught)}"
@@ -286,18 +286,26 @@ async def _all_steps(user: Any, order: Any, said: list[str], watch: Any) -> None
                 watch.did(f"step {step.kind}")
 
 
-def _compare(sim: Simulator, ledger: Ledger, error: BaseException | None, said: list[str], outcome: Outcome) -> None:
+def _compare(sim: PrimeSimulator, ledger: Ledger, error: BaseException | None, said: list[str], outcome: Outcome) -> None:
     """Is what the user was told so?"""
     alive = len(sim.alive)
     entry = ledger.get(NAME)
     words = " ".join([str(error or ""), *said])
-    unsure = isinstance(error, Unclear | StillThere) or "nobody can say" in words or "could not be ended" in words
+    unsure = (
+        isinstance(error, OutcomeUnknown | TerminationUnverified) or "nobody can say" in words or "could not be ended" in words
+    )
     stays = "is ready, and stays: it costs money" in words
     if alive and (entry is None or not entry.open):
         outcome.broken.append("a machine lives, and the ledger does not know")
     if error is not None and alive and not unsure and not stays and outcome.reached:
         outcome.broken.append(f"a machine lives, and the user was told: {words[:200]}")
-    if error is not None and alive and isinstance(error, StillThere) and "may still cost" not in words and "exists" not in words:
+    if (
+        error is not None
+        and alive
+        and isinstance(error, TerminationUnverified)
+        and "may still cost" not in words
+        and "exists" not in words
+    ):
         outcome.broken.append(f"a machine lives, and nobody said that it may cost: {words[:200]}")
     if error is not None and not alive and not unsure and entry is not None and entry.open:
         outcome.broken.append(f"the ledger has a machine ({entry.state}) that is gone; the user was told: {words[:200]}")
@@ -313,7 +321,7 @@ def _compare(sim: Simulator, ledger: Ledger, error: BaseException | None, said: 
             outcome.broken.append(f"the bill is {cost:.4f}, the ledger says {entry.billed:.4f}")
 
 
-def _in_child(injection: Injection, sim: Simulator, folder: Path, key: Path, outcome: Outcome) -> None:
+def _in_child(injection: Injection, sim: PrimeSimulator, folder: Path, key: Path, outcome: Outcome) -> None:
     request = {"url": sim.url, "api_key": sim.api_key, "folder": str(folder), "key": str(key), "injection": asdict(injection)}
     child = subprocess.run(
         [sys.executable, __file__, "--child"], input=json.dumps(request), capture_output=True, text=True, timeout=100, check=False
@@ -331,7 +339,7 @@ def _in_child(injection: Injection, sim: Simulator, folder: Path, key: Path, out
         outcome.broken.append("a machine lives, and the ledger does not know")
 
 
-def _wait_until_open(sim: Simulator) -> None:
+def _wait_until_open(sim: PrimeSimulator) -> None:
     """The port may still refuse connections."""
     place = sim.url.removeprefix("http://").split(":")
     deadline = time.monotonic() + 10
@@ -342,7 +350,7 @@ def _wait_until_open(sim: Simulator) -> None:
         time.sleep(0.02)
 
 
-def _wait_until_quiet(sim: Simulator) -> None:
+def _wait_until_quiet(sim: PrimeSimulator) -> None:
     """What a process sent before it was killed may be carried out after it."""
     before, calm = -1, 0
     deadline = time.monotonic() + 10
@@ -353,7 +361,7 @@ def _wait_until_quiet(sim: Simulator) -> None:
         before = state
 
 
-async def _start_anew(injection: Injection, sim: Simulator, folder: Path, key: Path, outcome: Outcome) -> None:
+async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, key: Path, outcome: Outcome) -> None:
     """The next start of the app, an hour later, with everything well again: who is found, and can it be ended?"""
     user = _user(sim.url, sim.api_key, folder, key, sim.clock.advance)
     for pod in sim.pods.values():
@@ -375,7 +383,7 @@ async def _start_anew(injection: Injection, sim: Simulator, folder: Path, key: P
             if any(orphan.owned is None for orphan in first.orphans):
                 outcome.broken.append("the next start does not know whose machine it is")
             for orphan in first.orphans:
-                await release(orphan.pod, user.prime, user.ledger, why="nobody's", sleep=user.sleep)
+                await terminate_pod(orphan.pod, user.prime, user.ledger, why="nobody's", sleep=user.sleep)
         last = await reconcile([user.prime], user.ledger, active=lambda owned: False, now=lambda: time.time() + _LATER)
         if last.orphans or sim.alive:
             outcome.broken.append("it cannot be ended by the next start")
@@ -394,21 +402,21 @@ async def _go_on(user: Any, entry: Any, outcome: Outcome) -> None:
         outcome.told += ", gone on with"
         if kinds[-1] != "ready":
             outcome.broken.append(f"gone on with, and only {kinds[-1]}")
-    except Unclear:
+    except OutcomeUnknown:
         outcome.told += ", looked for"  # never created; the last reconcile says so
         return
-    await release(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
+    await terminate_pod(NAME, user.prime, user.ledger, why="over", sleep=user.sleep)
 
 
 def _kind(error: BaseException) -> str:
     names = {
-        OfferGone: "offer gone",
-        NoMoney: "no money",
-        LoginNeeded: "key refused",
-        Unclear: "unclear, kept",
-        StillThere: "may still cost, kept",
-        Unusable: "unusable, ended",
-        Gone: "taken back",
+        OutOfCapacity: "offer gone",
+        InsufficientFunds: "no money",
+        AuthError: "key refused",
+        OutcomeUnknown: "unclear, kept",
+        TerminationUnverified: "may still cost, kept",
+        ProvisionFailed: "unusable, ended",
+        PodGone: "taken back",
         ProviderError: "refused",
     }
     return next((name for kind, name in names.items() if type(error) is kind), type(error).__name__)
@@ -439,7 +447,7 @@ def _child() -> None:
 def find_moments(folder: Path, key: Path) -> dict[str, int]:
     """Every kind of moment of an undisturbed run, and how often it comes."""
     folder.mkdir(exist_ok=True)
-    with Simulator() as sim:
+    with PrimeSimulator() as sim:
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         request = {"url": sim.url, "api_key": sim.api_key, "folder": str(folder), "key": str(key)}
         request["injection"] = asdict(Injection("none", "none"))  # type: ignore[assignment]

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.acquire import acquire, release
-from hudtui.core.compute.budget import BudgetReached
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.ledger import Ledger, Owned
-from hudtui.core.compute.machine_guard import FOLDER, guard
-from hudtui.core.compute.provider import OfferGone
-from hudtui.sim import Simulator
+from hudtui.core.compute.budget import BudgetExceeded
+from hudtui.core.compute.lifecycle import acquire, terminate_pod
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.provider import OutOfCapacity
+from hudtui.core.compute.watchdog import FOLDER, start_watchdog
+from hudtui.sim import PrimeSimulator
 
 BUDGETS = (1.0, 2.5, 3.0, 10.0, 40.0)
 OFFERS = ("1H100.80S", "2H100.80S", "1A100.22V", "cpu-8")
@@ -70,11 +70,11 @@ async def launch(place: Place, name: str, cloud_id: str) -> dict[str, Any]:
         last = [step async for step in steps][-1]
         assert last.host is not None and last.pod is not None
         owned = user.ledger.get(name)
-        await guard(last.host, owned.until, user.prime, last.pod.id, lookup={}.get)
+        await start_watchdog(last.host, owned.until, user.prime, last.pod.id, lookup={}.get)
         rules = json.loads(await last.host.get(f"{FOLDER}/guard.json"))
         ends = float(rules["count_from"]) + rules["max_seconds"]
         return {"name": name, "rented": True, "hourly": owned.hourly, "hours": (ends - owned.created) / 3600}
-    except (BudgetReached, OfferGone) as error:
+    except (BudgetExceeded, OutOfCapacity) as error:
         return {"name": name, "rented": False, "why": error.what}
     finally:
         await user.close()
@@ -85,7 +85,7 @@ async def soon(seconds: float) -> None:
     await asyncio.sleep(min(seconds, 0.2))
 
 
-def spent(owned: Owned) -> float:
+def spent(owned: PodRecord) -> float:
     """What a machine that has ended has cost: its bill."""
     return owned.billed or 0.0
 
@@ -113,7 +113,7 @@ async def campaign(place: Place, launches: int, chance: random.Random) -> tuple[
             if alive and chance.random() < 0.4:
                 one = chance.choice(alive)
                 one["over"] = True
-                await release(one["name"], user.prime, user.ledger, why="to make room", sleep=soon)
+                await terminate_pod(one["name"], user.prime, user.ledger, why="to make room", sleep=soon)
             await asyncio.to_thread(lambda number=number: hear(start(number)))
     finally:
         await user.close()
@@ -131,7 +131,7 @@ async def main(seed: int, launches: int) -> int:
     worst, each = 0, max(launches // len(BUDGETS), 2)
     print(f"{'budget':>8} {'launches':>9} {'rented':>7} {'refused':>8} {'at most':>9}  above")
     for budget in BUDGETS:
-        with tempfile.TemporaryDirectory() as name, Simulator(rate=1.0) as sim:
+        with tempfile.TemporaryDirectory() as name, PrimeSimulator(rate=1.0) as sim:
             folder = Path(name)
             key = asyncssh.generate_private_key("ssh-ed25519")
             (folder / "key").write_bytes(key.export_private_key())

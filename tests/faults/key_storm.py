@@ -48,11 +48,11 @@ def own_world(home: Path) -> Iterator[None]:
 
 async def one(screen: str, size: tuple[int, int], seconds: float, seed: int) -> list[str]:
     """One storm; what is wrong after it."""
-    from hudtui.sim import Simulator
+    from hudtui.sim import PrimeSimulator
     from hudtui.tui.app import HudtuiApp
 
     server = f"-- {sys.executable} {Path(__file__).parents[1] / 'support' / 'odd_server.py'} many 200"
-    with tempfile.TemporaryDirectory() as made, own_world(Path(made)), Simulator(step=5) as sim:
+    with tempfile.TemporaryDirectory() as made, own_world(Path(made)), PrimeSimulator(step=5) as sim:
         os.environ |= {"HUDTUI_SIM": sim.url, "HUDTUI_SIM_KEY": sim.api_key}
         folder = Path(made) / "project"
         storms.odd_files(folder)

@@ -36,21 +36,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import HudtuiError
 from hudtui.core.remote.connect import close_hosts
-from hudtui.core.runs import rented
+from hudtui.core.remote.hosts import pod_host
+from hudtui.core.runs import remote_run
 from hudtui.core.runs.broker import Broker, offer_to_json
-from hudtui.core.runs.hosts import rented_host
-from hudtui.core.runs.launcher import reconcile
-from hudtui.core.runs.rented import tend
-from hudtui.core.runs.reports import Report
+from hudtui.core.runs.launch import reconcile_runs
+from hudtui.core.runs.remote_run import run_remote
+from hudtui.core.runs.reports import MachineReport
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.training.plan import Output, Plan, Rent, RunSpec, Stage
-from hudtui.sim import Simulator
+from hudtui.core.training.plan import Plan, PlanOutput, Rental, RunSpec, Stage
+from hudtui.sim import PrimeSimulator
 
 RUN = "launch-fault"
 LINES = 5
@@ -124,7 +124,7 @@ class Doomed(RunStore):
         for moment in ("before", "after"):
             events: tuple[RunEvent, ...] = super().mirror(run, lines) if moment == "after" else ()
             for line in lines:
-                if isinstance(line, Report):
+                if isinstance(line, MachineReport):
                     self._meet(label(line.type, line.data), moment)
         return events
 
@@ -132,7 +132,7 @@ class Doomed(RunStore):
 async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
     """What `hudtui rl` and `hudtui runs resume` do: reconcile, then tend. Returns what the user is told when that fails."""
     store = Doomed(state, event, moment)
-    provider = Prime(key, base_url=url, simulated=True)
+    provider = PrimeProvider(key, base_url=url, simulated=True)
 
     slept = 0.0
 
@@ -149,8 +149,8 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         provider, lambda name: None, sleep=hurry, every=0.05, within=5.0, look=1.0, clock=lambda: time.monotonic() + slept
     )
     try:
-        await reconcile(store)
-        async with aclosing(tend(RUN, store, broker)) as events:
+        await reconcile_runs(store)
+        async with aclosing(run_remote(RUN, store, broker)) as events:
             async for _ in events:
                 pass
     except HudtuiError as error:
@@ -170,7 +170,7 @@ def be_the_app(words: list[str]) -> None:
     if int(most):
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    rented._FETCHES, rented._FETCH_PAUSE = 1, 0.1
+    remote_run._FETCHES, remote_run._FETCH_PAUSE = 1, 0.1
     said = asyncio.run(live(url, key, Path(state), event, moment))
     print(json.dumps({"said": said}))
 
@@ -182,7 +182,7 @@ def be_the_app(words: list[str]) -> None:
 class World:
     """A simulated Prime, and the home of somebody who rents there."""
 
-    sim: Simulator
+    sim: PrimeSimulator
     home: Path
     store: RunStore
     environment: dict[str, str]
@@ -236,7 +236,7 @@ class World:
 @contextlib.contextmanager
 def world(script: str = WORK, **behave: Any) -> Iterator[World]:
     """A run that was planned and agreed to, in a world of its own."""
-    with tempfile.TemporaryDirectory(prefix="hudtui-launch-") as place, Simulator(step=5) as sim:
+    with tempfile.TemporaryDirectory(prefix="hudtui-launch-") as place, PrimeSimulator(step=5) as sim:
         home = Path(place)
         key = home / ".ssh" / "id_ed25519"
         key.parent.mkdir(mode=0o700)
@@ -253,8 +253,8 @@ def world(script: str = WORK, **behave: Any) -> Iterator[World]:
         yield World(sim, home, store, {**environment, "HOME": str(home), "HUDTUI_TRUST": str(home)})
 
 
-async def _offer(sim: Simulator) -> Offer:
-    provider = Prime(sim.api_key, base_url=sim.url, simulated=True)
+async def _offer(sim: PrimeSimulator) -> Offer:
+    provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
     try:
         return min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
     finally:
@@ -262,12 +262,12 @@ async def _offer(sim: Simulator) -> Offer:
 
 
 def _record(store: RunStore, offer: Offer, script: str) -> RunRecord:
-    rent = Rent("prime", f"hudtui-{RUN}", offer_to_json(offer), offer.price.hourly, simulated=True)
+    rent = Rental("prime", f"hudtui-{RUN}", offer_to_json(offer), offer.price.hourly, simulated=True)
     spec = RunSpec("rollouts", RUN, str(store.state_dir.parent), rent=rent, limits={"max_hours": 20.0, "run_budget": 25.0})
     stage = Stage("play", ("bash", "-c", script), grace=1.0)
-    plan = Plan("rollouts", (stage,), outputs=(Output("out/metrics.jsonl", "metrics"), Output("out/begun", "report")))
+    plan = Plan("rollouts", (stage,), outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/begun", "report")))
     folder = f".hudtui/runs/{RUN}"
-    host = rented_host(rent.machine)
+    host = pod_host(rent.machine)
     return RunRecord(RUN, time.time(), RUN, "rollouts", host, this_machine(), folder, spec, plan)
 
 
@@ -287,7 +287,7 @@ def broken(one: World, *, whole: bool = True) -> list[str]:
         found.append(f"{one.ordered} machines were ordered")
     if one.sim.alive:
         found.append(f"{len(one.sim.alive)} machines still live")
-    if summary.active or summary.unsettled:
+    if summary.active or summary.holds_machine:
         found.append(f"the run is {summary.state}, its machine {summary.machine}")
     if summary.state in ("failed", "stopped") and not summary.why:
         found.append(f"it {summary.state}, and nobody knows why")

@@ -75,7 +75,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
     rest = b""
     began = time.monotonic()
     async with load("bad_line").BadLine(box.port) as line:  # noqa: SIM117 - the second needs the first
-        async with await connect_ssh(box.target(port=line.port), pins=box.pins()) as host:
+        async with await connect_ssh(box.target(port=line.port), known_hosts=box.known_hosts()) as host:
             writer = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _WRITER, str(path), str(lines), str(seconds), str(seed)
             )

@@ -233,9 +233,9 @@ def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(run: Guarded, mo
             raise error
         (run.folder / "guard.disarmed").touch()
 
-    monkeypatch.setattr(guard.Guard, "look", look)
+    monkeypatch.setattr(guard.Watchdog, "look", look)
     (run.folder / "guard.json").write_text('{"look_seconds": 0.01}')
-    guard.Guard(str(run.folder)).run()
+    guard.Watchdog(str(run.folder)).run()
     assert [(line["type"], line.get("problem")) for line in run.said] == [
         ("armed", None),
         ("trouble", "ZeroDivisionError"),
@@ -299,7 +299,7 @@ def test_time_does_not_count_anew_when_the_rules_are_there_again(run: Guarded, m
     monkeypatch.setattr(guard, "clock", lambda: now[0])
     run.state("running")
     rules, path = json.dumps({"max_seconds": 100, "grace_seconds": 0, "count_from": "one"}), run.folder / "guard.json"
-    one, said = guard.Guard(str(run.folder)), []
+    one, said = guard.Watchdog(str(run.folder)), []
     for moment, text in ((0.0, rules), (90.0, ""), (95.0, rules), (101.0, rules), (102.0, "")):
         now[0] = moment
         path.write_text(text)

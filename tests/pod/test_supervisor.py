@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hudtui.core.runs.reports import Report, StatusReport, read_report
+from hudtui.core.runs.reports import MachineReport, StatusReport, read_report
 from hudtui.pod import supervisor
 
 FILE = Path(supervisor.__file__)
@@ -357,7 +357,7 @@ def test_whatever_it_writes_is_taken_by_those_who_read_it(run: Run) -> None:
     run.call("stop", "0", "x" * 100_000)
     run.end("stopped")
     lines = (run.folder / "events.jsonl").read_bytes().splitlines()
-    assert [type(read_report(line)) for line in lines] == [Report] * len(lines) and len(lines) >= 5
+    assert [type(read_report(line)) for line in lines] == [MachineReport] * len(lines) and len(lines) >= 5
     status = msgspec.json.decode((run.folder / "status.json").read_bytes(), type=StatusReport)
     assert status.stages["s"].state == "ended" and status.heartbeat is not None
 

@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 
 class Api:
     """The API as a client without any cleverness sees it."""
 
-    def __init__(self, sim: Simulator, key: str | None = None) -> None:
+    def __init__(self, sim: PrimeSimulator, key: str | None = None) -> None:
         self.sim = sim
         token = sim.api_key if key is None else key
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -50,8 +50,8 @@ class Api:
 
 
 @pytest.fixture
-def sim() -> Iterator[Simulator]:
-    with Simulator() as running:
+def sim() -> Iterator[PrimeSimulator]:
+    with PrimeSimulator() as running:
         yield running
 
 
@@ -59,7 +59,7 @@ def sim() -> Iterator[Simulator]:
 def connect() -> Iterator[Callable[..., Api]]:
     made: list[Api] = []
 
-    def connect(sim: Simulator, key: str | None = None) -> Api:
+    def connect(sim: PrimeSimulator, key: str | None = None) -> Api:
         made.append(Api(sim, key))
         return made[-1]
 
@@ -69,7 +69,7 @@ def connect() -> Iterator[Callable[..., Api]]:
 
 
 @pytest.fixture
-def api(sim: Simulator, connect: Callable[..., Api], key_pair: Path) -> Api:
+def api(sim: PrimeSimulator, connect: Callable[..., Api], key_pair: Path) -> Api:
     """A client of an account whose primary key is `key_pair`."""
     sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
     return connect(sim)

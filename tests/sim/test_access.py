@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hudtui.sim import Simulator
-from hudtui.sim.handlers import ENTRIES
+from hudtui.sim import PrimeSimulator
+from hudtui.sim.api import ENTRIES
 
 EVIL = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOFh4sSnFDTiTCJWcNJLJNzq1a8cCMLgw9dYDwyBDw3F evil"
 CONTROL = [
@@ -37,12 +37,12 @@ HEADERS = [
 ]
 
 
-def told(sim: Simulator) -> object:
+def told(sim: PrimeSimulator) -> object:
     return sim.world.to_json(), sim.world.tokens, sim.state()["behaviour"], sim.state()["faults"], sim.clock.now()
 
 
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: headers.get("Authorization", "no key"))
-def test_a_stranger_is_told_nothing_and_changes_nothing(sim: Simulator, headers: dict[str, str]) -> None:
+def test_a_stranger_is_told_nothing_and_changes_nothing(sim: PrimeSimulator, headers: dict[str, str]) -> None:
     before = told(sim)
     body = {"name": "x", "names": ["no-money"], "publicKey": EVIL, "seconds": 3600, "token": "mine", "method": "*", "path": "*"}
     with httpx2.Client(base_url=sim.url, headers=headers) as http:
@@ -69,7 +69,7 @@ def test_a_stranger_is_told_nothing_and_changes_nothing(sim: Simulator, headers:
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/api/v1/ssh_keys/"), ("POST", "/sim/tokens"), ("GET", "/sim/state")])
 def test_a_web_page_is_not_answered_even_with_the_key(
-    sim: Simulator, headers: dict[str, str], status: int, method: str, path: str
+    sim: PrimeSimulator, headers: dict[str, str], status: int, method: str, path: str
 ) -> None:
     before = told(sim)
     own = {name: value.format(port=sim.url.rpartition(":")[2]) for name, value in headers.items()}
@@ -80,20 +80,20 @@ def test_a_web_page_is_not_answered_even_with_the_key(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "127.0.0.1:9"])
-def test_this_machine_has_several_names(sim: Simulator, host: str) -> None:
+def test_this_machine_has_several_names(sim: PrimeSimulator, host: str) -> None:
     own = {"Authorization": f"Bearer {sim.api_key}", "Host": host.format(port=sim.url.rpartition(":")[2])}
     with httpx2.Client(base_url=sim.url, headers=own) as http:
         assert http.get("/api/v1/pods/").status_code == 200 and http.get("/sim/state").status_code == 200
 
 
-def test_a_key_with_limits_has_no_control(sim: Simulator) -> None:
+def test_a_key_with_limits_has_no_control(sim: PrimeSimulator) -> None:
     sim.add_token("some", {"instances": {"read": True, "write": True}})
     with httpx2.Client(base_url=sim.url, headers={"Authorization": "Bearer some"}) as http:
         assert http.get("/api/v1/pods/").status_code == 200
         assert http.post("/sim/tokens", json={"token": "all"}).status_code == 401 and "all" not in sim.world.tokens
 
 
-def test_a_body_without_end_is_refused(sim: Simulator) -> None:
+def test_a_body_without_end_is_refused(sim: PrimeSimulator) -> None:
     with httpx2.Client(base_url=sim.url) as http:
         assert http.post("/api/v1/pods/", content=b"[" * (2**20 + 1)).status_code == 413
         assert not sim.requests
@@ -118,10 +118,10 @@ def test_a_pod_lets_in_registered_keys_alone(api, ssh, tmp_path: Path) -> None:
 
 
 def test_the_key_is_random_and_lasts_as_long_as_the_state(tmp_path: Path) -> None:
-    with Simulator(state=tmp_path / "a") as one, Simulator() as other:
+    with PrimeSimulator(state=tmp_path / "a") as one, PrimeSimulator() as other:
         assert one.api_key != other.api_key and len(one.api_key) >= 36
         assert (tmp_path / "a" / "state.json").stat().st_mode & 0o777 == 0o600
-    with Simulator(state=tmp_path / "a") as again:
+    with PrimeSimulator(state=tmp_path / "a") as again:
         assert again.api_key == one.api_key and again.url == one.url
 
 
@@ -142,7 +142,7 @@ def test_no_other_user_can_read_what_is_kept_at_any_moment(tmp_path: Path) -> No
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        with Simulator(state=tmp_path / "state") as sim:
+        with PrimeSimulator(state=tmp_path / "state") as sim:
             for _ in range(20):
                 sim.clock.advance(1)
     finally:
@@ -153,13 +153,13 @@ def test_no_other_user_can_read_what_is_kept_at_any_moment(tmp_path: Path) -> No
 
 
 def test_a_folder_of_another_users_making_is_not_taken_for_the_machines(tmp_path: Path) -> None:
-    with Simulator(state=tmp_path / "state") as sim:
+    with PrimeSimulator(state=tmp_path / "state") as sim:
         machines = sim._folder.machines
     assert not machines.exists()
     machines.mkdir(mode=0o777)
     machines.chmod(0o777)
     try:
-        with Simulator(state=tmp_path / "state") as again:
+        with PrimeSimulator(state=tmp_path / "state") as again:
             found = again._folder.machines
             assert found != machines and stat.S_IMODE(found.stat().st_mode) == 0o700
     finally:
@@ -167,7 +167,7 @@ def test_a_folder_of_another_users_making_is_not_taken_for_the_machines(tmp_path
 
 
 def test_a_port_that_was_taken_meanwhile_is_left_to_its_owner(tmp_path: Path) -> None:
-    with Simulator(state=tmp_path) as sim:
+    with PrimeSimulator(state=tmp_path) as sim:
         url, port = sim.url, int(sim.url.rpartition(":")[2])
-    with Simulator(port=port) as squatter, Simulator(state=tmp_path) as again:
+    with PrimeSimulator(port=port) as squatter, PrimeSimulator(state=tmp_path) as again:
         assert squatter.url == url and again.url != url and again.api_key == sim.api_key

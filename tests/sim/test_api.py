@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 
 def test_starts_quickly_and_answers(sim, api):
@@ -153,21 +153,21 @@ def test_the_price_has_disk_and_currency_in_it(api):
 
 
 def test_prepaid_hours_are_charged_at_once():
+    from hudtui.sim.account import SimAccount, SimInsufficientFunds
     from hudtui.sim.catalogue import default_offers
-    from hudtui.sim.clock import Clock
-    from hudtui.sim.world import NoMoney, World
+    from hudtui.sim.clock import SimClock
 
     offer = next(item for item in default_offers() if item["prepaidTime"])
     order = {"cloudId": offer["cloudId"], "gpuType": offer["gpuType"], "socket": offer["socket"], "gpuCount": offer["gpuCount"]}
-    with pytest.raises(NoMoney):
-        World(Clock(), "key", balance=100).create(order, offer["provider"], None)
-    rich = World(Clock(), "key", balance=1000)
+    with pytest.raises(SimInsufficientFunds):
+        SimAccount(SimClock(), "key", balance=100).create(order, offer["provider"], None)
+    rich = SimAccount(SimClock(), "key", balance=1000)
     rich.create(order, offer["provider"], None)
     assert rich.money(0) == pytest.approx(1000 - 24 * 22.4)
 
 
 def test_an_empty_wallet_ends_pods_at_the_moment_it_is_empty(connect):
-    with Simulator(balance=2.1) as sim:
+    with PrimeSimulator(balance=2.1) as sim:
         api = connect(sim)
         made = api.create("1H100.80S")  # 2.10 an hour, from the 20th second on
         sim.clock.advance(10_000)
@@ -224,7 +224,7 @@ def test_requests_are_recorded_without_the_key(api, sim):
 
 def test_two_simulators_with_one_seed_tell_the_same(connect):
     def tell() -> object:
-        with Simulator(seed=7) as sim:
+        with PrimeSimulator(seed=7) as sim:
             api = connect(sim)
             made = api.create()
             sim.clock.advance(25)
@@ -235,7 +235,7 @@ def test_two_simulators_with_one_seed_tell_the_same(connect):
 
 
 def test_each_request_may_take_its_time(connect):
-    with Simulator(step=10) as sim:
+    with PrimeSimulator(step=10) as sim:
         api = connect(sim)
         made = api.create()
         states = [api.get(f"/pods/{made['id']}")["installationStatus"] for _ in range(5)]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from hudtui.sim import SCENARIOS, Simulator
+from hudtui.sim import SCENARIOS, PrimeSimulator
 from hudtui.sim.faults import KINDS
 
 
@@ -62,7 +62,7 @@ def test_no_answer(api, sim):
 
 
 def test_ends_while_requests_wait(connect):
-    with Simulator() as sim, ThreadPoolExecutor(1) as pool:
+    with PrimeSimulator() as sim, ThreadPoolExecutor(1) as pool:
         api = connect(sim)
         sim.fail_next("GET", "/api/v1/pods/", "timeout", seconds=60)
         waiting = pool.submit(api.http.get, "/pods/")
@@ -236,5 +236,5 @@ def test_every_scenario_can_begin_and_end(sim):
 
 
 async def test_in_an_event_loop():
-    async with Simulator() as sim, httpx2.AsyncClient(headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
+    async with PrimeSimulator() as sim, httpx2.AsyncClient(headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
         assert (await http.get(f"{sim.url}/api/v1/pods/")).json()["data"] == []

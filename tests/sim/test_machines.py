@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 from hudtui.sim.processes import processes_of
 
 
@@ -99,7 +99,7 @@ def test_terminating_ends_everything_that_was_started(api, ssh, sim, alive):
 
 
 def test_the_end_of_the_simulator_ends_everything(connect, key_pair, ssh):
-    with Simulator() as sim:
+    with PrimeSimulator() as sim:
         sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         pod = connect(sim).ready()
         ssh(pod["sshConnection"], "tmux new -d -s run 'sleep 600'")
@@ -236,7 +236,7 @@ def test_the_next_simulator_clears_up_after_one_that_was_killed(ssh, key_pair):
         assert mode == "offline" and processes_of(token) and Path(home).exists()
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    with Simulator():
+    with PrimeSimulator():
         assert not processes_of(token) and not Path(home).exists()
 
 
@@ -251,7 +251,7 @@ def test_a_state_folder_has_one_simulator(tmp_path):
 
 
 def test_real_time_moves_by_itself(connect, key_pair, ssh):
-    with Simulator(rate=200) as sim:
+    with PrimeSimulator(rate=200) as sim:
         sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         api = connect(sim)
         made = api.create()
@@ -261,7 +261,7 @@ def test_real_time_moves_by_itself(connect, key_pair, ssh):
 
 
 def test_simulators_of_one_seed_do_not_end_each_others_processes(ssh, key_pair):
-    with Simulator(seed=1) as one, Simulator(seed=1) as other:
+    with PrimeSimulator(seed=1) as one, PrimeSimulator(seed=1) as other:
         tokens = []
         for sim in (one, other):
             sim.add_ssh_key(key_pair.with_suffix(".pub").read_text())

@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.remote.connect import HostPool
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hostkeys import Pins
-from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.core.remote.target import SshTarget
 
 
 class User:
@@ -40,7 +40,7 @@ class User:
         api_key: str,
         ledger: Ledger,
         key: Path,
-        pins: Path,
+        known_hosts: Path,
         *,
         timeout: float = 10.0,
         advance: Callable[[float], None] | None = None,
@@ -50,8 +50,8 @@ class User:
         self._advance = advance or self._over_http
         self.now = 0.0
         self.logins: list[str] = []
-        self.prime: Any = Prime(api_key, base_url=url, simulated=True, timeout=timeout, sleep=self.sleep)
-        self.pool = HostPool(Pins(pins), timeout=10)
+        self.prime: Any = PrimeProvider(api_key, base_url=url, simulated=True, timeout=timeout, sleep=self.sleep)
+        self.pool = HostPool(KnownHosts(known_hosts), timeout=10)
 
     def clock(self) -> float:
         return self.now

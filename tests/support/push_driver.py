@@ -18,7 +18,7 @@ def main() -> None:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.platform import HUD
     from hudtui.core.tasks import publish
-    from hudtui.core.tasks.card import Facts
+    from hudtui.core.tasks.card import CardFacts
 
     for line in sys.stdin:
         order = json.loads(line)
@@ -28,7 +28,7 @@ def main() -> None:
             publish.TRIES = order.get("tries", publish.TRIES)
             code = 0
             with Path(order["log"]).open("w") as log:
-                facts = Facts(order["repo"], {"train": 3}, ("id", "prompt"), "tasks.json", HUD)
+                facts = CardFacts(order["repo"], {"train": 3}, ("id", "prompt"), "tasks.json", HUD)
                 files = {name: Path(path) for name, path in order["files"].items()}
                 try:
                     for step in publish.push(files, facts, private=order.get("private"), token=order.get("token")):

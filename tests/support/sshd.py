@@ -142,23 +142,23 @@ class Sshd:
 class Box:
     """A server as one test sees it: a machine with a home folder of its own."""
 
-    def __init__(self, server: Sshd, home: Path, pins: Path) -> None:
-        self.server, self.home, self.pins_folder = server, home, pins
+    def __init__(self, server: Sshd, home: Path, known_hosts: Path) -> None:
+        self.server, self.home, self.pins_folder = server, home, known_hosts
 
     @property
     def port(self) -> int:
         return self.server.port
 
     def target(self, *, port: int | None = None, **more: Any) -> Any:
-        from hudtui.core.remote.ssh_target import SshTarget
+        from hudtui.core.remote.target import SshTarget
 
         values: dict[str, Any] = {"keys": (self.server.key,), "agent": "", "user": getpass.getuser()} | more
         return SshTarget(host="127.0.0.1", port=port or self.port, **values)
 
-    def pins(self) -> Any:
-        from hudtui.core.remote.hostkeys import Pins
+    def known_hosts(self) -> Any:
+        from hudtui.core.remote.known_hosts import KnownHosts
 
-        return Pins(self.pins_folder)
+        return KnownHosts(self.pins_folder)
 
     def world(self, *, before: str = "", **variables: str) -> None:
         """Change the environment of sessions from now on."""

@@ -16,8 +16,8 @@ from hudtui.core.errors import InputError
 from hudtui.core.gym.config import load_config
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers import grpo, tiny
-from hudtui.trainers.rollout import Players
-from hudtui.trainers.tokens import Scribe, scribe_for
+from hudtui.trainers.rollout import EpisodeRunner
+from hudtui.trainers.tokens import ChatTokens, chat_tokens_for
 
 
 def templates(tokenizer: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def templates(tokenizer: Any) -> dict[str, Any]:
         other = copy.deepcopy(tokenizer)
         other.chat_template = (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
         try:
-            scribe, warning = scribe_for(other, thinking=True)
+            scribe, warning = chat_tokens_for(other, thinking=True)
         except InputError as error:
             found[name] = error.what
         else:
@@ -52,7 +52,7 @@ def main(run: Path) -> dict[str, Any]:
     same = all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
 
     # The adapter that was saved belongs to this model, loads, and changes what it says.
-    prompt = torch.tensor([Scribe(tokenizer).open([{"role": "user", "content": "x"}]).ids])
+    prompt = torch.tensor([ChatTokens(tokenizer).open([{"role": "user", "content": "x"}]).ids])
     with torch.no_grad():
         before = model(prompt).logits
         adapted = PeftModel.from_pretrained(again, str(run / "out/model"))
@@ -60,8 +60,8 @@ def main(run: Path) -> dict[str, Any]:
         merged = adapted.merge_and_unload()(prompt).logits
 
     # What is expected of TRL's private method: token lists in, one reply a prompt out, ended by the end mark or cut off.
-    scribe, warning = scribe_for(tokenizer, thinking=True)
-    players = Players(config, scribe, lambda _: None, max_tokens=8, max_seq_len=99)  # type: ignore[arg-type, return-value]
+    scribe, warning = chat_tokens_for(tokenizer, thinking=True)
+    players = EpisodeRunner(config, scribe, lambda _: None, max_tokens=8, max_seq_len=99)  # type: ignore[arg-type, return-value]
     from transformers import TrainerCallback
 
     trainer = grpo.make_trainer(recipe, model, tokenizer, players, tasks, None, TrainerCallback(), run / "out" / "again")

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from hudtui.core.environment.values import Block, Session, Tool, ToolResult
+from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym.config import load_config
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.training.recipe import REHEARSAL, recipe_from
 from hudtui.trainers import grpo
-from hudtui.trainers.journal import METRICS, Chronicle, Journal, forget_after, last_checkpoint
-from hudtui.trainers.rollout import Players
-from hudtui.trainers.tokens import Scribe
+from hudtui.trainers.rollout import EpisodeRunner
+from hudtui.trainers.tokens import ChatTokens
+from hudtui.trainers.training_log import METRICS, MetricsCallback, TrainingLog, forget_after, last_checkpoint
 
 ROOT = Path(__file__).parents[2]
 SHORT = {
@@ -47,7 +47,7 @@ class Memory:
         if name == "evaluate":
             self.rewards.append(self.rewards.pop(0))
             return ToolResult((), structured={"reward": self.rewards[-1]})
-        return ToolResult((Block("text", text="moved"),))
+        return ToolResult((ContentBlock("text", text="moved"),))
 
 
 @contextlib.asynccontextmanager
@@ -83,17 +83,17 @@ class Lesson:
         out.mkdir(exist_ok=True)
         recipe = recipe_from({**REHEARSAL, **SHORT, **settings})
         warned: list[str] = []
-        players = Players(
+        players = EpisodeRunner(
             self.config,
-            Scribe(self.tokenizer),
+            ChatTokens(self.tokenizer),
             connect,
             max_tokens=recipe.max_tokens,
             max_seq_len=recipe.max_seq_len,
             max_turns=recipe.max_turns,
             warn=warned.append,
         )
-        journal = Journal(out, per_step=0)
-        chronicle = Chronicle(out, journal, recipe)
+        journal = TrainingLog(out, per_step=0)
+        chronicle = MetricsCallback(out, journal, recipe)
         model, tasks = copy.deepcopy(self.model), self.tasks(rewards)
         trainer = grpo.make_trainer(recipe, model, self.tokenizer, players, tasks, journal, chronicle, out)
         checkpoint = None

@@ -17,7 +17,7 @@ from hudtui.core.rollouts.values import Episode, Scores
 from hudtui.core.settings import load_settings
 from hudtui.core.training.recipe import Recipe
 from hudtui.trainers.grpo import environment, for_trainer, generate_turn, main, model_problem, read_all
-from hudtui.trainers.rollout import Played
+from hudtui.trainers.rollout import TrainingEpisode
 
 ROOT = Path(__file__).parents[2]
 EPISODE = Episode("t", (), (), Scores(0.5, 1.0, 1.0, 0.6, True), "done")
@@ -69,8 +69,8 @@ def test_what_the_hub_says_of_a_model_is_put_in_words(said: str, words: str) -> 
 
 
 def test_an_episode_without_tokens_of_the_model_does_not_take_the_log_probabilities_of_the_others_away() -> None:
-    whole = Played(EPISODE, [1], [2, 3, 4], [1, 0, 1], [-0.1, 0.0, -0.2], 0.6)
-    broken = Played(EPISODE, [1], [9], [0], None, None)
+    whole = TrainingEpisode(EPISODE, [1], [2, 3, 4], [1, 0, 1], [-0.1, 0.0, -0.2], 0.6)
+    broken = TrainingEpisode(EPISODE, [1], [9], [0], None, None)
     given = for_trainer([whole, broken])
     assert given["logprobs"] == [[-0.1, 0.0, -0.2], [0.0]] and given["env_mask"] == [[1, 0, 1], [0]]
     assert for_trainer([broken])["logprobs"] is None

@@ -9,23 +9,25 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.connection import connect_config
-from hudtui.core.environment.values import Block, Session, Tool, ToolResult
+from hudtui.core.environment.client import connect_config
+from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, RunError
 from hudtui.core.gym.config import GymConfig
 from hudtui.core.tasks.task import Task
-from hudtui.trainers.rollout import Players, Table
-from hudtui.trainers.tokens import Scribe, Transcript
+from hudtui.trainers.rollout import BatchGenerator, EpisodeRunner
+from hudtui.trainers.tokens import ChatTokens, TokenTranscript
 
 LEFT = "<think>x</think><tool>left()</tool>"
 DOWN = "<think>x</think><tool>down()</tool>"
 
 
 @pytest.fixture
-def players(gym: GymConfig, letters: Any) -> Callable[..., Players]:
-    def make(connect: Any = None, **options: Any) -> Players:
+def players(gym: GymConfig, letters: Any) -> Callable[..., EpisodeRunner]:
+    def make(connect: Any = None, **options: Any) -> EpisodeRunner:
         chosen = connect or (lambda servers: connect_config(servers, timeout=30.0))
-        return Players(gym, Scribe(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, **options})
+        return EpisodeRunner(
+            gym, ChatTokens(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, **options}
+        )
 
     return make
 
@@ -112,7 +114,7 @@ class Odd:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
         if name == "evaluate":
             return ToolResult((), structured={"reward": self.reward})
-        return ToolResult((Block("image", data="aGk=", mime_type="image/png"),))
+        return ToolResult((ContentBlock("image", data="aGk=", mime_type="image/png"),))
 
 
 def odd(reward: Any) -> Any:
@@ -212,10 +214,10 @@ async def test_with_peers_every_generation_has_a_prompt_for_every_seat(letters: 
         asked.append(prompts)
         return [[1]] * len(prompts), None
 
-    table = Table(Scribe(letters), generate, 2, max_tokens=1, max_seq_len=99, peers=Twice())
+    table = BatchGenerator(ChatTokens(letters), generate, 2, max_tokens=1, max_seq_len=99, peers=Twice())
 
     async def one() -> None:
-        await table.reply(Transcript([5]))
+        await table.reply(TokenTranscript([5]))
         table.leave()
 
     async with asyncio.TaskGroup() as group:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.cache import store
+from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.platform import HUD
-from hudtui.core.tasks.index import TaskIndex
 from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.table import TaskIndex
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.dataset import DatasetScreen
@@ -96,7 +96,7 @@ def test_picture_empty(snap: Any, project: Path, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, mixed: Path, size: tuple[int, int]) -> None:
-    store(parse_source("text-2048", folder=mixed), ANALYSIS)
+    save_analysis(parse_source("text-2048", folder=mixed), ANALYSIS)
     assert snap(app_of(mixed), size=size, press=["3", "down"])
 
 
@@ -345,7 +345,7 @@ async def test_a_reading_that_was_cancelled_does_not_end_the_next(
 
 
 async def test_calls_are_checked_against_the_last_environment(open_app: Any, mixed: Path, settle: Any, screen_text: Any) -> None:
-    store(parse_source("text-2048", folder=mixed), replace(ANALYSIS, tools=(Tool("setup"), Tool("judge"))))
+    save_analysis(parse_source("text-2048", folder=mixed), replace(ANALYSIS, tools=(Tool("setup"), Tool("judge"))))
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)
@@ -363,7 +363,7 @@ async def test_tasks_on_another_server_are_not_judged_by_the_last_environment(
     config = {"hud": {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"}}}
     tasks = [good(number, mcp_config=config, setup_tool={"name": "launch_app", "arguments": {}}) for number in range(3)]
     (project / "tasks.json").write_text(json.dumps(tasks))
-    store(parse_source("text-2048", folder=project), ANALYSIS)
+    save_analysis(parse_source("text-2048", folder=project), ANALYSIS)
     async with open_app(project, size=(160, 48)) as (app, pilot):
         await pilot.press("3")
         await settle(pilot)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hudtui.core.environment import analyze as analyzing
-from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Server, Tool, ToolResult
+from hudtui.core.environment import discover as analyzing
+from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Server, Tool, ToolResult
 from hudtui.core.errors import ConnectError
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -327,9 +327,12 @@ async def test_a_config_goes_into_the_project_and_is_of_its_platform(
 
 
 def test_an_answer_in_words() -> None:
-    image = Block("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
+    image = ContentBlock("image", data=base64.b64encode(b"GIF89a\x03\x00\x05\x00").decode(), mime_type="image/gif")
     told = _told(
-        ToolResult((Block("text", "a\x1b]0;x\x07b"), image, Block("resource_link", uri="file:///x")), {"n": 1}, True), 0.25
+        ToolResult(
+            (ContentBlock("text", "a\x1b]0;x\x07b"), image, ContentBlock("resource_link", uri="file:///x")), {"n": 1}, True
+        ),
+        0.25,
     )
     first, *rest = told.split("\n")
     assert first == "✗ error in 0.2s"

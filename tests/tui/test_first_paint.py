@@ -68,5 +68,5 @@ def test_first_paint_imports_nothing_heavy(own_world: Path) -> None:
     screens = {name for name in ours if name.startswith("hudtui.tui.screens.")}
     assert screens == {"hudtui.tui.screens.base", "hudtui.tui.screens.home"}
     core = {name for name in ours if name.startswith("hudtui.core.")}
-    assert core <= {"hudtui.core.errors", "hudtui.core.text", "hudtui.core.places"}
+    assert core <= {"hudtui.core.errors", "hudtui.core.text", "hudtui.core.paths"}
     assert not any(name.startswith("hudtui.cli.") for name in ours)

@@ -15,7 +15,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.tui import stations
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Account, Facts, RunFact, Services, StationFact
+from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SIZES = [(160, 48), (120, 36), (80, 24), (60, 20)]
@@ -54,7 +54,7 @@ def all_stations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def app(folder: Path, **changes: Any) -> HudtuiApp:
-    known = Facts(folder, "HUD", account=Account("HUD_API_KEY", None), stations=ROAD)
+    known = Facts(folder, "HUD", account=WalletFact("HUD_API_KEY", None), stations=ROAD)
     return HudtuiApp(
         folder, services=Services(now=lambda: NOON, load_facts=lambda _: replace(known, **changes), sync_runs=_quiet)
     )
@@ -66,7 +66,7 @@ async def _quiet(folder: Path, first: bool) -> tuple[str, ...]:
 
 def full(folder: Path) -> dict[str, Any]:
     return {
-        "account": Account("HUD_API_KEY", ".env"),
+        "account": WalletFact("HUD_API_KEY", ".env"),
         "stations": {**ROAD, "run": StationFact("running", "2048 greedy, all tasks running", "Watch it.")},
         "configs": (Path("configs/2048.yaml"), Path("configs/other.yaml")),
         "task_files": (Path("tasks.json"),),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.widgets import OptionList
 
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 from hudtui.tui import preferences, stations
 from hudtui.tui.facts import Facts, Services
 from hudtui.tui.keymap import REGISTRY, Acting, load_all_actions, shown
@@ -74,7 +74,7 @@ def test_keys_are_shown_as_people_write_them(key: str, text: str) -> None:
 
 
 def keymap(text: str) -> Path:
-    path = places().config / preferences.KEYMAP_FILE
+    path = app_paths().config / preferences.KEYMAP_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -114,7 +114,7 @@ async def test_mistakes_in_a_keymap_are_said_and_the_rest_counts(
 ) -> None:
     keymap('"app.hlep" = "f9"\n"app.settings" = "f8"\n"app.home" = 3\n')
     async with open_app(project, services=SERVICES) as (app, pilot):
-        found, complaints = preferences.load_keymap(places().config / preferences.KEYMAP_FILE)
+        found, complaints = preferences.load_keymap(app_paths().config / preferences.KEYMAP_FILE)
         assert found == {"app.settings": "f8"}
         assert complaints[0] == "keymap.toml: there is no action 'app.hlep'; did you mean 'app.help'?"
         assert "app.home needs a text with keys" in complaints[1]
@@ -182,14 +182,14 @@ async def test_a_theme_is_kept_for_the_next_start(open_app: Callable[..., Any], 
         await pick(pilot, "hudtui-light", "hudtui-light")
         await settle(pilot)
         assert app.theme == "hudtui-light"
-    assert json.loads((places().state / preferences.FILE).read_text())["theme"] == "hudtui-light"
+    assert json.loads((app_paths().state / preferences.FILE).read_text())["theme"] == "hudtui-light"
     async with open_app(project, services=SERVICES) as (app, pilot):
         assert app.theme == "hudtui-light"
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"theme": 3, "mouse": "x"}', '{"theme": "gone"}'])
 async def test_nonsense_in_the_preferences_is_the_default(open_app: Callable[..., Any], project: Path, text: str) -> None:
-    path = places().state / preferences.FILE
+    path = app_paths().state / preferences.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     async with open_app(project, services=SERVICES) as (app, _):
@@ -197,7 +197,7 @@ async def test_nonsense_in_the_preferences_is_the_default(open_app: Callable[...
 
 
 def test_the_environment_wins_over_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = places().state / preferences.FILE
+    path = app_paths().state / preferences.FILE
     preferences.change(path, mouse=True, theme="nord")
     monkeypatch.setenv("HUDTUI_MOUSE", "off")
     monkeypatch.setenv("HUDTUI_THEME", "monochrome")

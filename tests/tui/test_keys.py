@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment import analyze as analyzing
+from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.errors import ConnectError, InputError
 from hudtui.tui.screens.environment import EnvironmentScreen

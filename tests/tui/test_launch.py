@@ -16,19 +16,20 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute import acquire
-from hudtui.core.compute import machine as machines
-from hudtui.core.compute.machine import Machine
+from hudtui.core.compute import hardware as machines
+from hudtui.core.compute import lifecycle
+from hudtui.core.compute.hardware import Hardware
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.platform import HUD
-from hudtui.core.runs import hosts, rented
+from hudtui.core.remote import hosts
+from hudtui.core.runs import remote_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
 from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
 from hudtui.core.training.recipe import Recipe, recipe_for
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.launch import LaunchScreen
@@ -41,7 +42,7 @@ own_tmux = _world.own_tmux
 
 SIZES = [(160, 48), (80, 24), (60, 20)]
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-PLAIN = Machine("local", "Linux-6.1", "x86_64", "3.11.7", 2, programs=(("tmux", "/usr/bin/tmux"),))
+PLAIN = Hardware("local", "Linux-6.1", "x86_64", "3.11.7", 2, programs=(("tmux", "/usr/bin/tmux"),))
 
 
 @pytest.fixture
@@ -65,22 +66,22 @@ def workspace(project: Path) -> Path:
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures must not depend on the machine that they are taken on, nor on chance."""
 
-    async def inspect(*_: Any, **__: Any) -> Machine:
+    async def inspect(*_: Any, **__: Any) -> Hardware:
         return PLAIN
 
     monkeypatch.setattr(machines, "inspect", inspect)
     monkeypatch.setattr(PlanFile, "size", property(lambda self: 1234))  # of our own files, which change
     monkeypatch.setattr(RunStore, "new_id", lambda self, name: "2048-zzzz")
-    monkeypatch.setattr(acquire, "unique_name", lambda stem: "hudtui-2048-zzzzzzzz")
+    monkeypatch.setattr(lifecycle, "unique_name", lambda stem: "hudtui-2048-zzzzzzzz")
     monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
 
 
 @pytest.fixture
-def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
+def sim(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
     key = Path.home() / ".ssh" / "id_ed25519"
     key.parent.mkdir(mode=0o700)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
-    with Simulator(step=5) as running:
+    with PrimeSimulator(step=5) as running:
         running.behave(boot=0, install=0)
         running.add_ssh_key(key.with_suffix(".pub").read_text())
         monkeypatch.setenv("HUDTUI_SIM", running.url)
@@ -111,7 +112,7 @@ def test_picture_on_this_machine(snap: Any, workspace: Path, fixed: None, size: 
     assert _picture(snap, workspace, size)
 
 
-def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: Simulator) -> None:
+def test_picture_on_a_rented_machine(snap: Any, workspace: Path, fixed: None, sim: PrimeSimulator) -> None:
     given = {"machine": "prime", "engine": "trl", "gpus": "2xH100", "model": "Qwen/Qwen2.5-3B-Instruct"}
     assert _picture(snap, workspace, (160, 60), **given, python="/opt/train/bin/python")
 
@@ -121,7 +122,7 @@ def test_picture_of_what_is_missing(snap: Any, project: Path, fixed: None) -> No
 
 
 async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
@@ -148,7 +149,7 @@ async def test_a_rented_run_from_the_plan_to_the_end_of_its_machine(
 
 
 async def test_a_machine_that_is_being_got_can_be_given_up(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         app.open_station("launch")
@@ -164,7 +165,7 @@ async def test_a_machine_that_is_being_got_can_be_given_up(
 
 
 async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
-    open_app: Any, workspace: Path, sim: Simulator, settle: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, settle: Any
 ) -> None:
     async with open_app(workspace, size=(120, 50)) as (app, pilot):
         await _got(app, pilot, sim)
@@ -184,7 +185,7 @@ async def test_the_plan_that_is_being_started_stays_and_its_run_is_gone_to(
         await app.tending.give_up()
 
 
-async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
+async def _got(app: Any, pilot: Any, sim: PrimeSimulator) -> None:
     """Rent a machine that takes an hour to boot."""
     sim.behave(boot=1_000_000)
     app.open_station("launch", machine="prime", gpus="H100")
@@ -196,7 +197,7 @@ async def _got(app: Any, pilot: Any, sim: Simulator) -> None:
 
 
 async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         await _got(app, pilot, sim)
@@ -214,7 +215,7 @@ async def test_a_run_whose_machine_is_being_got_can_be_looked_at_and_stopped(
 
 
 async def test_quitting_gives_up_a_machine_that_is_being_got(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         await _got(app, pilot, sim)
@@ -229,7 +230,7 @@ async def test_quitting_gives_up_a_machine_that_is_being_got(
     assert (run.state, run.machine) == ("stopped", "released")
 
 
-async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: Simulator) -> None:
+async def test_a_new_app_takes_up_what_another_left(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
     async with open_app(workspace, size=(120, 40)) as (app, pilot):
         app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
@@ -264,7 +265,7 @@ async def _started(app: Any, pilot: Any, workspace: Path) -> str:
 
 
 async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
         run = await _started(app, pilot, workspace)
@@ -285,7 +286,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
 
 
 async def test_quitting_while_results_are_fetched_is_asked_about_too(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetching = asyncio.Event()
 
@@ -293,7 +294,7 @@ async def test_quitting_while_results_are_fetched_is_asked_about_too(
         fetching.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(rented, "collect", slow)
+    monkeypatch.setattr(remote_run, "fetch_results", slow)
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
         app.open_station("launch", machine="prime", gpus="H100", max_turns="3", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
@@ -311,7 +312,9 @@ async def test_quitting_while_results_are_fetched_is_asked_about_too(
     assert len(app.parting) == 1 and f"hudtui runs resume {run}" in app.parting[0]
 
 
-async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(open_app: Any, workspace: Path, sim: Simulator) -> None:
+async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(
+    open_app: Any, workspace: Path, sim: PrimeSimulator
+) -> None:
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
         app.open_station("launch", machine="prime", gpus="H100", max_turns="100000", limit="1", python=sys.executable)
         await until(pilot, lambda: app.screen.record is not None)
@@ -330,7 +333,7 @@ async def test_staying_in_the_question_goes_on_to_the_run_as_without_it(open_app
 
 
 async def test_an_open_app_takes_up_a_run_that_was_left_alone(
-    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another app or command starts it, and is gone."""
     async with open_app(workspace, size=(120, 40)) as (looking, looking_pilot):
@@ -397,7 +400,7 @@ async def test_what_is_missing_can_be_mended(open_app: Any, workspace: Path, scr
 
 
 async def test_an_ssh_key_is_made_and_registered_on_the_way(
-    open_app: Any, workspace: Path, sim: Simulator, screen_text: Any
+    open_app: Any, workspace: Path, sim: PrimeSimulator, screen_text: Any
 ) -> None:
     for file in (Path.home() / ".ssh").iterdir():
         file.unlink()
@@ -487,7 +490,7 @@ async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Pa
 
 
 async def test_a_training_is_told_its_settings_here(
-    open_app: Any, workspace: Path, sim: Simulator, monkeypatch: pytest.MonkeyPatch
+    open_app: Any, workspace: Path, sim: PrimeSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "training.yaml").write_text("temperature: 0.7\nbatch_size: 2\n")
     copied: list[str] = []

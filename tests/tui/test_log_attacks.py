@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
 MARK = "31337"
 """In every sequence of an attack, and in none that the app has a reason to send."""
@@ -72,7 +72,7 @@ def hostile(own_world: Path) -> Path:
     """A workspace with one run whose log, name, numbers and end are all attacks."""
     store = RunStore(own_world / ".hudtui")
     folder = store.folder / "evil-1"
-    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(Output("out/metrics.jsonl", "metrics"),))
+    plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
     name, now = f"evil {ATTACKS[0]}{ATTACKS[15]}", time.time()
     spec = RunSpec("rollouts", name, str(own_world))
     store.add(RunRecord("evil-1", now - 60, name, "rollouts", "local", this_machine(), str(folder), spec, plan))

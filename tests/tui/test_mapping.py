@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from hudtui.core import files
-from hudtui.core.environment import connection
-from hudtui.core.environment.cache import store
+from hudtui.core.environment import client
+from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
-from hudtui.core.environment.values import Analysis, Block, Server, Tool, ToolResult
+from hudtui.core.environment.values import Analysis, ContentBlock, Server, Tool, ToolResult
 from hudtui.core.errors import InputError
-from hudtui.core.gym import recovery
-from hudtui.core.gym.recovery import find_copy, keep_copy
+from hudtui.core.gym.editing import autosave
+from hudtui.core.gym.editing.autosave import find_copy, save_copy
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.mapping import MappingScreen
@@ -111,7 +111,7 @@ def desk(project: Path) -> Path:
     (project / "configs").mkdir()
     (project / "configs" / "desk.yaml").write_text(TEXT)
     source = parse_source("text-2048", folder=project, lookup={}.get)
-    store(source, Analysis("text-2048", Server("desk", "1"), tools=(COMPUTER, Tool("setup", "", None, "setup"))))
+    save_analysis(source, Analysis("text-2048", Server("desk", "1"), tools=(COMPUTER, Tool("setup", "", None, "setup"))))
     return project
 
 
@@ -121,7 +121,7 @@ def game(project: Path) -> Path:
     (project / "configs").mkdir()
     shutil.copy(SHIPPED / "2048.yaml", project / "configs" / "2048.yaml")
     source = parse_source("text-2048", folder=project, lookup={}.get)
-    store(source, Analysis("text-2048", Server("text-2048", "1"), tools=(MOVE,)))
+    save_analysis(source, Analysis("text-2048", Server("text-2048", "1"), tools=(MOVE,)))
     task = {
         "id": "small",
         "prompt": "Build a 64.",
@@ -226,14 +226,14 @@ def test_picture_sent(snap: Any, desk: Path, monkeypatch: pytest.MonkeyPatch, se
 
         async def call_tool(self, name: str, arguments: Any, *, timeout: float | None = None) -> ToolResult:
             return ToolResult(
-                (Block("text", f"Clicked at {arguments['x']}, {arguments['y']}."),), {"ok": True, "windows": ["a", "b"]}
+                (ContentBlock("text", f"Clicked at {arguments['x']}, {arguments['y']}."),), {"ok": True, "windows": ["a", "b"]}
             )
 
     @contextlib.asynccontextmanager
     async def connect(*given: Any, **options: Any) -> AsyncIterator[Session]:
         yield Session()
 
-    monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setattr(client, "connect", connect)
     monkeypatch.setattr(MappingPlay, "took", lambda self, began: 0.12)
 
     async def send(pilot: Any) -> None:
@@ -734,16 +734,16 @@ async def test_a_folder_that_hangs_does_not_hold_up_the_keys(
     open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, go = threading.Event(), threading.Event()
-    real = recovery.stamp_of
+    real = autosave.file_stamp
 
-    def hang(path: Path) -> recovery.Stamp:
+    def hang(path: Path) -> autosave.FileStamp:
         asked.set()
         go.wait(60)
         return real(path)
 
     async with mapping(open_app, settle, desk) as (screen, pilot):
         file_of(desk).write_text(TEXT + "# more\n")
-        monkeypatch.setattr(recovery, "stamp_of", hang)
+        monkeypatch.setattr(autosave, "file_stamp", hang)
         app = pilot.app
         app.open_station("mapping")  # coming back looks at the file
         await until(pilot, asked.is_set)
@@ -800,7 +800,7 @@ async def test_unsaved_work_survives_a_crash(open_app: Any, desk: Path, settle: 
 
 
 async def test_unsaved_work_can_be_given_up(open_app: Any, desk: Path, settle: Any) -> None:
-    keep_copy(desk, file_of(desk), "old: 1\n", "2026-11-20T11:00:00+00:00")
+    save_copy(desk, file_of(desk), "old: 1\n", "2026-11-20T11:00:00+00:00")
     async with mapping(open_app, settle, desk) as (_, pilot):
         await pilot.press("j", "j", "enter")
         await settle(pilot)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.curve import curve
-from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.run import RunScreen
 from hudtui.tui.screens.run_logs import RunLogs
-from hudtui.tui.widgets.charts import Trace, chart, figure, smooth, thin
+from hudtui.tui.widgets.charts import ChartLine, chart, figure, smooth, thin
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
@@ -56,7 +56,7 @@ def make_run(
     plan = Plan(
         "rollouts",
         (Stage("play", ("true",)),),
-        outputs=(Output("out/metrics.jsonl", "metrics"), Output("out/traces.jsonl", "traces")),
+        outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/traces.jsonl", "traces")),
     )
     spec = RunSpec("rollouts", name, str(project))
     store.add(RunRecord(run, NOW - 120, name, "rollouts", "local", this_machine(), str(folder), spec, plan))
@@ -370,10 +370,10 @@ async def test_what_is_wrong_is_said_before_anything_starts(
 
 
 def test_curve() -> None:
-    assert curve([], 10) == "" and curve([1.0], 0) == ""
-    assert curve([0, 1, 2, 3], 4) == "▁▃▆█"
-    assert curve([5, 5, 5], 2) == "▄▄"
-    assert curve(list(range(100)), 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([], 10) == "" and sparkline([1.0], 0) == ""
+    assert sparkline([0, 1, 2, 3], 4) == "▁▃▆█"
+    assert sparkline([5, 5, 5], 2) == "▄▄"
+    assert sparkline(list(range(100)), 8) == "▁▂▃▄▅▆▇█"
 
 
 async def test_two_runs_are_compared(open_app: Any, project: Path, screen_text: Any) -> None:
@@ -417,11 +417,11 @@ async def test_what_is_wrong_is_told(open_app: Any, project: Path, screen_text: 
 
 def test_charts_are_the_same_for_the_same_numbers() -> None:
     line = tuple((float(x), float(x)) for x in range(100))
-    drawn = chart("up", [Trace(line)], 30, 6).plain.split("\n")
+    drawn = chart("up", [ChartLine(line)], 30, 6).plain.split("\n")
     assert [len(row) for row in drawn] == [30] * 6 and drawn[0].rstrip() == "up 99"
     assert drawn[1].startswith("      99 ┤") and drawn[-1].startswith("       0 ┤") and drawn[1].endswith("⣀⠤⠖⠋")
-    assert chart("none", [Trace(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
-    assert [len(row) for row in chart("one", [Trace(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
+    assert chart("none", [ChartLine(())], 24, 4).plain == "\n".join(["none".ljust(24), *[" " * 24] * 3])
+    assert [len(row) for row in chart("one", [ChartLine(((1.0, 1e300), (1.0, -1e300)))], 24, 5).plain.split("\n")] == [24] * 5
     assert smooth([(0.0, 1.0), (1.0, 0.0)], 0.0) == ((0.0, 1.0), (1.0, 0.0))
     assert smooth([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], 0.9)[-1][1] == pytest.approx(1.0)
     many = [(float(x), math.sin(x / 50)) for x in range(10_000)]

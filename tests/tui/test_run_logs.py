@@ -13,10 +13,10 @@ import pytest
 
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.runs.view import RunView
+from hudtui.core.runs.status import RunView
 from hudtui.tui.screens.run_logs import OPENING_LINES, RunLogs
 from hudtui.tui.screens.run_words import alarm_lines, head
-from hudtui.tui.widgets.charts import Trace, chart
+from hudtui.tui.widgets.charts import ChartLine, chart
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.metrics_pane import MetricsPane
@@ -137,7 +137,7 @@ async def test_one_chart_alone_and_all_again(open_app: Any, project: Path, scree
 
 
 def rows_of(*values: float, **more: Any) -> list[str]:
-    drawn = chart("x", [Trace(tuple((float(x), y) for x, y in enumerate(values)))], 30, 7, **more)
+    drawn = chart("x", [ChartLine(tuple((float(x), y) for x, y in enumerate(values)))], 30, 7, **more)
     return drawn.plain.split("\n")
 
 
@@ -185,7 +185,7 @@ async def test_a_machine_that_was_away_is_live_again(
     open_app: Any, project: Path, screen_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.make_run(project, "live-aaaa", "running", log="begun\n")
-    monkeypatch.setattr("hudtui.core.runs.monitor._LATE", 0.1)
+    monkeypatch.setattr("hudtui.core.runs.watch._LATE", 0.1)
     cut = False
     look = LocalHost.facts
 

@@ -12,13 +12,13 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.runs import hosts
+from hudtui.core.remote import hosts
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, RunSpec, Stage
 from hudtui.tui import stations
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.facts import Account, Facts, RunFact, Services, StationFact
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.screens.base import StationScreen
 
 
@@ -28,13 +28,13 @@ class StopScreen(StationScreen):
     NAME = "mapping"
     TITLE = "mapping"
     HELP = "For trying the frame."
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("stop.work", "Work", "Do something.", "w"),
-        Action("stop.never", "Never", "Cannot be done.", "n"),
-        Action("stop.fail", "Fail", "Goes wrong.", "x"),
-        Action("stop.confirm", "Ask", "Asks first.", "a"),
-        Action("stop.break", "Break", "Has a defect.", "b"),
-        Action("stop.refuse", "Refuse", "Is refused by the core.", "r"),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("stop.work", "Work", "Do something.", "w"),
+        AppAction("stop.never", "Never", "Cannot be done.", "n"),
+        AppAction("stop.fail", "Fail", "Goes wrong.", "x"),
+        AppAction("stop.confirm", "Ask", "Asks first.", "a"),
+        AppAction("stop.break", "Break", "Has a defect.", "b"),
+        AppAction("stop.refuse", "Refuse", "Is refused by the core.", "r"),
     )
 
     def content(self) -> Iterable[Widget]:
@@ -90,7 +90,7 @@ _real = stations.screen_class
 def facts(folder: Path, **changes: Any) -> Facts:
     values: dict[str, Any] = {
         "platform": "HUD",
-        "account": Account("HUD_API_KEY", ".env"),
+        "account": WalletFact("HUD_API_KEY", ".env"),
         "configs": (folder / "configs" / "a.yaml",),
         "stations": {
             "environment": StationFact("done", "text-2048: 1 tool"),
@@ -197,7 +197,7 @@ def test_two_actions_with_one_id_are_refused() -> None:
     with pytest.raises(ValueError, match=r"two actions are called app\.home"):
 
         class Twice(Acting):
-            ACTIONS = (Action("app.home", "Other", "Something else.", "h"),)
+            ACTIONS = (AppAction("app.home", "Other", "Something else.", "h"),)
 
 
 async def test_quit_says_that_runs_go_on(

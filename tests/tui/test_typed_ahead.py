@@ -15,7 +15,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
-from hudtui.core.environment import analyze as analyzing
+from hudtui.core.environment import discover as analyzing
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.tui.screens.environment import EnvironmentScreen
 from hudtui.tui.typed import BURST

@@ -19,7 +19,7 @@ from hudtui.tui.facts import Facts, Services
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.json_view import JsonView, SchemaView, describe, schema_text
-from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.trees import Branches
@@ -197,7 +197,7 @@ async def test_lists_tables_and_trees_show_markup_as_text_and_know_vi(show: Any,
         await pilot.press("g", "j", "j", "k")
         assert app.screen.widget.highlighted == 1
 
-    await show(Rows(), lambda rows: rows.add_options([Rows.option(f"{HOSTILE} {n}") for n in range(10)]), listed)
+    await show(Choices(), lambda rows: rows.add_options([Choices.option(f"{HOSTILE} {n}") for n in range(10)]), listed)
 
     def fill(grid: Any) -> None:
         grid.add_column(HOSTILE)

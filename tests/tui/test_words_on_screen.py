@@ -11,8 +11,8 @@ from textual.app import App
 from textual.content import Content
 from textual.widgets import Static
 
-from hudtui.core.environment.values import Block, ToolResult
-from hudtui.core.tasks.stats import Bars, Lengths, Stats
+from hudtui.core.environment.values import ContentBlock, ToolResult
+from hudtui.core.tasks.stats import Bars, Lengths, TaskStats
 from hudtui.tui.screens.dataset_detail import stats_content
 from hudtui.tui.widgets.hanging import Hanging
 from hudtui.tui.widgets.json_text import pretty
@@ -57,7 +57,7 @@ def test_a_board_takes_one_line_a_row() -> None:
     ],
 )
 def test_an_answer_that_says_the_same_twice(text: str, structured: Any, twice: bool) -> None:
-    assert ToolResult((Block("text", text),), structured).says_it_twice is twice
+    assert ToolResult((ContentBlock("text", text),), structured).repeats_text is twice
 
 
 async def test_wrapped_lines_begin_below_the_first_word(screen_text: Any) -> None:
@@ -74,7 +74,7 @@ async def test_wrapped_lines_begin_below_the_first_word(screen_text: Any) -> Non
 
 
 def test_bars_begin_and_end_at_the_same_columns_in_every_group() -> None:
-    stats = Stats(
+    stats = TaskStats(
         20,
         Lengths(((1, 2, 3), (2, 1024, 17)), 1, 3, 9, 1000),
         (Bars("metadata.size", (("3", 12), ("4", 8))), Bars("a longer one", (("a rather long value", 20),))),

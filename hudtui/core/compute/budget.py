@@ -1,6 +1,6 @@
 """The day's budget: one for all machines together, also for launches at the same moment, and while hudtui is closed.
 
-Every machine is given a moment (`Owned.until`) at which its guard ends it at the latest, in the same transaction of the ledger
+Every machine is given a moment (`PodRecord.until`) at which its guard ends it at the latest, in the ledger transaction
 that writes it down. What it may cost until then is taken from what the day's budget leaves after what was spent today and what
 all other machines may still cost until their own guards end them. It is free again when the machine is refused, never comes, or
 has ended. Today is taken to last until the last of them ends, so that no day is overrun, whenever its midnight is.
@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hudtui.core.compute.guard import Limits, money
-from hudtui.core.compute.ledger import Grant, Owned
-from hudtui.core.compute.spending import HOUR, midnight
+from hudtui.core.compute.costs import HOUR, midnight
+from hudtui.core.compute.limits import Limits, money
+from hudtui.core.compute.pods import Grant, PodRecord
 from hudtui.core.compute.values import Price
 from hudtui.core.errors import MachineError
-from hudtui.core.web import is_loopback
+from hudtui.core.http import is_loopback
 
 LEAST = 0.1
 """Hours for which a machine has to be affordable at least: less is gone before it is set up."""
@@ -27,7 +27,7 @@ _LATE = 900.0
 """Seconds after which a guard that has not ended its machine is taken to have failed."""
 
 
-class BudgetReached(MachineError):
+class BudgetExceeded(MachineError):
     """The day's budget has no room for another machine, or its own does not pay for what is charged at once.
 
     None was asked for.
@@ -35,7 +35,7 @@ class BudgetReached(MachineError):
 
 
 @dataclass(frozen=True)
-class Share:
+class BudgetShare:
     """What one machine takes of a day's budget."""
 
     name: str
@@ -45,7 +45,7 @@ class Share:
     """What it may cost yet until its guard ends it; until midnight, where no guard is known to."""
 
 
-def shares(entries: Sequence[Owned], realm: str, now: float) -> tuple[Share, ...]:
+def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[BudgetShare, ...]:
     """What machines take of today's budget. Those of a simulator have a budget of their own.
 
     Args:
@@ -55,14 +55,14 @@ def shares(entries: Sequence[Owned], realm: str, now: float) -> tuple[Share, ...
     """
     begin, end = midnight(now), midnight(midnight(now) + 36 * HOUR)
 
-    def counts(one: Owned) -> bool:
+    def counts(one: PodRecord) -> bool:
         same = one.realm == realm if is_loopback(realm) else not is_loopback(one.realm)
         return same and one.state != "never" and (one.open or max(one.ended or 0.0, one.updated) > begin)
 
     return tuple(_share(one, now, begin, end) for one in entries if counts(one))
 
 
-def _share(one: Owned, now: float, begin: float, end: float) -> Share:
+def _share(one: PodRecord, now: float, begin: float, end: float) -> BudgetShare:
     hourly, until = one.hourly or 0.0, now if one.open else (one.ended or one.updated)
     prepaid = float(one.order.get("offer", {}).get("price", {}).get("prepaid_hours") or 0.0) * hourly
     today = hourly * max(until - max(one.created, begin), 0.0) / HOUR
@@ -72,11 +72,11 @@ def _share(one: Owned, now: float, begin: float, end: float) -> Share:
         if one.billed is not None:  # for the time from its creation; where the provider's clock makes no sense of that, today
             whole = until - one.created
             today = one.billed * (min(max(until - begin, 0.0) / whole, 1.0) if whole > 0 else 1.0)
-        return Share(one.name, today, 0.0)
+        return BudgetShare(one.name, today, 0.0)
     last = end if one.until is None or now > one.until + _LATE else max(one.until, now)
     ahead = hourly * (last - now) / HOUR
     paid = max(prepaid - hourly * max(now - one.created, 0.0) / HOUR, 0.0)  # of what comes, charged already
-    return Share(one.name, today, max(ahead - paid, 0.0))
+    return BudgetShare(one.name, today, max(ahead - paid, 0.0))
 
 
 def grant_new(
@@ -93,15 +93,15 @@ def grant_new(
         now: Seconds since the epoch.
 
     Returns:
-        What the ledger asks with all its entries; it raises `BudgetReached`.
+        What the ledger asks with all its entries; it raises `BudgetExceeded`.
     """
 
-    def grant(entries: Sequence[Owned]) -> float | None:
+    def grant(entries: Sequence[PodRecord]) -> float | None:
         moment = next((one.created for one in entries if one.name == name), None) or now()
         own = _own(limits, price.hourly, moment, tail)
         at_once = price.hourly * price.prepaid_hours
         if limits.run_budget is not None and at_once > limits.run_budget:
-            raise BudgetReached(
+            raise BudgetExceeded(
                 f"the budget of {money(limits.run_budget, price.currency)} is less than what is charged at once",
                 why=f"{price.prepaid_hours:g} h are charged at once, used or not: {money(at_once, price.currency)}.",
                 fix="Choose another offer, or raise HUDTUI_BUDGET_RUN.",
@@ -119,13 +119,13 @@ def grant_new(
     return grant
 
 
-def grant_changed(owned: Owned, limits: Limits, *, tail: float = 0.0, now: Callable[[], float] = time.time) -> Grant:
+def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0, now: Callable[[], float] = time.time) -> Grant:
     """How long a machine that there is may live with other limits, at most as long as the day's budget has room for it.
 
     Args, Returns: As for `grant_new`; it raises nothing: where there is no room left, it is now.
     """
 
-    def grant(entries: Sequence[Owned]) -> float | None:
+    def grant(entries: Sequence[PodRecord]) -> float | None:
         moment, hourly = now(), owned.hourly or 0.0
         own = _own(limits, hourly, owned.created, tail)
         if limits.day_budget is None or hourly <= 0:
@@ -146,13 +146,13 @@ def _own(limits: Limits, hourly: float, created: float, tail: float) -> float | 
     return created + min(left) * HOUR + tail if left else None
 
 
-def _reached(budget: float, price: Price, rest: float, others: Sequence[Share]) -> BudgetReached:
+def _reached(budget: float, price: Price, rest: float, others: Sequence[BudgetShare]) -> BudgetExceeded:
     said = [
         f"{money(sum(share.spent for share in others), price.currency)} is spent today",
         *(f"{share.name} may cost {money(share.ahead, price.currency)} more" for share in others if share.ahead > 0),
     ]
     needs = f"{price.prepaid_hours:g} h, charged at once" if price.prepaid_hours else f"{LEAST * 60:g} min of it"
-    return BudgetReached(
+    return BudgetExceeded(
         f"the day's budget of {money(budget, price.currency)} has no room for another machine",
         why=f"{', '.join(said)}; {money(max(rest, 0.0), price.currency)} is left, "
         f"which at {money(price.hourly, price.currency)} an hour does not pay for {needs}.",

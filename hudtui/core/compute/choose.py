@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from hudtui.core.compute.gpuspec import GpuSpec, fits_socket, has_gpu, resolve
-from hudtui.core.compute.guard import money
+from hudtui.core.compute.gpus import GpuSpec, fits_socket, has_gpu, resolve
+from hudtui.core.compute.limits import money
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
 
-Order = Literal["price", "gpu-price", "vram", "count", "setup"]
+SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
 """What comes first: the lowest price of the offer, or of one GPU, the most memory of one GPU, most GPUs, the shortest setup."""
-ORDERS: tuple[str, ...] = get_args(Order)
+ORDERS: tuple[str, ...] = get_args(SortOrder)
 
 RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 """USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
@@ -23,14 +23,14 @@ RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt. Set in November 2026:
 where a currency has risen above its rate here, its offers come before dearer ones, and are shown at their own price all the same.
 """
-OWN = ("ssh", "local")
+OWN_PROVIDERS = ("ssh", "local")
 """Providers of machines that the user has already: more GPUs than asked for are no waste there."""
 _LITTLE = ("low",)
 _NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
 
 @dataclass(frozen=True)
-class Objection:
+class OfferMismatch:
     """One condition that an offer does not meet."""
 
     kind: str
@@ -39,11 +39,11 @@ class Objection:
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedOffer:
     """An offer that was left out."""
 
     offer: Offer
-    objections: tuple[Objection, ...]
+    objections: tuple[OfferMismatch, ...]
 
     @property
     def reason(self) -> str:
@@ -52,21 +52,21 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Selection:
+class OfferSelection:
     """The offers that meet all conditions, the best first, and those that do not."""
 
     found: tuple[Offer, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedOffer, ...]
 
 
 @dataclass(frozen=True)
-class Choice:
+class OfferChoice:
     """The offer that is taken."""
 
     offer: Offer
     reasons: tuple[str, ...]
     """Why this one, and what is to know about it, one sentence each."""
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[RejectedOffer, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of those left out only how many, by reason."""
@@ -79,7 +79,7 @@ def price_text(price: Price) -> str:
     return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
 
 
-def comparable(offer: Offer, hours: float | None = None) -> float:
+def price_in_usd(offer: Offer, hours: float | None = None) -> float:
     """What offers are compared by: USD an hour, or for `hours` with what is charged up front. See `RATES`."""
     amount = offer.price.hourly if hours is None else offer.price.for_hours(hours)
     return amount * RATES.get(offer.price.currency.upper(), max(RATES.values()))
@@ -92,7 +92,7 @@ def select(
     spec: GpuSpec | None = None,
     order: str = "price",
     hours: float | None = None,
-) -> Selection:
+) -> OfferSelection:
     """Put the offers that meet all conditions in order. Machines without a GPU are left out unless they are asked for by name.
 
     Args:
@@ -109,14 +109,14 @@ def select(
     query = query or Query()
     types = resolve(spec, market) if spec is not None else ()
     found: list[Offer] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedOffer] = []
     for offer in market:
         objections = tuple(_objections(offer, query, spec, types))
         if objections:
-            rejected.append(Rejected(offer, objections))
+            rejected.append(RejectedOffer(offer, objections))
         else:
             found.append(offer)
-    return Selection(tuple(sorted(found, key=_sort_key(order, hours))), tuple(rejected))
+    return OfferSelection(tuple(sorted(found, key=_sort_key(order, hours))), tuple(rejected))
 
 
 def choose(
@@ -126,7 +126,7 @@ def choose(
     spec: GpuSpec | None = None,
     order: str = "price",
     hours: float | None = None,
-) -> Choice:
+) -> OfferChoice:
     """The offer to take: the lowest price unless another order is asked for. Arguments as for `select`.
 
     Machines whose price nobody has stated come last in the order of prices.
@@ -142,35 +142,38 @@ def choose(
     if not selection.found:
         raise _nothing(selection.rejected, wanted)
     best = selection.found[0]
-    return Choice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec)), selection.rejected)
+    return OfferChoice(best, tuple(_reasons(best, selection, order, hours, wanted is not spec)), selection.rejected)
 
 
-def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[Objection]:
+def _objections(offer: Offer, query: Query, spec: GpuSpec | None, types: tuple[str, ...]) -> Iterable[OfferMismatch]:
     if (spec is not None and offer.gpu_type not in types) or (query.gpu_types and offer.gpu_type not in query.gpu_types):
-        yield Objection("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
+        yield OfferMismatch("type", f"it has {clean_line(offer.gpu_type, 40) or 'no GPU'}")
     elif spec is None and not query.gpu_types and not has_gpu(offer):
-        yield Objection("type", "it has no GPU")
+        yield OfferMismatch("type", "it has no GPU")
     count = query.gpu_count if query.gpu_count is not None else spec.count if spec is not None and spec.counted else None
     enough = (
-        count is None or not offer.gpu_count or offer.gpu_count == count or (offer.gpu_count > count and offer.provider in OWN)
+        count is None
+        or not offer.gpu_count
+        or offer.gpu_count == count
+        or (offer.gpu_count > count and offer.provider in OWN_PROVIDERS)
     )
     if not enough:
-        yield Objection("count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}")
+        yield OfferMismatch("count", f"it has {offer.gpu_count} GPU{'s' * (offer.gpu_count != 1)}, not {count}")
     if spec is not None and spec.socket and not fits_socket(spec, offer):
-        yield Objection("socket", f"its socket is {clean_line(offer.socket, 20) or 'not told'}")
+        yield OfferMismatch("socket", f"its socket is {clean_line(offer.socket, 20) or 'not told'}")
     if query.min_vram is not None and (offer.gpu_memory is None or offer.gpu_memory < query.min_vram):
         told = "not told" if offer.gpu_memory is None else f"{offer.gpu_memory:g} GB a GPU"
-        yield Objection("vram", f"its memory is {told}")
-    if query.max_price is not None and (not offer.price.stated or comparable(offer) > query.max_price):
-        yield Objection("price", f"its price is {price_text(offer.price)}")
+        yield OfferMismatch("vram", f"its memory is {told}")
+    if query.max_price is not None and (not offer.price.stated or price_in_usd(offer) > query.max_price):
+        yield OfferMismatch("price", f"its price is {price_text(offer.price)}")
     if query.spot is not None and offer.spot != query.spot:
-        yield Objection("spot", "it is spot" if offer.spot else "it is not spot")
+        yield OfferMismatch("spot", "it is spot" if offer.spot else "it is not spot")
     if query.regions and not any(_is_in(offer, region) for region in query.regions):
-        yield Objection("region", f"it is in {clean_line(offer.region or offer.country, 30) or 'an unknown place'}")
+        yield OfferMismatch("region", f"it is in {clean_line(offer.region or offer.country, 30) or 'an unknown place'}")
     if query.clouds and _fold(offer.cloud or offer.provider) not in map(_fold, query.clouds):
-        yield Objection("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
+        yield OfferMismatch("cloud", f"it is {clean_line(offer.cloud or offer.provider, 30)}'s")
     if offer.stock.lower() in _NONE:
-        yield Objection("stock", "there is none left")
+        yield OfferMismatch("stock", "there is none left")
 
 
 def _is_in(offer: Offer, region: str) -> bool:
@@ -189,7 +192,7 @@ def _fold(text: str) -> str:
 def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, ...]]:
     firsts: dict[str, Callable[[Offer], tuple[float, ...]]] = {
         "price": lambda _: (),
-        "gpu-price": lambda offer: (comparable(offer, hours) / max(offer.gpu_count, 1),),
+        "gpu-price": lambda offer: (price_in_usd(offer, hours) / max(offer.gpu_count, 1),),
         "vram": lambda offer: (-(offer.gpu_memory or 0.0),),
         "count": lambda offer: (-offer.gpu_count,),
         "setup": lambda offer: (float("inf") if offer.setup_minutes is None else offer.setup_minutes,),
@@ -202,7 +205,7 @@ def _sort_key(order: str, hours: float | None) -> Callable[[Offer], tuple[Any, .
         price = offer.price
         return (
             (by_price and not price.stated, *first(offer)),
-            (not price.stated, comparable(offer, hours), price.variable, price.prepaid_hours),
+            (not price.stated, price_in_usd(offer, hours), price.variable, price.prepaid_hours),
             (offer.spot, offer.stock.lower() in _LITTLE, offer.setup_minutes is None, offer.setup_minutes or 0.0),
             (offer.provider, offer.id),
         )
@@ -219,7 +222,7 @@ _BEST = {
 }
 
 
-def _reasons(best: Offer, selection: Selection, order: str, hours: float | None, one_gpu: bool) -> Iterable[str]:
+def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | None, one_gpu: bool) -> Iterable[str]:
     others = selection.found[1:]
     if not others:
         yield "It is the only offer that fits."
@@ -247,15 +250,15 @@ def _reasons(best: Offer, selection: Selection, order: str, hours: float | None,
         yield f"Prices in other currencies are compared on the dear side: {rates}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone by the time it is asked for."
-    cheaper = [item for item in selection.rejected if _one_step_away(item) and comparable(item.offer) < comparable(best)]
-    for item in sorted(cheaper, key=lambda item: comparable(item.offer))[:2]:
+    cheaper = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]
+    for item in sorted(cheaper, key=lambda item: price_in_usd(item.offer))[:2]:
         yield f"Cheaper, but left out: {_brief(item.offer)}: {item.reason}."
-    own = next((offer for offer in others if offer.provider in OWN and not offer.price.stated), None)
+    own = next((offer for offer in others if offer.provider in OWN_PROVIDERS and not offer.price.stated), None)
     if own is not None:
         yield f"Your own machine {clean_line(own.cloud_id, 60)} would do too (--provider {own.provider})."
 
 
-def _one_step_away(item: Rejected) -> bool:
+def _one_step_away(item: RejectedOffer) -> bool:
     """Only a wish is in the way, not what the machine is."""
     return item.offer.price.stated and all(
         objection.kind in ("spot", "region", "cloud", "stock") for objection in item.objections
@@ -279,7 +282,7 @@ _HINTS: dict[str, Callable[[Offer], str]] = {
 }
 
 
-def _nothing(rejected: Sequence[Rejected], spec: GpuSpec | None) -> InputError:
+def _nothing(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> InputError:
     what = f"no offer fits {spec}" if spec is not None else "no offer fits"
     if not rejected:
         return InputError(what, why="There are no offers at all at the moment.")
@@ -288,7 +291,7 @@ def _nothing(rejected: Sequence[Rejected], spec: GpuSpec | None) -> InputError:
     words = {"vram": "memory", "price": "their price", "spot": "spot", "stock": "nothing left in stock"}
     why = ", ".join(f"{number} by {words.get(kind, kind)}" for kind, number in counts.most_common())
     near: dict[str, Offer] = {}  # by what is in the way, where that is one thing alone
-    for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, comparable(item.offer))):
+    for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, price_in_usd(item.offer))):
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)
     hints = [f"{_HINTS[kind](offer)}: {_brief(offer)}" for kind, offer in near.items()]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 from hudtui.core.python import python_command
 from hudtui.core.text import clean_line
 
@@ -36,7 +36,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
-class Simulator:
+class DemoSimulator:
     """A simulator that lives."""
 
     url: str
@@ -55,7 +55,7 @@ def ensure_simulator(lookup: Callable[[str], str | None]) -> None:
         start_simulator()
 
 
-def find_simulator(folder: Path | None = None) -> Simulator | None:
+def find_simulator(folder: Path | None = None) -> DemoSimulator | None:
     """The demo's simulator; None where it does not live. Nothing is started.
 
     Args:
@@ -70,7 +70,7 @@ def find_simulator(folder: Path | None = None) -> Simulator | None:
         raise ProviderError("the demo's simulator cannot be found", why=error.strerror or str(error)) from None
 
 
-def start_simulator(folder: Path | None = None) -> Simulator:
+def start_simulator(folder: Path | None = None) -> DemoSimulator:
     """The demo's simulator, which is started if it does not live. Blocks for a second in that case, for 30 at most.
 
     Args:
@@ -90,10 +90,10 @@ def start_simulator(folder: Path | None = None) -> Simulator:
 
 
 def _folder() -> Path:
-    return places().state / "simulator"
+    return app_paths().state / "simulator"
 
 
-def _running(folder: Path) -> Simulator | None:
+def _running(folder: Path) -> DemoSimulator | None:
     try:
         with (folder / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -107,12 +107,12 @@ def _running(folder: Path) -> Simulator | None:
             return None  # it is about to say where it answers
 
 
-def _told(line: str | bytes) -> Simulator:
+def _told(line: str | bytes) -> DemoSimulator:
     told = json.loads(line)
-    return Simulator(str(told["url"]), str(told["key"]))
+    return DemoSimulator(str(told["url"]), str(told["key"]))
 
 
-def _start(folder: Path) -> Simulator:
+def _start(folder: Path) -> DemoSimulator:
     (folder / "server.json").unlink(missing_ok=True)
     words = [*python_command("-m", "hudtui.sim"), "--state", str(folder), "--now", "--scenario", "quick", "--idle", str(IDLE)]
     log = folder / "simulator.log"

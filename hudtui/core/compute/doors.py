@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from hudtui.core.compute.provider import Unusable
+from hudtui.core.compute.provider import ProvisionFailed
 from hudtui.core.compute.values import Pod
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hostkeys import HostKeyChanged
+from hudtui.core.remote.known_hosts import HostKeyChanged
 from hudtui.core.remote.ssh_errors import LoginRefused
 from hudtui.core.text import clean_line
 
@@ -26,7 +26,7 @@ _USERS = ("root", "ubuntu")
 """Users to try when the one that the provider named is refused."""
 
 
-async def enter(pod: Pod, login: Login) -> tuple[Pod, Host]:
+async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
     """Log in to a machine, as the user that its provider names or another usual one.
 
     Returns:
@@ -47,7 +47,7 @@ async def enter(pod: Pod, login: Login) -> tuple[Pod, Host]:
     raise refusal
 
 
-class Doors:
+class LoginAttempts:
     """Attempts to log in to one machine."""
 
     def __init__(self, login: Login, clock: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class Doors:
         """What the last attempt led to, when that was new."""
         self._told = ""
 
-    async def knock(self, pod: Pod) -> tuple[Pod, Host] | None:
+    async def try_login(self, pod: Pod) -> tuple[Pod, Host] | None:
         """Log in; see `enter`. None when it may work later.
 
         Raises:
@@ -67,7 +67,7 @@ class Doors:
         """
         try:
             async with asyncio.timeout(_LOGIN_TIMEOUT):
-                return await enter(pod, self._login)
+                return await log_in_to_pod(pod, self._login)
         except HostKeyChanged:
             raise
         except LoginRefused as error:
@@ -78,7 +78,7 @@ class Doors:
         now = self._clock()
         self._refused, self._silent = (now if self._refused is None else self._refused), None
         if now - self._refused > _KEY_PATIENCE:
-            raise Unusable(
+            raise ProvisionFailed(
                 f"{pod.addresses[0]} let none of the keys in for {now - self._refused:.0f} s",
                 why=refusal.why,
                 fix="Is the key that you log in with the one that the provider has for you? `hudtui keys list` shows it.",
@@ -91,7 +91,7 @@ class Doors:
         self._silent = now if self._silent is None else self._silent
         what = error.what if isinstance(error, HudtuiError) else clean_line(str(error)) or type(error).__name__
         if now - self._silent > _DOOR_PATIENCE:
-            raise Unusable(f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what)
+            raise ProvisionFailed(f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what)
         self._say(f"{what}; trying again")
 
     def _say(self, text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hudtui.core.compute.guard import Limits
+from hudtui.core.compute.limits import Limits
 from hudtui.core.errors import InputError
-from hudtui.core.files import exclusive, write_atomic
-from hudtui.core.places import places
+from hudtui.core.files import file_lock, write_atomic
+from hudtui.core.paths import app_paths
 
 MOST = 500
 """Machines whose limits are kept; those that were written first are forgotten first."""
@@ -22,7 +22,7 @@ class LimitBook:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or places().data / "limits.json"
+        self.path = path or app_paths().data / "limits.json"
 
     def get(self, name: str) -> Limits | None:
         """The limits of a machine; None where none were set, or they cannot be read."""
@@ -37,7 +37,7 @@ class LimitBook:
         Raises:
             InputError: The file cannot be written.
         """
-        with exclusive(self.path):
+        with file_lock(self.path):
             kept = self._all()
             kept.pop(name, None)
             kept[name] = limits.to_json()

@@ -20,7 +20,7 @@ UNCONFIRMED = "not confirmed"
 
 
 @dataclass(frozen=True)
-class Part:
+class ProviderOffers:
     """What is known of one provider's offers."""
 
     provider: str
@@ -42,7 +42,7 @@ class Part:
 class Market:
     """What is known of all of them."""
 
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, ProviderOffers] = field(default_factory=dict)
     """By the provider's name."""
 
     @property
@@ -74,19 +74,21 @@ class Market:
         """Some of what is shown is of an earlier session."""
         return any(part.remembered and part.offers for part in self.parts.values())
 
-    def part_of(self, offer: Offer) -> Part | None:
+    def offers_of_provider(self, offer: Offer) -> ProviderOffers | None:
         """The part that an offer is in."""
         return self.parts.get(offer.provider)
 
 
-async def ask_all(market: Market, providers: Mapping[str, Provider], now: Callable[[], float]) -> AsyncGenerator[Market, None]:
+async def fetch_offers(
+    market: Market, providers: Mapping[str, Provider], now: Callable[[], float]
+) -> AsyncGenerator[Market, None]:
     """Ask all providers side by side.
 
     Yields:
         The market as it is known then: at once, with everything on its way, and after each answer. One that fails keeps what was
         known of it, with a warning.
     """
-    parts = {name: market.parts.get(name, Part(name, provider.title)) for name, provider in providers.items()}
+    parts = {name: market.parts.get(name, ProviderOffers(name, provider.title)) for name, provider in providers.items()}
     parts = {name: replace(part, asking=True) for name, part in parts.items()}
     yield Market(dict(parts))
     tasks = {asyncio.ensure_future(provider.offers(Query())): name for name, provider in providers.items()}
@@ -104,7 +106,7 @@ async def ask_all(market: Market, providers: Mapping[str, Provider], now: Callab
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def _after(before: Part, task: asyncio.Future[Offers], now: float) -> Part:
+def _after(before: ProviderOffers, task: asyncio.Future[Offers], now: float) -> ProviderOffers:
     error = task.exception()
     if error is None:
         answer = task.result()
@@ -127,7 +129,7 @@ def _after(before: Part, task: asyncio.Future[Offers], now: float) -> Part:
     return replace(before, asking=False, warnings=(error.lines()[0],))
 
 
-def remember(market: Market, path: Path) -> None:
+def save_cache(market: Market, path: Path) -> None:
     """Keep what was answered, for the first moment of the next session. By title: a simulated provider is another one.
 
     Raises:
@@ -141,7 +143,7 @@ def remember(market: Market, path: Path) -> None:
     write_atomic(path, json.dumps({"version": _VERSION, "providers": kept}, separators=(",", ":")), mode=0o600)
 
 
-def recall(path: Path, providers: Iterable[Provider]) -> Market:
+def load_cache(path: Path, providers: Iterable[Provider]) -> Market:
     """What was kept of these providers; nothing of those whose offers cannot be read."""
     try:
         data = json.loads(path.read_bytes())
@@ -150,7 +152,7 @@ def recall(path: Path, providers: Iterable[Provider]) -> Market:
         kept = {}
     parts = {}
     for provider in providers:
-        part = Part(provider.name, provider.title)
+        part = ProviderOffers(provider.name, provider.title)
         try:
             one = kept[provider.title]
             offers = tuple(offer_from_json(item) for item in one["offers"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hudtui.core.compute.values import Offer
 from hudtui.core.errors import InputError
-from hudtui.core.files import exclusive, write_atomic
+from hudtui.core.files import file_lock, write_atomic
 
 FILE = "prices.jsonl"
 MOST = 256 * 1024
@@ -17,16 +17,16 @@ MOST = 256 * 1024
 OFTEN = 600.0
 """Seconds within which the same prices are not noted again."""
 
-Point = tuple[float, float]
+PricePoint = tuple[float, float]
 """When, in seconds since the epoch, and the price of one GPU for one hour."""
 
 
-def kind_of(offer: Offer) -> str:
+def price_kind(offer: Offer) -> str:
     """The name that prices are kept under: the same GPU on the same terms, whoever has it."""
     return f"{offer.gpu_type or 'CPU_NODE'} x{offer.gpu_count}{' spot' if offer.spot else ''} {offer.price.currency}"
 
 
-class Pricebook:
+class PriceHistory:
     """The lowest price of each kind of offer over time.
 
     Args:
@@ -50,11 +50,11 @@ class Pricebook:
         prices: dict[str, float] = {}
         for offer in offers:
             if offer.price.stated:
-                kind = kind_of(offer)
+                kind = price_kind(offer)
                 prices[kind] = min(prices.get(kind, offer.gpu_hour), offer.gpu_hour)
         if not prices or not self.path.parent.is_dir():
             return False
-        with exclusive(self.path):
+        with file_lock(self.path):
             lines = self._lines()
             if lines and lines[-1][1] == prices and 0 <= now - lines[-1][0] < OFTEN:
                 return False
@@ -69,17 +69,17 @@ class Pricebook:
                 self._append(line)
         return True
 
-    def histories(self) -> dict[str, tuple[Point, ...]]:
-        """What each kind has cost, the oldest first, by `kind_of`. Lines that cannot be read are passed over."""
-        found: dict[str, list[Point]] = {}
+    def histories(self) -> dict[str, tuple[PricePoint, ...]]:
+        """What each kind has cost, the oldest first, by `price_kind`. Lines that cannot be read are passed over."""
+        found: dict[str, list[PricePoint]] = {}
         for at, prices in self._lines():
             for kind, price in prices.items():
                 found.setdefault(kind, []).append((at, price))
         return {kind: tuple(points) for kind, points in found.items()}
 
-    def history(self, offer: Offer) -> tuple[Point, ...]:
+    def history(self, offer: Offer) -> tuple[PricePoint, ...]:
         """What the kind of an offer has cost."""
-        return self.histories().get(kind_of(offer), ())
+        return self.histories().get(price_kind(offer), ())
 
     def _size(self) -> int:
         try:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Found = TypeVar("Found")
 
 
-class Batch(Generic[Found]):
+class StatusBatcher(Generic[Found]):
     """Collects ids for a moment, then asks for all of them at once.
 
     Args:

@@ -14,27 +14,27 @@ class ProviderError(MachineError):
     """A provider refused, or its answer could not be understood."""
 
 
-class LoginNeeded(ProviderError):
+class AuthError(ProviderError):
     """The key is missing, wrong, or may not do this."""
 
 
-class NoMoney(ProviderError):
+class InsufficientFunds(ProviderError):
     """The wallet is empty."""
 
 
-class OfferGone(ProviderError):
+class OutOfCapacity(ProviderError):
     """The machine was there a moment ago; now there is none. Nothing was created."""
 
 
-class Unclear(ProviderError):
+class OutcomeUnknown(ProviderError):
     """A request may or may not have been carried out: its answer was lost. Look before asking again."""
 
 
-class Unusable(ProviderError):
+class ProvisionFailed(ProviderError):
     """A machine was created and never became usable."""
 
 
-class Gone(ProviderError):
+class PodGone(ProviderError):
     """A machine was taken back, or ended, before it was ready."""
 
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from hudtui.core.compute.acquire import PREFIX
-from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.costs import cost_text
+from hudtui.core.compute.lifecycle import PREFIX
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.release import GRACE, asked_at, is_at, past, settle
-from hudtui.core.compute.spending import cost_text
+from hudtui.core.compute.release import UNSEEN_GRACE, belongs_to, find_in_history, mark_terminated, requested_at
 from hudtui.core.compute.values import Account, Pod
+from hudtui.core.http import is_loopback
 from hudtui.core.text import clean_line, duration
-from hudtui.core.web import is_loopback
 
-Active = Callable[[Owned], bool]
+IsActive = Callable[[PodRecord], bool]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Orphan:
     """A machine that costs money, and that no run owns."""
 
     pod: Pod
-    owned: Owned | None
+    owned: PodRecord | None
     """Its entry in the ledger; None for one that was ordered elsewhere, or before the ledger was lost."""
     age_seconds: float | None
     cost: float | None
@@ -58,7 +58,7 @@ class Orphan:
 
 
 @dataclass(frozen=True)
-class Silent:
+class ProviderOutage:
     """A provider that could not be asked what is alive. What the ledger knows of its machines holds until it can be."""
 
     provider: str
@@ -80,23 +80,23 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Reconciled:
+class Reconciliation:
     """The ledger and the providers, compared."""
 
     orphans: tuple[Orphan, ...] = ()
     """Alive, and owned by no active run; the dearest first."""
-    lost: tuple[Owned, ...] = ()
+    lost: tuple[PodRecord, ...] = ()
     """Taken for alive until now, and ended; their entries say so by now."""
-    unclear: tuple[Owned, ...] = ()
+    unclear: tuple[PodRecord, ...] = ()
     """May exist: nobody can say. They are looked for again at the next start."""
     alive: tuple[Pod, ...] = ()
     """Alive and owned, as they should be: by a run that is at work, or rented by hand."""
-    by_hand: tuple[Owned, ...] = ()
+    by_hand: tuple[PodRecord, ...] = ()
     """Those of `alive` that were rented by hand, without a run."""
     warnings: tuple[str, ...] = ()
     """What could not be looked at."""
-    silent: tuple[Silent, ...] = ()
-    """Providers that did not answer. Their machines are among `unclear`; see `Owned.last_pod` and `Owned.seen`."""
+    silent: tuple[ProviderOutage, ...] = ()
+    """Providers that did not answer. Their machines are among `unclear`; see `PodRecord.last_pod` and `PodRecord.seen`."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
@@ -115,9 +115,9 @@ async def reconcile(
     providers: Mapping[str, Provider] | Iterable[Provider],
     ledger: Ledger,
     *,
-    active: Active | None = None,
+    active: IsActive | None = None,
     now: Callable[[], float] = time.time,
-) -> Reconciled:
+) -> Reconciliation:
     """Compare the ledger with what providers say, and bring it up to date. Nothing is ended.
 
     Args:
@@ -136,13 +136,13 @@ async def reconcile(
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if is_at(entry, provider)], ledger, is_active, now)
+            _compare(provider, [entry for entry in entries if belongs_to(entry, provider)], ledger, is_active, now)
             for provider in paid.values()
         )
     )
     strange = []
     for entry in entries:
-        if not entry.open or entry.held or any(is_at(entry, provider) for provider in paid.values()):
+        if not entry.open or entry.held or any(belongs_to(entry, provider) for provider in paid.values()):
             continue
         if not is_loopback(entry.realm):
             strange.append(entry)
@@ -154,7 +154,7 @@ async def reconcile(
         + (f" at {clean_line(entry.realm)}" if entry.realm else "")
         for entry in strange
     ]
-    return Reconciled(
+    return Reconciliation(
         tuple(sorted((o for part in parts for o in part.orphans), key=lambda o: -(o.pod.hourly or 0.0))),
         tuple(owned for part in parts for owned in part.lost),
         (*(owned for part in parts for owned in part.unclear), *strange),
@@ -177,28 +177,28 @@ def _nobody_listens(realm: str) -> bool:
     return False
 
 
-def _has_run(owned: Owned) -> bool:
+def _has_run(owned: PodRecord) -> bool:
     return owned.run is not None and owned.state == "ready"
 
 
 async def _compare(
-    provider: Provider, entries: list[Owned], ledger: Ledger, active: Active, now: Callable[[], float]
-) -> Reconciled:
+    provider: Provider, entries: list[PodRecord], ledger: Ledger, active: IsActive, now: Callable[[], float]
+) -> Reconciliation:
     try:
         pods = [pod for pod in await provider.pods() if pod.alive]
     except ProviderError as error:
         waiting = tuple(entry for entry in entries if entry.open and (entry.pod or not entry.held))
         loud = f"; {len(waiting)} of your machines may be alive there" if waiting else ""
         latest = max((entry.seen for entry in waiting if entry.seen is not None), default=None)
-        return Reconciled(
+        return Reconciliation(
             unclear=waiting,
             warnings=(f"{provider.title} could not be asked{loud}: {error.what}",),
-            silent=(Silent(provider.name, provider.title, "; ".join(error.lines()), latest),),
+            silent=(ProviderOutage(provider.name, provider.title, "; ".join(error.lines()), latest),),
         )
     by_id = {entry.pod: entry for entry in entries if entry.pod}
     by_name = {entry.name: entry for entry in entries}
     seen: set[str] = set()
-    ours: list[tuple[Pod, Owned | None]] = []
+    ours: list[tuple[Pod, PodRecord | None]] = []
     closed = {entry.name for entry in entries if not entry.open}
     for pod in pods:
         entry = by_id.get(pod.id) or by_name.get(pod.name)
@@ -214,7 +214,7 @@ async def _compare(
     account = await _account(provider, warnings) if ours else None
     told = {entry.name: pod for pod, entry in ours if entry is not None}
     whose = account.name if account is not None else None
-    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.saw, told, now(), whose)}
+    fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.update_seen, told, now(), whose)}
     ours = [(pod, fresh[entry.name] if entry is not None else None) for pod, entry in ours]
     lost, unclear = [], []
     for entry in entries:
@@ -227,7 +227,7 @@ async def _compare(
             warnings.append(f"{entry.name} could not be looked at: {error.what}")
             continue
         if isinstance(found, Pod):
-            (entry,) = await asyncio.to_thread(ledger.saw, {entry.name: found}, now())
+            (entry,) = await asyncio.to_thread(ledger.update_seen, {entry.name: found}, now())
             ours.append((found, entry))
         elif found.open:
             unclear.append(found)
@@ -250,21 +250,21 @@ async def _compare(
                 alive.append(pod)
                 continue
         orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
-    return Reconciled(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(by_hand), tuple(warnings))
+    return Reconciliation(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(by_hand), tuple(warnings))
 
 
-async def _missing(entry: Owned, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | Owned:
+async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | PodRecord:
     """What became of an entry that the provider's list lacks: a machine that is alive all the same, or the entry as it is now."""
     if entry.pod:
         pod = await provider.get(entry.pod)
         if pod is not None and pod.alive:
             return pod
-        if pod is not None or await past(provider, pod=entry.pod) is not None:
-            return await settle(entry, provider, ledger, pod=pod)
+        if pod is not None or await find_in_history(provider, pod=entry.pod) is not None:
+            return await mark_terminated(entry, provider, ledger, pod=pod)
         return entry
-    if await past(provider, name=entry.name) is not None:
-        return await settle(entry, provider, ledger)
-    if now() - entry.created > GRACE:
+    if await find_in_history(provider, name=entry.name) is not None:
+        return await mark_terminated(entry, provider, ledger)
+    if now() - entry.created > UNSEEN_GRACE:
         return await asyncio.to_thread(ledger.note, entry.name, "never", why="it was never seen")
     return entry
 
@@ -277,8 +277,8 @@ async def _account(provider: Provider, warnings: list[str]) -> Account | None:
         return None
 
 
-def _orphan(pod: Pod, entry: Owned | None, closed: bool, account: Account | None, now: float) -> Orphan:
-    began = asked_at(pod, entry)
+def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | None, now: float) -> Orphan:
+    began = requested_at(pod, entry)
     age = None if began is None else max(0.0, now - began)
     hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
     spent = account.spent.get(pod.id) if account else None

@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from hudtui.core.compute.guard import money
-from hudtui.core.compute.ledger import Ledger, Owned
-from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError
+from hudtui.core.compute.limits import money
+from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.provider import AuthError, Provider, ProviderError
 from hudtui.core.compute.values import Pod
 from hudtui.core.errors import MachineError
 from hudtui.core.text import clean_line
 
 Sleep = Callable[[float], Awaitable[None]]
 
-GRACE = 120.0
+UNSEEN_GRACE = 120.0
 """Seconds after which a machine whose creation was unclear, and that nobody has seen, was never created."""
 _PAUSES = (0.0, 2.0, 3.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 30.0, 30.0)
 """Seconds before each request for its end, and look whether it has come: two minutes together."""
@@ -27,11 +27,11 @@ _GOING = 3
 """So many looks go by before the end of a machine that says it is ending is asked for again."""
 
 
-class StillThere(ProviderError):
+class TerminationUnverified(ProviderError):
     """A machine could not be ended, or nobody can say that it was: it may still cost money."""
 
 
-async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep) -> Pod:
+async def terminate_pod(machine: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep) -> Pod:
     """End a machine, see that it is gone, and note the bill.
 
     Its end is asked for again for as long as it is there. It counts as gone when the provider, asked for this one, says so
@@ -53,7 +53,7 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         MachineError: The ledger cannot be written.
     """
     if isinstance(machine, Pod):
-        owned = await asyncio.to_thread(entry_of, machine, provider, ledger)
+        owned = await asyncio.to_thread(record_of, machine, provider, ledger)
     else:
         owned = await asyncio.to_thread(ledger.get, machine)
     given = machine if isinstance(machine, Pod) and machine.id else None
@@ -71,7 +71,7 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
         hourly = (last.hourly if last else None) or (owned.hourly if owned else None)
         currency = last.currency if last else owned.currency if owned else ""
         cost = f"It may still cost {money(hourly, currency)} an hour. " if hourly else "It may still cost money. "
-        raise StillThere(
+        raise TerminationUnverified(
             f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended for certain",
             why="; ".join(problem.lines()),
             fix=f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on {provider.title}'s own page.",
@@ -83,7 +83,7 @@ async def release(machine: str | Pod, provider: Provider, ledger: Ledger, *, why
     return ended
 
 
-async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> Owned:
+async def mark_terminated(owned: PodRecord, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> PodRecord:
     """Note that a machine is found to have ended, why, and with its bill as far as the provider tells it now.
 
     One whose end was not asked for and whose time was not over is noted as `unasked`: it was taken back.
@@ -104,7 +104,7 @@ async def settle(owned: Owned, provider: Provider, ledger: Ledger, *, pod: Pod |
     return await asyncio.to_thread(ledger.note, owned.name, "ended", **facts)
 
 
-async def _taken(owned: Owned, provider: Provider) -> str:
+async def _taken(owned: PodRecord, provider: Provider) -> str:
     """Why a machine has ended that was not asked to, as far as that can be known."""
     if owned.last_pod().spot or owned.order.get("offer", {}).get("spot"):
         return "it was taken back: a spot machine can be taken away at any moment"
@@ -117,23 +117,23 @@ async def _taken(owned: Owned, provider: Provider) -> str:
     return f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
 
 
-def realm_of(provider: Provider) -> str:
+def endpoint_of(provider: Provider) -> str:
     """Which of a provider's services this is, where it tells."""
     return str(getattr(provider, "realm", ""))
 
 
-def is_at(owned: Owned, provider: Provider) -> bool:
+def belongs_to(owned: PodRecord, provider: Provider) -> bool:
     """It was asked of that very service: a simulator's machines are not the real one's, nor another simulator's."""
-    return owned.provider == provider.name and owned.realm in ("", realm_of(provider))
+    return owned.provider == provider.name and owned.realm in ("", endpoint_of(provider))
 
 
-def entry_of(pod: Pod, provider: Provider, ledger: Ledger) -> Owned | None:
+def record_of(pod: Pod, provider: Provider, ledger: Ledger) -> PodRecord | None:
     """What is written down of a provider's machine; None where it is another one of the same name, or the same id elsewhere."""
     found = (ledger.get(key) for key in (pod.name, pod.id) if key)
-    return next((one for one in found if one and is_at(one, provider) and (not pod.id or one.pod in (None, pod.id))), None)
+    return next((one for one in found if one and belongs_to(one, provider) and (not pod.id or one.pod in (None, pod.id))), None)
 
 
-def asked_at(pod: Pod, owned: Owned | None) -> float | None:
+def requested_at(pod: Pod, owned: PodRecord | None) -> float | None:
     """When a machine was asked for, in seconds since the epoch by this computer's clock.
 
     By its provider's where that was not written down: a simulator's clock is another one. None: nobody knows.
@@ -141,7 +141,7 @@ def asked_at(pod: Pod, owned: Owned | None) -> float | None:
     return pod.created if owned is None else owned.created
 
 
-async def past(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
+async def find_in_history(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
     """The row of the provider's history about one machine; None when there is none, or it cannot be read."""
     try:
         rows = await provider.history()
@@ -150,21 +150,21 @@ async def past(provider: Provider, *, pod: str | None = None, name: str | None =
     return next((row for row in rows if (row.id == pod if pod else row.name == name)), None)
 
 
-async def _by_name(owned: Owned, provider: Provider) -> Pod | None:
+async def _by_name(owned: PodRecord, provider: Provider) -> Pod | None:
     try:
         pods = await provider.pods()
     except ProviderError as error:
-        raise StillThere(
+        raise TerminationUnverified(
             f"nobody can say whether {owned.name} exists",
             why="; ".join(error.lines()),
             fix="It is looked for again at the next start.",
         ) from None
-    return next((pod for pod in pods if pod.name == owned.name), None) or await past(provider, name=owned.name)
+    return next((pod for pod in pods if pod.name == owned.name), None) or await find_in_history(provider, name=owned.name)
 
 
-def _never(owned: Owned, provider: Provider, ledger: Ledger, why: str) -> Pod:
-    if owned.state != "never" and owned.state != "ended" and time.time() - owned.created < GRACE:
-        raise StillThere(
+def _never(owned: PodRecord, provider: Provider, ledger: Ledger, why: str) -> Pod:
+    if owned.state != "never" and owned.state != "ended" and time.time() - owned.created < UNSEEN_GRACE:
+        raise TerminationUnverified(
             f"{owned.name} was asked for a moment ago, and is not there yet",
             why="Its creation may still come to pass.",
             fix="It is looked for again at the next start; `hudtui pods reconcile` looks now.",
@@ -186,13 +186,13 @@ async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) 
                 await provider.terminate(pod_id)
             now = await provider.get(pod_id)
             listed = any(pod.id == pod_id and pod.alive for pod in await provider.pods())
-        except LoginNeeded as error:
+        except AuthError as error:
             return seen, error
         except ProviderError as error:
             problem, going = error, 0
             continue
         if not listed and (now is None or not now.alive):
-            if seen is None and now is None and await past(provider, pod=pod_id) is None:
+            if seen is None and now is None and await find_in_history(provider, pod=pod_id) is None:
                 return None, ProviderError(
                     "this account does not know it, neither among the living nor in its history",
                     fix="Is this the key of the account that it was rented with?",
@@ -208,7 +208,7 @@ async def _with_bill(pod: Pod, provider: Provider, sleep: Sleep | None) -> Pod:
     for pause in _BILL_PAUSES:
         if sleep is not None:
             await sleep(pause)
-        row = await past(provider, pod=pod.id or None, name=pod.name)
+        row = await find_in_history(provider, pod=pod.id or None, name=pod.name)
         if row is not None:
             terminated = row.terminated or pod.terminated
             return replace(

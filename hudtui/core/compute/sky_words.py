@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hudtui.core.compute.gpuspec import split_type
+from hudtui.core.compute.gpus import split_type
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Offer, Order, Pod, PodStage, Price
 from hudtui.core.text import clean_line

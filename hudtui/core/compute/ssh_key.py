@@ -76,13 +76,13 @@ def keep_path(path: Path, settings: Settings) -> Path | None:
     Raises:
         InputError: The file cannot be written.
     """
-    from hudtui.core.settings import save_env, save_user
+    from hudtui.core.settings import save_project_setting, save_user_setting
 
     if key_path(settings.get) == path:
         return None
     if settings.origin(VARIABLE) == ".env":
-        return save_env(settings.folder, VARIABLE, str(path))
-    return save_user(VARIABLE, str(path))
+        return save_project_setting(settings.folder, VARIABLE, str(path))
+    return save_user_setting(VARIABLE, str(path))
 
 
 def make_key(path: Path) -> Path:

@@ -7,19 +7,19 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from hudtui.core.compute.machine import Machine, inspect
-from hudtui.core.compute.own_machines import OwnMachine, OwnMachines
+from hudtui.core.compute.hardware import Hardware, inspect
+from hudtui.core.compute.owned_hosts import OwnedHost, OwnedHostsProvider
 from hudtui.core.compute.values import Address
 from hudtui.core.remote.connect import open_host
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.ssh_target import parse_target
+from hudtui.core.remote.target import parse_target
 
 _DEEPEST = 8
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "hf.co", "ssh.dev.azure.com")
 """They are in many SSH configs and give nobody a shell."""
 
 
-class Ssh(OwnMachines):
+class SshProvider(OwnedHostsProvider):
     """The user's machines behind SSH.
 
     Args:
@@ -30,12 +30,12 @@ class Ssh(OwnMachines):
 
     def __init__(
         self,
-        machines: Sequence[OwnMachine],
+        machines: Sequence[OwnedHost],
         *,
         connect: Callable[[str], Awaitable[Host]] = open_host,
         patience: float = 30.0,
     ) -> None:
-        async def look(name: str) -> Machine:
+        async def look(name: str) -> Hardware:
             return await inspect(await connect(name))
 
         super().__init__("ssh", "your own machines", machines, look, address=_address, patience=patience)

@@ -14,7 +14,7 @@ from hudtui.core.demo.workspace import CONFIG, TASKS, DemoWorkspace, prepare
 from hudtui.core.errors import ConfigError, InputError, Location, RunError
 from hudtui.core.events import Notice, Progress
 from hudtui.core.platform import HUD
-from hudtui.core.workspace import STATE
+from hudtui.core.workspace import STATE_FOLDER
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
@@ -122,7 +122,7 @@ async def walk(
         yield notice
     yield Progress("check", f"{CONFIG}: {_count(findings, 'finding')}; {TASKS}: {len(task_ids(folder))} tasks are valid")
     checked = perf_counter()
-    store = RunStore(folder / STATE)
+    store = RunStore(folder / STATE_FOLDER)
     run = ""
     async with aclosing(_run(folder, store, LocalHost(), settings, tmux=tmux)) as run_events:
         async for happened in run_events:
@@ -141,8 +141,8 @@ async def walk(
 def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Notice]]:
     """Lint the configuration and check the tasks against the environment. The number of lint's findings, and what to say."""
     from hudtui.core.files import read_text
-    from hudtui.core.gym.lint import lint
-    from hudtui.core.rollouts.request import with_python
+    from hudtui.core.gym.lint.check import lint
+    from hudtui.core.rollouts.request import with_python_variable
     from hudtui.core.tasks.load import read_tasks
 
     folder, analysis = workspace.folder, workspace.analysis
@@ -156,7 +156,9 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
             fix="Mend it, or remove the file to have it generated anew.",
             where=Location(str(folder / CONFIG), errors[0].line, errors[0].column),
         )
-    tasks = read_tasks(folder / TASKS, lookup=with_python(settings.lookup), platform=settings.platform, analysis=analysis)
+    tasks = read_tasks(
+        folder / TASKS, lookup=with_python_variable(settings.lookup), platform=settings.platform, analysis=analysis
+    )
     notices += [Notice(problem.severity, str(problem)) for problem in tasks.problems]
     if not tasks.tasks:
         raise InputError(
@@ -172,9 +174,9 @@ async def _run(
     folder: Path, store: RunStore, host: Host, settings: Settings, *, tmux: bool
 ) -> AsyncGenerator[Progress | Notice | RunBegun | LogLine, None]:
     """Start the run, and follow its log to the end."""
-    from hudtui.core.remote.lines import LineFeed
-    from hudtui.core.runs.launcher import launch
-    from hudtui.core.runs.monitor import Monitor
+    from hudtui.core.remote.lines import LineSplitter
+    from hudtui.core.runs.launch import launch
+    from hudtui.core.runs.watch import Monitor
     from hudtui.core.training.plan import RunSpec, file_ref
 
     spec = RunSpec(
@@ -199,7 +201,7 @@ async def _run(
         yield Notice("warning", note)
     yield Progress("run", f"{run} in {f'the tmux session {summary.session}' if summary.mode == 'tmux' else 'detached processes'}")
     yield RunBegun(run)
-    feed = LineFeed()
+    feed = LineSplitter()
     partial = ""
     following = Monitor(store).follow(run, "play")
     async with aclosing(following) as chunks:
@@ -227,10 +229,10 @@ def _rows(folder: Path, record: RunRecord) -> Iterator[DemoRow]:
 def reached_tile(episode: Episode) -> int | None:
     """The highest tile on the last board of an episode; None where it shows no board."""
     from hudtui.core.rollouts.policy import last_board
-    from hudtui.core.rollouts.twenty48 import best_tile
+    from hudtui.envs.text_2048.players import highest_tile
 
     board = last_board(episode.messages)
-    return None if board is None else best_tile(board)
+    return None if board is None else highest_tile(board)
 
 
 def task_ids(folder: Path) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from hudtui.core.files import write_atomic
 from hudtui.core.platform import HUD
 from hudtui.core.python import python_command
 from hudtui.core.rollouts.request import PYTHON_VARIABLE
-from hudtui.core.workspace import STATE, make_state_dir
+from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
@@ -63,8 +63,8 @@ async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorksp
         InputError: The folder cannot be used: it has files of the demo's names that are not the demo's, or cannot be written to.
         HudtuiError: The bundled environment does not start.
     """
-    from hudtui.core.environment.analyze import analyze
-    from hudtui.core.environment.cache import store
+    from hudtui.core.environment.cache import save_analysis
+    from hudtui.core.environment.discover import analyze
     from hudtui.core.environment.source import parse_source
 
     _refuse_foreign(folder)
@@ -83,7 +83,7 @@ async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorksp
         ENV_EXAMPLE: env_example,
         GITIGNORE: lambda: ".env\n.hudtui/\noutputs/\n",
     }
-    store(source, analysis)
+    save_analysis(source, analysis)
     created = []
     for name, content in contents.items():
         if not (folder / name).exists():
@@ -113,7 +113,7 @@ def make_workspace(folder: Path) -> tuple[Path, ...]:
 
 def is_demo(folder: Path) -> bool:
     """Whether a folder is a demo workspace."""
-    return (folder / STATE / _MARK).is_file()
+    return (folder / STATE_FOLDER / _MARK).is_file()
 
 
 def task_records() -> list[dict[str, Any]]:
@@ -198,10 +198,10 @@ def lock_text(analysis: Analysis) -> str:
 
 def env_example() -> str:
     """Every key that hudtui knows, empty, with what it is for."""
-    from hudtui.core.settings import known_keys
+    from hudtui.core.settings import known_settings
 
     lines = ["# Copy what you need into .env (which stays out of version control) and fill it in. The demo needs none of these."]
-    for key in known_keys(HUD):
+    for key in known_settings(HUD):
         if key.secret:
             lines += ["", f"# {key.about}", *([f"# {key.get_it}"] if key.get_it else []), f"{key.name}="]
     lines += [
@@ -248,17 +248,17 @@ def _keep_interpreter(folder: Path) -> bool:
     A file that is made also says that machines of the demo are simulated.
     """
     from hudtui.core.compute.demo_simulator import DEMO, SIMULATOR
-    from hudtui.core.envfile import read_env
-    from hudtui.core.settings import save_env
+    from hudtui.core.dotenv import read_env
+    from hudtui.core.settings import save_project_setting
 
     path = folder / ".env"
     existed = path.exists()
     try:
         entry = read_env(path).entries.get(PYTHON_VARIABLE)
         if entry is None or not os.access(entry.value, os.X_OK):
-            save_env(folder, PYTHON_VARIABLE, sys.executable)
+            save_project_setting(folder, PYTHON_VARIABLE, sys.executable)
         if not existed:
-            save_env(folder, SIMULATOR, DEMO)
+            save_project_setting(folder, SIMULATOR, DEMO)
     except InputError:
         return False  # a `.env` that cannot be read or written is the user's affair: commands fall back on their own interpreter
     return not existed

@@ -11,21 +11,21 @@ from typing import Any
 
 from hudtui.core.errors import ConnectError
 
-MOST_BYTES = 128 * 1024 * 1024
+MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """Of one message."""
-MOST_VALUES = 1_000_000
+MAX_MESSAGE_VALUES = 1_000_000
 """Objects, lists and what is in them, in one message."""
-MOST_ASKED = 1_000
+MAX_SERVER_REQUESTS = 1_000
 """Requests of the server between two of its answers."""
 
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 
 
-class TooMuchError(ValueError):
+class MessageTooLargeError(ValueError):
     """A message is too large; the message of this says in what."""
 
 
-class Bounds:
+class MessageSizeCounter:
     """What has come of one message, or of one stream of events with a blank line after each.
 
     Args:
@@ -33,7 +33,7 @@ class Bounds:
         most: Bytes of one message.
     """
 
-    def __init__(self, *, events: bool = False, most: int = MOST_BYTES) -> None:
+    def __init__(self, *, events: bool = False, most: int = MAX_MESSAGE_BYTES) -> None:
         self._events = events
         self._most = most
         self._size = self._values = 0
@@ -69,20 +69,20 @@ class Bounds:
         self._blank = False
         self._size += len(data)
         if self._size > self._most:
-            raise TooMuchError(f"more than {self._most >> 20} MiB in one message")
+            raise MessageTooLargeError(f"more than {self._most >> 20} MiB in one message")
         parts = (_ESCAPED.sub(b"", data) if b"\\" in data else data).split(b'"')
         for part in parts[self._inside :: 2]:
             self._values += part.count(b"{") + part.count(b"[") + part.count(b",")
         self._inside ^= len(parts) % 2 == 0
-        if self._values > MOST_VALUES:
-            raise TooMuchError(f"more than {MOST_VALUES:,} values in one message")
+        if self._values > MAX_MESSAGE_VALUES:
+            raise MessageTooLargeError(f"more than {MAX_MESSAGE_VALUES:,} values in one message")
 
 
 def _open_escape(data: bytes) -> bool:
     return (len(data) - len(data.rstrip(b"\\"))) % 2 == 1
 
 
-def bounded(stream: Any, bounds: Bounds, tell: Callable[[str], None]) -> Any:
+def limit_stream(stream: Any, bounds: MessageSizeCounter, tell: Callable[[str], None]) -> Any:
     """The body of an HTTP answer, up to where it becomes too much and breaks off.
 
     Args:
@@ -97,7 +97,7 @@ def bounded(stream: Any, bounds: Bounds, tell: Callable[[str], None]) -> Any:
             async for data in stream:
                 try:
                     bounds.take(data)
-                except TooMuchError as error:
+                except MessageTooLargeError as error:
                     tell(str(error))
                     raise httpx2.StreamError(str(error)) from None
                 yield data
@@ -108,7 +108,7 @@ def bounded(stream: Any, bounds: Bounds, tell: Callable[[str], None]) -> Any:
     return Bounded()
 
 
-class Heard:
+class ServerMessages:
     """The messages of a server as a session reads them, without notifications and without questions that never end.
 
     Args:
@@ -141,10 +141,10 @@ class Heard:
                 return item
             if hasattr(message, "id"):
                 self._asked += 1
-                if self._asked > MOST_ASKED:
+                if self._asked > MAX_SERVER_REQUESTS:
                     raise ConnectError(
                         f"the server {self._name!r} asks without end instead of answering",
-                        why=f"It sent {MOST_ASKED:,} requests in a row.",
+                        why=f"It sent {MAX_SERVER_REQUESTS:,} requests in a row.",
                         fix="Look at what it does, or use another version of it.",
                     )
                 return item
@@ -153,7 +153,7 @@ class Heard:
         """Read no further."""
         await self._incoming.aclose()
 
-    def __aiter__(self) -> Heard:
+    def __aiter__(self) -> ServerMessages:
         return self
 
     async def __anext__(self) -> Any:
@@ -164,7 +164,7 @@ class Heard:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Heard:
+    async def __aenter__(self) -> ServerMessages:
         await self._incoming.__aenter__()
         return self
 

@@ -6,12 +6,12 @@ import os
 import sys
 from dataclasses import dataclass
 
-from hudtui.core.environment.spec import ServerSpec
+from hudtui.core.environment.servers import ServerSpec
 from hudtui.core.python import python_command
 
 
 @dataclass(frozen=True)
-class Bundled:
+class BundledEnvironment:
     """An environment in the package `hudtui.envs`."""
 
     name: str
@@ -32,8 +32,8 @@ class Bundled:
         return {self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}}
 
 
-BUNDLED: tuple[Bundled, ...] = (
-    Bundled(
+BUNDLED: tuple[BundledEnvironment, ...] = (
+    BundledEnvironment(
         "text-2048",
         "hudtui.envs.text_2048",
         "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile or efficiency.",
@@ -41,7 +41,7 @@ BUNDLED: tuple[Bundled, ...] = (
 )
 
 
-def find_bundled(name: str) -> Bundled | None:
+def find_bundled(name: str) -> BundledEnvironment | None:
     """The bundled environment of that name; `text_2048` is understood as `text-2048`."""
     return next((entry for entry in BUNDLED if entry.name == name.strip().lower().replace("_", "-")), None)
 

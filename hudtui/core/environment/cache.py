@@ -18,7 +18,7 @@ from hudtui.core.trust import agree
 FORMAT = 1
 
 
-def cached(source: Source) -> Analysis | None:
+def load_analysis(source: Source) -> Analysis | None:
     """The last analysis of a source, or None. A damaged file, or one of another format, counts as none."""
     try:
         data = read_json(_file(source))
@@ -32,11 +32,11 @@ def cached(source: Source) -> Analysis | None:
         return None
 
 
-def latest(folder: Path) -> Analysis | None:
+def latest_analysis(folder: Path) -> Analysis | None:
     """The analysis of this project folder that was remembered last, or None."""
-    from hudtui.core.workspace import STATE
+    from hudtui.core.workspace import STATE_FOLDER
 
-    files = sorted((folder / STATE / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
     for file in files:
         try:
             data = read_json(file)
@@ -47,7 +47,7 @@ def latest(folder: Path) -> Analysis | None:
     return None
 
 
-def store(source: Source, analysis: Analysis) -> None:
+def save_analysis(source: Source, analysis: Analysis) -> None:
     """Remember an analysis, and that the user agrees to look at this source again.
 
     Raises:
@@ -62,7 +62,7 @@ def store(source: Source, analysis: Analysis) -> None:
     write_atomic(_file(source), json.dumps(data, ensure_ascii=False, indent=1))
 
 
-def age(analysis: Analysis, now: datetime | None = None) -> float | None:
+def analysis_age(analysis: Analysis, now: datetime | None = None) -> float | None:
     """Seconds since the look was taken; None when it is not known."""
     if analysis.analyzed_at is None:
         return None
@@ -87,6 +87,6 @@ def age_text(seconds: float | None) -> str:
 
 
 def _file(source: Source) -> Path:
-    from hudtui.core.workspace import STATE
+    from hudtui.core.workspace import STATE_FOLDER
 
-    return source.folder / STATE / "analyses" / f"{source.key}.json"
+    return source.folder / STATE_FOLDER / "analyses" / f"{source.key}.json"

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 
 ENGINES = ("docker", "podman")
-VARIABLE = "HUDTUI_ENGINE"
+ENGINE_VARIABLE = "HUDTUI_ENGINE"
 """Decides, where it is set: nothing is asked then."""
 
 _PATIENCE = 3.0
@@ -22,14 +22,14 @@ _PATIENCE = 3.0
 
 def find_engine() -> str | None:
     """The engine to use, None where there is none. Takes up to three seconds at its first call, where both are installed."""
-    return os.environ.get(VARIABLE) or _answering(*(shutil.which(engine) for engine in ENGINES))
+    return os.environ.get(ENGINE_VARIABLE) or _answering(*(shutil.which(engine) for engine in ENGINES))
 
 
 def engine_note() -> str | None:
     """What a user should know about the choice: that docker is there and was not taken. None where it was."""
-    if os.environ.get(VARIABLE) or find_engine() != "podman" or shutil.which("docker") is None:
+    if os.environ.get(ENGINE_VARIABLE) or find_engine() != "podman" or shutil.which("docker") is None:
         return None
-    return f"podman is used: docker is installed, and its daemon does not answer ({VARIABLE}=docker uses it all the same)"
+    return f"podman is used: docker is installed, and its daemon does not answer ({ENGINE_VARIABLE}=docker uses it all the same)"
 
 
 @functools.cache
@@ -44,7 +44,7 @@ def _has_daemon(docker: str) -> bool:
     return _say(docker, "version", "--format", "{{.Server.Version}}") is not None
 
 
-def built_here(image: str) -> bool:
+def is_built_locally(image: str) -> bool:
     """Whether this computer's engine has an image, and has it from no registry. False where the engine does not answer."""
     from hudtui.core.lockfile import is_local_image
 

@@ -11,7 +11,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import parse_json
 
-WHOLE = ""
+ALL_ARGUMENTS = ""
 """Name of the one field of a tool whose parameters are not known: all arguments, as a JSON object."""
 
 
@@ -33,7 +33,7 @@ def form_fields(tool: Tool) -> tuple[FormField, ...]:
     """The fields to fill in for a call of `tool`: required ones first, each group in the order of the schema."""
     properties = (tool.input_schema or {}).get("properties")
     if not isinstance(properties, Mapping):
-        return (FormField(WHOLE, "object", False),) if tool.input_schema is None or tool.hub else ()
+        return (FormField(ALL_ARGUMENTS, "object", False),) if tool.input_schema is None or tool.hub else ()
     required = tool.input_schema.get("required") if tool.input_schema else None
     needed = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     fields = [
@@ -58,7 +58,7 @@ def read_form(tool: Tool, typed: Mapping[str, str]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for field in form_fields(tool):
         text = typed.get(field.name, "")
-        if field.name == WHOLE:
+        if field.name == ALL_ARGUMENTS:
             if text.strip():
                 arguments = _object(text)
         elif not (text if field.type == "string" else text.strip()):

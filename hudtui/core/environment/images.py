@@ -7,7 +7,7 @@ import binascii
 import struct
 from pathlib import Path
 
-from hudtui.core.environment.values import Block
+from hudtui.core.environment.values import ContentBlock
 from hudtui.core.errors import InputError
 from hudtui.core.files import write_atomic
 from hudtui.core.text import clean_line
@@ -15,7 +15,7 @@ from hudtui.core.text import clean_line
 _SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}
 
 
-def image_bytes(block: Block) -> bytes:
+def image_bytes(block: ContentBlock) -> bytes:
     """The bytes of an image block.
 
     Raises:
@@ -27,18 +27,18 @@ def image_bytes(block: Block) -> bytes:
         raise InputError("the server's image is damaged", why=str(error)) from None
 
 
-def describe_image(block: Block) -> str:
+def describe_image(block: ContentBlock) -> str:
     """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format tells them at its beginning."""
     try:
         data = image_bytes(block)
     except InputError as error:
         return f"{clean_line(block.mime_type or block.type, 60)}, {error.what}"
-    size = dimensions(data)
+    size = image_dimensions(data)
     parts = [clean_line(block.mime_type or block.type, 60), f"{size[0]}x{size[1]}" if size else "", f"{len(data) / 1000:.1f} kB"]
     return ", ".join(part for part in parts if part)
 
 
-def dimensions(data: bytes) -> tuple[int, int] | None:
+def image_dimensions(data: bytes) -> tuple[int, int] | None:
     """Width and height in pixels of a PNG, GIF or JPEG; None where they cannot be told."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
         return struct.unpack(">II", data[16:24])
@@ -55,7 +55,7 @@ def dimensions(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def save_image(block: Block, folder: Path) -> Path:
+def save_image(block: ContentBlock, folder: Path) -> Path:
     """Write an image into `folder`, under a name made from its content, and give the path.
 
     Raises:

@@ -20,20 +20,20 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.environment.bounds import MOST_BYTES, Bounds, Heard, bounded
-from hudtui.core.environment.child import Child, child_environment, running
-from hudtui.core.environment.failures import HttpAnswer, by_status, cannot_start, explain, no_answer
-from hudtui.core.environment.spec import Secrets, ServerSpec
+from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, ServerMessages, limit_stream
+from hudtui.core.environment.errors import ResponseInfo, explain_failure, http_status_error, start_error, timeout_error
+from hudtui.core.environment.servers import Secrets, ServerSpec
+from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-MOST_PAGES = 1000
+MAX_PAGES = 1000
 """Pages of one listing that are asked for."""
 
-MOST_ENTRIES = 10_000
+MAX_LISTED = 10_000
 """Entries of one listing that are kept."""
 
 _log = logging.getLogger("hudtui.environment")
@@ -41,7 +41,7 @@ _ENDED = ("Server returned an error response", "Session terminated", "Not Found"
 _raw: ContextVar[bool] = ContextVar("hudtui_raw_results", default=False)
 
 
-class Refused(Exception):
+class RpcError(Exception):
     """The server answered a request with a protocol error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -56,7 +56,7 @@ class _RawResult(Exception):
         self.result = result
 
 
-class Link:
+class ServerConnection:
     """A connection to one server.
 
     Args:
@@ -75,8 +75,8 @@ class Link:
         self._ready = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._session: ClientSession | None = None
-        self._child: Child | None = None
-        self._answers: list[HttpAnswer] = []
+        self._child: ServerProcess | None = None
+        self._answers: list[ResponseInfo] = []
         self._failure: BaseException | None = None
         self._excess: str | None = None
         """What was too much in an answer over HTTP."""
@@ -116,7 +116,7 @@ class Link:
                 return
             if self._owner in done:
                 raise self._why()
-            error = no_answer(self.spec, self.timeout, self._child, self._secrets)
+            error = timeout_error(self.spec, self.timeout, self._child, self._secrets)
             await self.close(hurry=True)
             raise error
         except asyncio.CancelledError:
@@ -193,7 +193,7 @@ class Link:
                 raise self._excessive() from None
             if error.code == REQUEST_TIMEOUT:
                 asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
-                raise no_answer(self.spec, limit, self._child, self._secrets, asked) from None
+                raise timeout_error(self.spec, limit, self._child, self._secrets, asked) from None
             if error.code == -32000 and (self._owner.done() or error.message == "Connection closed"):
                 raise await self._broken() from None
             latest = self._answers[-1] if len(self._answers) > before else None
@@ -208,10 +208,10 @@ class Link:
                     else "It may have been over 1 MiB, which this version of the MCP SDK does not take: use mcp 2.3.",
                 ) from None
             if latest is not None and latest.status < 300 and error.message.startswith("Unexpected content type"):
-                raise explain(
+                raise explain_failure(
                     error, self.spec, written=self._written, child=None, answers=[latest], secrets=self._secrets
                 ) from None
-            raise Refused(error.code, error.message) from None
+            raise RpcError(error.code, error.message) from None
         finally:
             _raw.reset(token)
         raise AssertionError("results always come raw")  # pragma: no cover
@@ -226,15 +226,15 @@ class Link:
         found: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             raw = await self.request(method, {"cursor": cursor} if cursor else None)
             entries = raw.get(field)
             if not isinstance(entries, list):
                 return found, [f"the server's answer to {method} holds no list of {field}"]
             found.extend(entries)
-            if len(found) > MOST_ENTRIES:
-                del found[MOST_ENTRIES:]
-                return found, [f"the server lists too many {field}: the first {MOST_ENTRIES:,} are taken, the others left out"]
+            if len(found) > MAX_LISTED:
+                del found[MAX_LISTED:]
+                return found, [f"the server lists too many {field}: the first {MAX_LISTED:,} are taken, the others left out"]
             cursor = raw.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 return found, []
@@ -269,7 +269,7 @@ class Link:
     async def _over_pipes(self) -> None:
         command, cleanup = self.spec.to_start()
         try:
-            async with running(command, env=child_environment(self.spec.env), cwd=self.spec.cwd, cleanup=cleanup) as (
+            async with run_server(command, env=child_environment(self.spec.env), cwd=self.spec.cwd, cleanup=cleanup) as (
                 child,
                 *pipes,
             ):
@@ -284,7 +284,7 @@ class Link:
         except (OSError, ValueError) as error:
             if self._child is not None:
                 raise
-            raise cannot_start(self.spec, error) from None
+            raise start_error(self.spec, error) from None
 
     async def _over_http(self, url: str) -> None:
         await asyncio.to_thread(_load)
@@ -311,7 +311,7 @@ class Link:
         # The SDK's limit of 1 MiB an event, where it has one, is less than a screenshot.
         known = inspect.signature(streamable_http_client).parameters
         self._wide = "max_sse_event_size" in known
-        options: dict[str, Any] = {"max_sse_event_size": MOST_BYTES} if self._wide else {}
+        options: dict[str, Any] = {"max_sse_event_size": MAX_MESSAGE_BYTES} if self._wide else {}
         async with (
             httpx2.AsyncClient(headers=headers, follow_redirects=True, timeout=patience, event_hooks=hooks) as web,
             streamable_http_client(url, http_client=web, **options) as streams,
@@ -325,7 +325,7 @@ class Link:
 
         from hudtui import __version__
 
-        dispatcher = _dispatcher(Heard(incoming, self.spec.name), outgoing)
+        dispatcher = _dispatcher(ServerMessages(incoming, self.spec.name), outgoing)
         about = Implementation(name="hudtui", version=__version__)
         async with ClientSession(dispatcher=dispatcher, client_info=about, message_handler=_ignore) as session:
             await self._shake_hands(session)
@@ -378,13 +378,13 @@ class Link:
             )
         events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         # Of an error that is packed the status is enough.
-        bounds = Bounds(events=events, most=MOST_BYTES if packed == "identity" else 0)
-        response.stream = bounded(response.stream, bounds, self._too_much)
+        bounds = MessageSizeCounter(events=events, most=MAX_MESSAGE_BYTES if packed == "identity" else 0)
+        response.stream = limit_stream(response.stream, bounds, self._too_much)
         if request.method == "POST" or self.spec.sse:
             headers = response.headers
             self._answers[:-20] = []
             self._answers.append(
-                HttpAnswer(
+                ResponseInfo(
                     response.status_code,
                     str(request.url),
                     headers.get("content-type", "").lower(),
@@ -412,7 +412,7 @@ class Link:
             return self._excessive()
         if self._failure is None or isinstance(self._failure, asyncio.CancelledError):
             return ConnectError(f"the connection to the server {self.spec.name!r} is closed")
-        return explain(
+        return explain_failure(
             self._failure,
             self.spec,
             written=self._written,
@@ -422,12 +422,12 @@ class Link:
             connected=self._ready.is_set(),
         )
 
-    def _http_error(self, answer: HttpAnswer, message: str) -> ConnectError:
+    def _http_error(self, answer: ResponseInfo, message: str) -> ConnectError:
         if message == "Session terminated":
             return ConnectError(
                 f"the server {self.spec.name!r} has ended the session", why=f"It answered {answer.status}.", fix="Connect again."
             )
-        return by_status(answer, self.spec, self._written, self._secrets)
+        return http_status_error(answer, self.spec, self._written, self._secrets)
 
 
 def _load() -> None:

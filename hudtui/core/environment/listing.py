@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hudtui.core.environment.spec import Secrets
-from hudtui.core.environment.values import Block, Prompt, Resource, Tool, ToolKind, ToolResult
+from hudtui.core.environment.servers import Secrets
+from hudtui.core.environment.values import ContentBlock, Prompt, Resource, Tool, ToolKind, ToolResult
 from hudtui.core.text import clean_line
 
-SETUP = frozenset(("setup", "_setup", "setup_environment", "setup_task"))
-EVALUATE = frozenset(("evaluate", "_evaluate", "evaluate_environment", "evaluate_task"))
-LIFECYCLE = frozenset(
+SETUP_TOOLS = frozenset(("setup", "_setup", "setup_environment", "setup_task"))
+EVALUATE_TOOLS = frozenset(("evaluate", "_evaluate", "evaluate_environment", "evaluate_task"))
+LIFECYCLE_TOOLS = frozenset(
     ("response", "_response", "teardown", "cleanup", "shutdown", "close_environment", "healthcheck", "health_check")
 )
 """Names by which tools of the environment's own life are known; an agent has no business with them."""
@@ -72,7 +72,7 @@ def find_hubs(tools: Sequence[Tool], resources: Sequence[Resource]) -> tuple[dic
     return hubs, [hub for hub in declared if hub in names and hub not in hubs]
 
 
-def with_functions(tools: Sequence[Tool], hubs: Mapping[str, Sequence[str]]) -> tuple[Tool, ...]:
+def add_hub_functions(tools: Sequence[Tool], hubs: Mapping[str, Sequence[str]]) -> tuple[Tool, ...]:
     """`tools`, and after them one hidden tool for each function of a hub that the server does not list itself.
 
     A listed tool `int_<function>` is such a function, and hidden as well.
@@ -133,33 +133,33 @@ def read_result(raw: Mapping[str, Any]) -> ToolResult:
     """What a tool answered. A block of a type unknown here keeps its type, with its JSON as text."""
     if raw.get("resultType") == "input_required":
         text = "The tool asks the user for input in the middle of its work, and there is no user to ask."
-        return ToolResult((Block("text", text=text),), None, True)
+        return ToolResult((ContentBlock("text", text=text),), None, True)
     content = raw.get("content")
     blocks = tuple(_block(entry) for entry in (content if isinstance(content, list) else [] if content is None else [content]))
     return ToolResult(blocks, raw.get("structuredContent"), raw.get("isError") is True)
 
 
-def hidden(result: ToolResult, secrets: Secrets) -> ToolResult:
+def mask_result(result: ToolResult, secrets: Secrets) -> ToolResult:
     """An answer that can be shown: keys that the server was given are masked in it."""
-    blocks = tuple(Block(**secrets.hide_tree(dict(vars(block)))) for block in result.blocks)
+    blocks = tuple(ContentBlock(**secrets.hide_tree(dict(vars(block)))) for block in result.blocks)
     return replace(result, blocks=blocks, structured=secrets.hide_tree(result.structured))
 
 
-def _block(entry: Any) -> Block:
+def _block(entry: Any) -> ContentBlock:
     import json
 
     if isinstance(entry, str):
-        return Block("text", text=entry)
+        return ContentBlock("text", text=entry)
     if not isinstance(entry, Mapping):
-        return Block("unknown", text=json.dumps(entry, ensure_ascii=False))
+        return ContentBlock("unknown", text=json.dumps(entry, ensure_ascii=False))
     kind = entry.get("type")
     mime = _optional(entry.get("mimeType"))
     if kind == "text":
-        return Block("text", text=_text(entry.get("text")))
+        return ContentBlock("text", text=_text(entry.get("text")))
     if kind in ("image", "audio"):
-        return Block(kind, data=_text(entry.get("data")), mime_type=mime)
+        return ContentBlock(kind, data=_text(entry.get("data")), mime_type=mime)
     if kind == "resource_link":
-        return Block(
+        return ContentBlock(
             kind,
             text=_optional(entry.get("description")) or _optional(entry.get("name")),
             mime_type=mime,
@@ -167,23 +167,23 @@ def _block(entry: Any) -> Block:
         )
     inner = entry.get("resource")
     if kind == "resource" and isinstance(inner, Mapping):
-        return Block(
+        return ContentBlock(
             kind,
             text=_optional(inner.get("text")),
             data=_optional(inner.get("blob")),
             mime_type=_optional(inner.get("mimeType")),
             uri=_optional(inner.get("uri")),
         )
-    return Block(kind if isinstance(kind, str) else "unknown", text=json.dumps(entry, ensure_ascii=False))
+    return ContentBlock(kind if isinstance(kind, str) else "unknown", text=json.dumps(entry, ensure_ascii=False))
 
 
 def _told(tool: Tool, hubs: Mapping[str, Sequence[str]], setup: frozenset[str], evaluate: frozenset[str]) -> Tool:
     kind: ToolKind = "agent"
-    if tool.name in setup or tool.name in SETUP:
+    if tool.name in setup or tool.name in SETUP_TOOLS:
         kind = "setup"
-    elif tool.name in evaluate or tool.name in EVALUATE:
+    elif tool.name in evaluate or tool.name in EVALUATE_TOOLS:
         kind = "evaluate"
-    elif tool.name in LIFECYCLE:
+    elif tool.name in LIFECYCLE_TOOLS:
         kind = "lifecycle"
     elif tool.name.startswith("int_") and any(tool.name.removeprefix("int_") in functions for functions in hubs.values()):
         kind = "hidden"

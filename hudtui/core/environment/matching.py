@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hudtui.core.environment.servers import ServerSpec, parse_mcp_config
 from hudtui.core.environment.source import image_name, parse_source
-from hudtui.core.environment.spec import ServerSpec, read_config
 from hudtui.core.environment.values import Analysis
 from hudtui.core.errors import InputError
 
-GENERIC = frozenset(("", "default", "environment", "hud", "local", "main", "mcp", "server"))
+GENERIC_NAMES = frozenset(("", "default", "environment", "hud", "local", "main", "mcp", "server"))
 """Names of servers and environments that say nothing."""
 
 
 @dataclass(frozen=True)
-class Identity:
+class EnvironmentIdentity:
     """What an analysed environment is known by."""
 
     names: frozenset[str]
@@ -32,7 +32,7 @@ class Identity:
     """Arguments of commands; of one without arguments the command itself."""
 
 
-def identity_of(analysis: Analysis, folder: Path) -> Identity:
+def identity_of(analysis: Analysis, folder: Path) -> EnvironmentIdentity:
     """What an analysed environment is known by.
 
     Args:
@@ -50,15 +50,15 @@ def identity_of(analysis: Analysis, folder: Path) -> Identity:
         if source.kind == "bundled":
             names.add(source.text)
     images = {spec.image for spec in specs} | {analysis.image}
-    return Identity(
-        frozenset(map(plain, names)) - GENERIC,
+    return EnvironmentIdentity(
+        frozenset(map(plain_name, names)) - GENERIC_NAMES,
         frozenset(_repository(image) for image in images if image),
         frozenset(_address(spec.url) for spec in specs if spec.url),
         frozenset(_command(spec) for spec in specs if spec.command and not spec.image),
     )
 
 
-def runs_on(config: Any, identity: Identity) -> bool:
+def uses_environment(config: Any, identity: EnvironmentIdentity) -> bool:
     """Whether one of the servers of an `mcp_config` is the environment. False where that cannot be known."""
     return any(_is(spec, identity) for spec in _specs(config))
 
@@ -72,22 +72,22 @@ def _specs(config: Any) -> tuple[ServerSpec, ...]:
     if not isinstance(config, Mapping):
         return ()
     try:
-        return read_config(config, "mcp_config")
+        return parse_mcp_config(config, "mcp_config")
     except InputError:
         return ()
 
 
-def _is(spec: ServerSpec, identity: Identity) -> bool:
+def _is(spec: ServerSpec, identity: EnvironmentIdentity) -> bool:
     if spec.image:
         if identity.images:
             return _repository(spec.image) in identity.images
-        return plain(image_name(spec.image)) in identity.names
+        return plain_name(image_name(spec.image)) in identity.names
     if spec.url and identity.urls:
         return _address(spec.url) in identity.urls
-    return (bool(spec.command) and _command(spec) in identity.commands) or plain(spec.name) in identity.names
+    return (bool(spec.command) and _command(spec) in identity.commands) or plain_name(spec.name) in identity.names
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name in small letters and digits only."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from hudtui.core import trust
 from hudtui.core.environment.bundled import is_bundled
-from hudtui.core.environment.spec import ServerSpec, mask_text, read_config
+from hudtui.core.environment.servers import ServerSpec, mask_text, parse_mcp_config
 from hudtui.core.errors import SourceError
 from hudtui.core.platform import BUILT_IN
-from hudtui.core.variables import names_in
+from hudtui.core.variables import variable_names
 
 
 def server_powers(specs: Iterable[ServerSpec], file: Path) -> tuple[trust.Power, ...]:
@@ -37,7 +37,7 @@ def task_powers(configs: Iterable[Mapping[str, Any]], file: Path) -> tuple[trust
             continue
         seen.add(key)
         try:
-            specs = read_config(config, "mcp_config")
+            specs = parse_mcp_config(config, "mcp_config")
         except SourceError:
             continue
         found.update((one.token, one) for one in server_powers(specs, file))
@@ -58,12 +58,12 @@ def _power(spec: ServerSpec, file: Path) -> trust.Power:
 
 
 def _names(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for text in texts for name in names_in(text)))
+    return tuple(dict.fromkeys(name for text in texts for name in variable_names(text)))
 
 
 def _of_platform(spec: ServerSpec) -> bool:
     """Whether an address is a built-in platform's own, and gets that platform's key alone."""
-    if spec.url is None or names_in(spec.url):
+    if spec.url is None or variable_names(spec.url):
         return False
     names = set(_names(spec.headers.values()))
     for platform in BUILT_IN:

@@ -22,7 +22,7 @@ _KEPT = 12
 
 
 @dataclass(frozen=True)
-class Pushing:
+class PushProgress:
     """A line of what the container engine says, or the end."""
 
     text: str
@@ -51,7 +51,7 @@ def push_name(local: str, wanted: str) -> str:
     return name
 
 
-async def push_image(local: str, wanted: str, *, engine: str | None = None) -> AsyncGenerator[Pushing, None]:
+async def push_image(local: str, wanted: str, *, engine: str | None = None) -> AsyncGenerator[PushProgress, None]:
     """Tag a local image and push it; the last thing that is told is the image with its digest.
 
     Leaving it early ends the push; what was pushed by then stays in the registry, without a name.
@@ -72,13 +72,13 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
     if engine is None:
         raise InputError("there is neither docker nor podman on this computer", fix="Install one, or push the image elsewhere.")
     if note is not None:
-        yield Pushing(note)
-    yield Pushing(f"{engine} tag {local} {name}")
+        yield PushProgress(note)
+    yield PushProgress(f"{engine} tag {local} {name}")
     tagging = _run(engine, "tag", local, name, problem=f"{local} could not be tagged", fix="Is it built?")
     async with contextlib.aclosing(tagging) as lines:
         async for line in lines:
-            yield Pushing(line)
-    yield Pushing(f"{engine} push {name}")
+            yield PushProgress(line)
+    yield PushProgress(f"{engine} push {name}")
     registry = name.partition("/")[0]
     digest = None
     fix = f"Perhaps {engine} has to be let in: {engine} login {registry}"
@@ -89,7 +89,7 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
         async with contextlib.aclosing(_run(engine, *words, problem=f"{name} could not be pushed", fix=fix)) as lines:
             async for line in lines:
                 digest = (_DIGEST.findall(line) or [digest])[-1] if "digest" in line.lower() else digest
-                yield Pushing(line)
+                yield PushProgress(line)
         if file.exists():
             digest = (_DIGEST.findall(file.read_text()) or [None])[0]
     if digest is None:
@@ -97,7 +97,7 @@ async def push_image(local: str, wanted: str, *, engine: str | None = None) -> A
             f"{name} was pushed, and {engine} does not tell its digest", fix="Write it into the lock file by hand."
         )
     repository = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
-    yield Pushing(f"pushed {name} as {digest}", f"{repository}@{digest}")
+    yield PushProgress(f"pushed {name} as {digest}", f"{repository}@{digest}")
 
 
 async def _run(engine: str, *words: str, problem: str, fix: str) -> AsyncGenerator[str, None]:

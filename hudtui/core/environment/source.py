@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
 from hudtui.core.environment.engine import ENGINES, find_engine
-from hudtui.core.environment.spec import Lookup, ServerSpec, check_header, mask_text, mask_url, read_config
+from hudtui.core.environment.servers import Lookup, ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
 from hudtui.core.trust import Power, power
@@ -42,7 +42,7 @@ _IMAGE = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>[A-Za-z0-9+._-]+:[0-9a-fA-F]{32,}))?\Z"
 )
 
-FORMS = (
+SOURCE_FORMS = (
     "Give the name of a bundled environment ("
     + ", ".join(entry.name for entry in BUNDLED)
     + "), an image (org/name:tag), a folder, "
@@ -156,9 +156,9 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
         except ValueError as error:
             raise SourceError("the quotes of this command do not match", why=str(error), where=Location(name)) from None
     if not name:
-        raise SourceError("the source is empty", fix=FORMS)
+        raise SourceError("the source is empty", fix=SOURCE_FORMS)
     if "\x00" in name:
-        raise SourceError("the source holds a zero byte", fix=FORMS)
+        raise SourceError("the source holds a zero byte", fix=SOURCE_FORMS)
     if name[0] in "{[" and not _IMAGE.match(name):
         return _config(parse_json(name, "the given JSON"), "the given JSON", mask_text(name))
     scheme = name.partition("://")[0].lower() if "://" in name else ""
@@ -185,14 +185,14 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
     if is_folder:
         return _folder(path, name)
     if _looks_like_path(name):
-        raise SourceError("there is no such file or folder", fix=FORMS, where=Location(name))
+        raise SourceError("there is no such file or folder", fix=SOURCE_FORMS, where=Location(name))
     if _IMAGE.match(name):
         return image_source(name)
     close = difflib.get_close_matches(name, [entry.name for entry in BUNDLED], 1)
     raise SourceError(
         f"{name[:200]!r} is no environment that hudtui can find",
         why="An image name is in small letters, as org/name:tag." if _IMAGE.match(name.lower()) else None,
-        fix=f"Did you mean {close[0]}?" if close else FORMS,
+        fix=f"Did you mean {close[0]}?" if close else SOURCE_FORMS,
     )
 
 
@@ -286,7 +286,7 @@ def _file(path: Path, name: str) -> Source:
         raise SourceError(
             "this is a program", fix=f"To start it as an MCP server, give it after `--`: -- {name}", where=Location(name)
         )
-    raise SourceError("this file is neither a lock file (YAML) nor an mcp_config (JSON)", fix=FORMS, where=Location(name))
+    raise SourceError("this file is neither a lock file (YAML) nor an mcp_config (JSON)", fix=SOURCE_FORMS, where=Location(name))
 
 
 def _config(data: Any, name: str, shown: str, file: Path | None = None) -> Source:
@@ -297,7 +297,7 @@ def _config(data: Any, name: str, shown: str, file: Path | None = None) -> Sourc
                 "the tasks of this file do not all have the same mcp_config", fix="Give one mcp_config.", where=Location(name)
             )
         data = {"mcp_config": configs[0]}
-    servers = read_config(data, name)
+    servers = parse_mcp_config(data, name)
     images = tuple(dict.fromkeys(spec.image for spec in servers if spec.image))
     return Source("config", shown, servers, image=images[0] if len(images) == 1 else None, file=file)
 
@@ -330,7 +330,7 @@ def _folder(path: Path, name: str) -> Source:
         )
     raise SourceError(
         "this folder holds no environment: no lock file, no [tool.hud] in pyproject.toml, no Dockerfile",
-        fix=FORMS,
+        fix=SOURCE_FORMS,
         where=Location(name),
     )
 
@@ -339,11 +339,11 @@ def _lock(path: Path, name: str) -> Source:
     from hudtui.core.lockfile import read_lock
 
     lock = read_lock(path)
-    if not lock.is_one:
+    if not lock.has_lock_fields:
         raise SourceError(
             "this YAML file is no lock file",
             why="It has neither image nor tools.",
-            fix="`hudtui lint` checks a gym configuration. " + FORMS,
+            fix="`hudtui lint` checks a gym configuration. " + SOURCE_FORMS,
             where=Location(name),
         )
     if lock.image is None:
@@ -356,10 +356,10 @@ def _lock(path: Path, name: str) -> Source:
 def _is_service_key(name: str) -> bool:
     """Whether a variable is the key of a service that an environment has nothing to do with; `--env NAME` passes it on."""
     from hudtui.core.platform import BUILT_IN, HUD
-    from hudtui.core.settings import known_keys
+    from hudtui.core.settings import known_settings
 
     own = {platform.key_variable for platform in BUILT_IN}
-    return any(key.name == name and key.secret and name not in own for key in known_keys(HUD))
+    return any(key.name == name and key.secret and name not in own for key in known_settings(HUD))
 
 
 def _looks_like_path(name: str) -> bool:

@@ -16,9 +16,9 @@ from typing import Any
 
 from hudtui.core.text import clean_line
 
-MOST_WORK = 100_000
+MAX_WORK = 100_000
 """Steps of one check: less than 0.1 s."""
-MOST_PARTS = 2_000
+MAX_SCHEMA_PARTS = 2_000
 """Objects and lists that a schema may consist of to be checked against."""
 
 _MOST_VALUES = 20_000
@@ -34,18 +34,18 @@ _HALVES = re.compile("[\ud800-\udfff]")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-class GivenUpError(Exception):
+class NotCheckedError(Exception):
     """Whether the value fits is not known; the message says why, in words that fit behind "not checked: "."""
 
 
-class TooLongError(GivenUpError):
+class CheckTooLongError(NotCheckedError):
     """The check would have taken more steps than there were."""
 
 
-class Work:
+class WorkBudget:
     """Steps that may still be taken, by one check or by several."""
 
-    def __init__(self, left: int = MOST_WORK) -> None:
+    def __init__(self, left: int = MAX_WORK) -> None:
         self.left = left
 
     def spend(self, steps: int) -> None:
@@ -56,7 +56,7 @@ class Work:
         """
         self.left -= steps
         if self.left < 0:
-            raise TooLongError("the check against the tool's schema would take too long")
+            raise CheckTooLongError("the check against the tool's schema would take too long")
 
 
 class Validator:
@@ -71,14 +71,14 @@ class Validator:
         self._made: Any = None
         self._lock = threading.Lock()
 
-    def errors(self, value: Any, *, part: Any = None, most: int = 16, work: Work | None = None) -> list[Any]:
+    def errors(self, value: Any, *, part: Any = None, most: int = 16, work: WorkBudget | None = None) -> list[Any]:
         """What is wrong with a value, as errors of the `jsonschema` package; none when it fits.
 
         Args:
             value: JSON data.
             part: The part of the schema that it is checked against; None for all of it.
             most: Errors to look for.
-            work: Steps that may be taken; `MOST_WORK` when None.
+            work: Steps that may be taken; `MAX_WORK` when None.
 
         Raises:
             GivenUpError: The schema cannot be checked against.
@@ -88,21 +88,21 @@ class Validator:
             if self._made is None:
                 self._made = _made(self._schema)
         if isinstance(self._made, str):
-            raise GivenUpError(self._made)
+            raise NotCheckedError(self._made)
         try:
-            _check.work = work or Work()
+            _check.work = work or WorkBudget()
             _check.size = _size(value, _check.work.left)
             _check.skipped = []
             validator = self._made if part is None else self._made.evolve(schema=_nameless(part))
             found = list(islice(validator.iter_errors(value), most))
-        except GivenUpError:
+        except NotCheckedError:
             raise
         except RecursionError:
-            raise GivenUpError("the value, or the tool's schema, is nested too deeply") from None
+            raise NotCheckedError("the value, or the tool's schema, is nested too deeply") from None
         except Exception:  # whatever a senseless schema leads to
-            raise GivenUpError("the tool's schema makes no sense") from None
+            raise NotCheckedError("the tool's schema makes no sense") from None
         if not found and _check.skipped:
-            raise GivenUpError(_check.skipped[-1])
+            raise NotCheckedError(_check.skipped[-1])
         return found
 
 
@@ -147,7 +147,7 @@ def _unfit(schema: Mapping[str, Any]) -> str | None:
         part = left.pop()
         parts += isinstance(part, Mapping | list)
         values += 1
-        if parts > MOST_PARTS or values > _MOST_VALUES:
+        if parts > MAX_SCHEMA_PARTS or values > _MOST_VALUES:
             return "the tool's schema is too large"
         if isinstance(part, Mapping):
             for key, value in part.items():

@@ -142,7 +142,7 @@ def analysis_from_json(data: Mapping[str, Any]) -> Analysis:
 
 
 @dataclass(frozen=True)
-class Block:
+class ContentBlock:
     """One content block of a tool's result."""
 
     type: str
@@ -158,7 +158,7 @@ class Block:
 class ToolResult:
     """What a tool answered. An error answer is a result too: `is_error`."""
 
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ContentBlock, ...] = ()
     structured: Any = None
     is_error: bool = False
 
@@ -168,7 +168,7 @@ class ToolResult:
         return "\n".join(block.text for block in self.blocks if block.type == "text" and block.text is not None)
 
     @property
-    def says_it_twice(self) -> bool:
+    def repeats_text(self) -> bool:
         """Whether the structured content says what the text says: servers send both, for clients that know only one."""
         text = self.text
         if self.structured is None or not text:

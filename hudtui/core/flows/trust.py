@@ -14,7 +14,7 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import Platform
 from hudtui.core.settings import Settings, folder_powers
 from hudtui.core.training.plan import RunSpec
-from hudtui.core.workspace import STATE, Workspace, open_workspace
+from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
 LARGEST = 8 * 1024 * 1024
 """Bytes of a task file up to which its servers are listed beforehand. Those of a larger one are asked about when it is used."""
@@ -108,10 +108,10 @@ def _tasks(workspace: Workspace) -> Iterable[trust.Power]:
 
 
 def _sources(workspace: Workspace) -> Iterable[trust.Power]:
-    from hudtui.core.environment.cache import latest
+    from hudtui.core.environment.cache import latest_analysis
     from hudtui.core.environment.source import parse_source
 
-    known = latest(workspace.folder)
+    known = latest_analysis(workspace.folder)
     if known is None:
         return ()
     return parse_source(known.source, folder=workspace.folder, file=workspace.state_dir / "analyses").powers
@@ -120,7 +120,7 @@ def _sources(workspace: Workspace) -> Iterable[trust.Power]:
 def _runs(workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.runs.store import RunStore
 
-    if not (workspace.folder / STATE / "runs.db").is_file():
+    if not (workspace.folder / STATE_FOLDER / "runs.db").is_file():
         return ()
     return RunStore(workspace.state_dir).powers()
 

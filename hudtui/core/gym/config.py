@@ -16,7 +16,7 @@ from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.config_base import Steps, kind_of, nearly, shown
 from hudtui.core.gym.config_mappings import MappingReader
-from hudtui.core.gym.findings import Finding, errors_of
+from hudtui.core.gym.lint.findings import Finding, errors_of
 from hudtui.core.gym.values import (
     DEFAULT_MAX_TURNS,
     DEFAULT_WEIGHTS,
@@ -68,7 +68,7 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
         The configuration, without the mappings that have errors, and everything that is to say about the text in the order of its
         lines. The configuration is None when the text is not YAML, not a mapping, or has no key of a configuration.
     """
-    from hudtui.core.yamltext import load_yaml
+    from hudtui.core.yaml_doc import load_yaml
 
     try:
         document = load_yaml(text, name=name)
@@ -115,12 +115,12 @@ class _Reader(MappingReader):
             return None
         for key in data:
             self.unknown(key, TOP_KEYS, (), "the configuration")
-        mappings, broken, partial = self.mappings(self._section("action_mappings"))
+        mappings, invalid, partial = self.mappings(self._section("action_mappings"))
         return GymConfig(
             system_prompt=self._text("system_prompt"),
             parser=self._parser(),
             mappings=mappings,
-            broken=broken,
+            invalid=invalid,
             partial=partial,
             weights=self._weights(),
             max_turns=self._max_turns(),

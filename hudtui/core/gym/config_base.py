@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.gym.findings import Edit, Finding, Fix, Severity
+from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.core.yamltext import Document
+    from hudtui.core.yaml_doc import YamlDocument
 
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 
@@ -21,7 +21,7 @@ Steps = tuple[str | int, ...]
 class ReaderBase:
     """Reads one document; what is wrong with it gathers in `findings`."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: YamlDocument) -> None:
         self.document = document
         self.findings: list[Finding] = []
 
@@ -52,7 +52,7 @@ class ReaderBase:
     def rename(self, path: Steps, word: str) -> Fix:
         """The fix that spells a key right."""
         mark = self.document.mark(path)
-        return Fix(f"rename to `{word}`", (Edit(mark.line, mark.column, mark.end_line, mark.end_column, word),))
+        return Fix(f"rename to `{word}`", (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, word),))
 
     def unknown(self, key: str, known: Collection[str], path: Steps, what: str) -> None:
         """Report a key that means nothing; a misspelt one louder than one that belongs to another program."""

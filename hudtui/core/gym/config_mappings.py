@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hudtui.core.gym.config_base import ReaderBase, Steps, kind_of, nearly, short, shown
-from hudtui.core.gym.findings import errors_of
-from hudtui.core.gym.jsonvalues import NotSendableError, plain
+from hudtui.core.gym.json_safe import NotJsonError, to_json_value
+from hudtui.core.gym.lint.findings import errors_of
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Parameter, Static
 
@@ -33,7 +33,7 @@ class MappingReader(ReaderBase):
     def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
         """The good mappings by action; of the others the first error, and what can be read of them all the same."""
         found: dict[str, ActionMapping] = {}
-        broken: dict[str, str] = {}
+        invalid: dict[str, str] = {}
         partial: dict[str, ActionMapping] = {}
         for action, entry in section.items():
             if self._is_comment(action, entry, ("action_mappings", action)):
@@ -42,12 +42,12 @@ class MappingReader(ReaderBase):
             mapping = self._mapping(action, entry)
             errors = errors_of(self.findings[before:])
             if mapping is None or errors:
-                broken[action] = errors[0].message
+                invalid[action] = errors[0].message
                 if mapping is not None:
                     partial[action] = mapping
             else:
                 found[action] = mapping
-        return found, broken, partial
+        return found, invalid, partial
 
     def _mapping(self, action: str, entry: Any) -> ActionMapping | None:
         path: Steps = ("action_mappings", action)
@@ -171,8 +171,8 @@ class MappingReader(ReaderBase):
 
     def _sendable(self, value: Any, path: Steps) -> None:
         try:
-            plain(value)
-        except NotSendableError as error:
+            to_json_value(value)
+        except NotJsonError as error:
             self.report("value", "error", f"this cannot be sent: {error}", path, at_value=True)
 
     def _form_keys(self, form: str, value: Mapping[str, Any], path: Steps) -> None:

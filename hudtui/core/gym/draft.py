@@ -13,8 +13,8 @@ from typing import Any
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.gym import emit
-from hudtui.core.gym.examples import NOTHING, Property, Schema, literal
-from hudtui.core.gym.names import RESERVED, distinct, environment_name, word
+from hudtui.core.gym.names import RESERVED, as_identifier, environment_name, unique_identifiers
+from hudtui.core.gym.schema_examples import UNSET, SchemaProperty, ToolSchema, literal
 from hudtui.core.text import clean_line
 
 MOST_VALUES = 8
@@ -26,7 +26,7 @@ _TAG = re.compile(r"<(/?(?:tool|think))>")
 
 
 @dataclass(frozen=True)
-class Argument:
+class DraftArgument:
     """One argument of an action."""
 
     name: str
@@ -37,18 +37,18 @@ class Argument:
     """Its type, e.g. `integer from 1 to 10`."""
     description: str
     required: bool
-    default: Any = NOTHING
-    """Sent when the agent does not give it; `NOTHING` leaves the parameter out."""
+    default: Any = UNSET
+    """Sent when the agent does not give it; `UNSET` leaves the parameter out."""
 
 
 @dataclass(frozen=True)
-class Action:
+class DraftAction:
     """One thing that the agent may say, and what it becomes."""
 
     name: str
     tool: str
     description: str = ""
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[DraftArgument, ...] = ()
     """In the order in which the agent writes them; required ones first."""
     static: Mapping[str, Any] = field(default_factory=dict)
     """Parameters that are always sent with the same value."""
@@ -61,7 +61,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedTool:
     """A tool that no action stands for, and why."""
 
     tool: str
@@ -77,8 +77,8 @@ class Draft:
     environment: str
     """Where it comes from: its image, else its source."""
     instructions: str
-    actions: tuple[Action, ...]
-    left_out: tuple[LeftOut, ...]
+    actions: tuple[DraftAction, ...]
+    left_out: tuple[SkippedTool, ...]
     per_value: Mapping[str, tuple[str, ...]]
     """Tools that could be, or are, written as one action a value -> those actions."""
 
@@ -88,7 +88,7 @@ def per_value_tools(analysis: Analysis) -> tuple[str, ...]:
     return tuple(tool.name for tool in _unique(analysis) if _values(tool))
 
 
-def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
     """Decide what a configuration for an environment offers.
 
     Args:
@@ -99,9 +99,9 @@ def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Coll
     tools = _unique(analysis)
     values = {tool.name: found for tool in tools if (found := _values(tool))}
     split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
-    actions: list[Action] = []
+    actions: list[DraftAction] = []
     offered: dict[str, tuple[str, ...]] = {}
-    left_out = [LeftOut(tool.name, _whose(tool)) for tool in analysis.tools if tool.kind not in ("agent", "hidden")]
+    left_out = [SkippedTool(tool.name, _whose(tool)) for tool in analysis.tools if tool.kind not in ("agent", "hidden")]
     names = dict(zip((tool.name for tool in tools), _action_names(tools), strict=True))
     taken = {*RESERVED, *(name for tool, name in names.items() if tool not in split)}
     for tool in tools:
@@ -113,7 +113,7 @@ def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Coll
                 actions += made
                 continue
         action = _action(tool, names[tool.name])
-        if isinstance(action, Action):
+        if isinstance(action, DraftAction):
             actions.append(action)
         else:
             left_out.append(action)
@@ -127,7 +127,7 @@ def draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Coll
     )
 
 
-def action_for(tool: Tool, taken: Collection[str] = ()) -> Action | LeftOut:
+def action_for(tool: Tool, taken: Collection[str] = ()) -> DraftAction | SkippedTool:
     """The action that stands for one tool, under a name that is not in `taken`."""
     name = _action_names((tool,), taken)[0]
     return _action(tool, name)
@@ -135,7 +135,7 @@ def action_for(tool: Tool, taken: Collection[str] = ()) -> Action | LeftOut:
 
 def tidy(text: str, limit: int) -> str:
     """Foreign text as one line of a prompt: no control characters, nothing that reads as a tag, at most `limit` characters."""
-    return emit.printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
+    return emit.yaml_printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
 
 
 def _unique(analysis: Analysis) -> tuple[Tool, ...]:
@@ -159,8 +159,8 @@ def _environment(analysis: Analysis) -> str:
 
 def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple[str, ...]:
     plain = [f"{tool.name} tool" if tool.name in RESERVED else tool.name for tool in tools]
-    short = [name if len(name) <= _LONGEST_ACTION else word(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
-    return distinct(short, empty="tool", taken={*RESERVED, *taken})
+    short = [name if len(name) <= _LONGEST_ACTION else as_identifier(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
+    return unique_identifiers(short, empty="tool", taken={*RESERVED, *taken})
 
 
 def _why_renamed(name: str) -> str:
@@ -171,36 +171,36 @@ def _why_renamed(name: str) -> str:
     return "another action has that name" if len(name) <= _LONGEST_ACTION else "that is long"
 
 
-def _action(tool: Tool, name: str) -> Action | LeftOut:
+def _action(tool: Tool, name: str) -> DraftAction | SkippedTool:
     if not tool.name.strip():
-        return LeftOut(tool.name, "it has no name")
+        return SkippedTool(tool.name, "it has no name")
     if (reason := _unwritable(tool.name)) is not None:
-        return LeftOut(tool.name, f"it cannot be written down: {reason}")
+        return SkippedTool(tool.name, f"it cannot be written down: {reason}")
     description = tidy(tool.description, 1000)
     notes: list[str] = []
     renamed = "" if name == tool.name else f"The tool is called {literal(tool.name)}, but {_why_renamed(tool.name)}."
     if tool.input_schema is None:
         notes.append("The server gave no schema for this tool: if it takes parameters, list them here and in the prompt.")
-        return Action(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=tuple(notes))
-    schema = Schema(tool.input_schema)
+        return DraftAction(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=tuple(notes))
+    schema = ToolSchema(tool.input_schema)
     static: dict[str, Any] = {}
-    offered: list[Property] = []
+    offered: list[SchemaProperty] = []
     for prop in schema.properties():
         fixed = _fixed(prop)
-        if fixed is not NOTHING and _writable(prop.name, fixed):
+        if fixed is not UNSET and _writable(prop.name, fixed):
             static[prop.name] = fixed
             continue
         reason = _unmappable(prop)
         if reason is None:
             offered.append(prop)
         elif prop.required:
-            return LeftOut(tool.name, f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}")
+            return SkippedTool(tool.name, f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}")
         elif reason:
             notes.append(f"Not offered: {literal(clean_line(prop.name, 60))}, because {reason}.")
     arguments, remarks = _arguments(schema, offered)
     call = _example(schema, arguments, static)
-    if call is None and any(argument.default is not NOTHING for argument in arguments):
-        bare = tuple(replace(argument, default=NOTHING) for argument in arguments)
+    if call is None and any(argument.default is not UNSET for argument in arguments):
+        bare = tuple(replace(argument, default=UNSET) for argument in arguments)
         call = _example(schema, bare, static)
         if call is not None:
             arguments = bare
@@ -211,44 +211,44 @@ def _action(tool: Tool, name: str) -> Action | LeftOut:
     elif reason := schema.unchecked(_sent(arguments, static, call)):
         remarks.append(f"Whether the example fits is not checked: {reason}.")
     usage = _usage(name, arguments, call)
-    return Action(name, tool.name, description, arguments, static, usage, renamed, tuple(notes + remarks))
+    return DraftAction(name, tool.name, description, arguments, static, usage, renamed, tuple(notes + remarks))
 
 
-def _arguments(schema: Schema, offered: list[Property]) -> tuple[tuple[Argument, ...], list[str]]:
+def _arguments(schema: ToolSchema, offered: list[SchemaProperty]) -> tuple[tuple[DraftArgument, ...], list[str]]:
     # A keyword in a call begins with a letter.
-    names = distinct((f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered), empty="arg")
+    names = unique_identifiers((f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered), empty="arg")
     arguments, remarks = [], []
     for prop, name in zip(offered, names, strict=True):
-        default = NOTHING if prop.required else prop.default
-        if default is not NOTHING:
+        default = UNSET if prop.required else prop.default
+        if default is not UNSET:
             reason = _bad_default(schema, prop)
             if reason is not None:
-                default = NOTHING
+                default = UNSET
                 remarks.append(f"The default of {literal(clean_line(prop.name, 60))} is not sent: {reason}.")
         words = tidy(schema.words(prop.schema), 400)
-        arguments.append(Argument(name, prop.name, words, tidy(prop.description, 400), prop.required, default))
+        arguments.append(DraftArgument(name, prop.name, words, tidy(prop.description, 400), prop.required, default))
     return tuple(arguments), remarks
 
 
-def _bad_default(schema: Schema, prop: Property) -> str | None:
+def _bad_default(schema: ToolSchema, prop: SchemaProperty) -> str | None:
     try:
-        emit.value(prop.default)
+        emit.yaml_value(prop.default)
     except emit.NotWritable as error:
         return str(error)
     return None if schema.fits(prop.schema, prop.default) else "it does not fit the schema"
 
 
-def _fixed(prop: Property) -> Any:
-    """The one value that a required parameter can have, or `NOTHING`."""
+def _fixed(prop: SchemaProperty) -> Any:
+    """The one value that a required parameter can have, or `UNSET`."""
     if not prop.required:
-        return NOTHING
+        return UNSET
     if "const" in prop.schema:
         return prop.schema["const"]
     choices = prop.schema.get("enum")
-    return choices[0] if isinstance(choices, list) and len(choices) == 1 else NOTHING
+    return choices[0] if isinstance(choices, list) and len(choices) == 1 else UNSET
 
 
-def _unmappable(prop: Property) -> str | None:
+def _unmappable(prop: SchemaProperty) -> str | None:
     """Why a mapping cannot hold this parameter; empty where that is not worth a word."""
     if prop.schema == {"not": {}}:
         return "the schema allows no value for it" if prop.required else ""
@@ -259,7 +259,7 @@ def _unwritable(name: str, *, parameter: bool = False) -> str | None:
     if parameter and name.startswith("_"):
         return "keys that begin with _ are the gym's own"
     try:
-        emit.key(name)
+        emit.yaml_key(name)
     except emit.NotWritable as error:
         return str(error)
     return None
@@ -267,13 +267,13 @@ def _unwritable(name: str, *, parameter: bool = False) -> str | None:
 
 def _writable(name: str, value: Any) -> bool:
     try:
-        emit.value(value)
+        emit.yaml_value(value)
     except emit.NotWritable:
         return False
     return _unwritable(name, parameter=True) is None
 
 
-def _example(schema: Schema, arguments: tuple[Argument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
+def _example(schema: ToolSchema, arguments: tuple[DraftArgument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
     """What to give in an example call, by parameter, so that what is sent fits the schema."""
     known = {argument.parameter for argument in arguments}
     for call in itertools.islice(schema.calls(), _MOST_CALLS):
@@ -283,12 +283,12 @@ def _example(schema: Schema, arguments: tuple[Argument, ...], static: Mapping[st
     return None
 
 
-def _sent(arguments: tuple[Argument, ...], static: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not NOTHING}
+def _sent(arguments: tuple[DraftArgument, ...], static: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not UNSET}
     return {**static, **defaults, **given}
 
 
-def _usage(name: str, arguments: tuple[Argument, ...], call: Mapping[str, Any]) -> str:
+def _usage(name: str, arguments: tuple[DraftArgument, ...], call: Mapping[str, Any]) -> str:
     """Arguments by position as far as they follow each other, then by name."""
     written: list[str] = []
     gap = False
@@ -305,7 +305,7 @@ def _values(tool: Tool) -> tuple[str, ...]:
     """The values that could become actions of their own; empty where that does not suit the tool."""
     if tool.input_schema is None or not tool.name.strip() or _unwritable(tool.name) is not None:
         return ()
-    schema = Schema(tool.input_schema)
+    schema = ToolSchema(tool.input_schema)
     properties = schema.properties()
     if len(properties) != 1:
         return ()
@@ -317,21 +317,23 @@ def _values(tool: Tool) -> tuple[str, ...]:
         or len({str(choice) for choice in choices}) < len(choices)
     ):
         return ()
-    values = tuple(choice for choice in choices if isinstance(choice, str) and re.match(r"[^\W\d]\w*\Z", word(choice, empty="")))
+    values = tuple(
+        choice for choice in choices if isinstance(choice, str) and re.match(r"[^\W\d]\w*\Z", as_identifier(choice, empty=""))
+    )
     mapped = _unmappable(prop) is None and all(_writable(prop.name, value) for value in values)
     omitted = prop.required or prop.default in values
     return values if len(values) == len(choices) and mapped and omitted and all(len(value) <= 40 for value in values) else ()
 
 
-def _one_a_value(tool: Tool, values: tuple[str, ...], taken: Collection[str]) -> list[Action]:
-    prop = Schema(tool.input_schema or {}).properties()[0]
-    plain = [word(value, empty="") for value in values]
+def _one_a_value(tool: Tool, values: tuple[str, ...], taken: Collection[str]) -> list[DraftAction]:
+    prop = ToolSchema(tool.input_schema or {}).properties()[0]
+    plain = [as_identifier(value, empty="") for value in values]
     if set(plain) & set(taken) or len(set(plain)) < len(plain):
-        plain = [f"{word(tool.name, empty='tool')}_{value}" for value in plain]
-    names = distinct(plain, empty="action", taken=taken)
+        plain = [f"{as_identifier(tool.name, empty='tool')}_{value}" for value in plain]
+    names = unique_identifiers(plain, empty="action", taken=taken)
     text = tidy(tool.description, 1000)
     return [
-        Action(
+        DraftAction(
             name,
             tool.name,
             f"{text.rstrip('.')} ({tidy(prop.name, 60)}: {tidy(value, 60)})"

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MAX_KEY = 128
+MAX_KEY_LENGTH = 128
 """Longest key written; YAML bounds keys on one line, and a longer name is nobody's parameter."""
 
-MAX_DEPTH = 20
+MAX_EMITTED_DEPTH = 20
 """Deepest nesting of a value written; loaders bound it, too."""
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -27,7 +27,7 @@ class NotWritable(ValueError):
     """A value that YAML text cannot hold, or cannot hold within bounds; says why."""
 
 
-def quoted(text: str) -> str:
+def yaml_quoted(text: str) -> str:
     """`text` in double quotes, on one line.
 
     Raises:
@@ -49,52 +49,52 @@ def quoted(text: str) -> str:
     return '"' + "".join(parts) + '"'
 
 
-def key(name: str) -> str:
+def yaml_key(name: str) -> str:
     """A mapping key: bare where every loader reads it as this text, else in quotes.
 
     Raises:
-        NotWritable: See `quoted`; or it is longer than `MAX_KEY`.
+        NotWritable: See `quoted`; or it is longer than `MAX_KEY_LENGTH`.
     """
-    if len(name) > MAX_KEY:
-        raise NotWritable(f"its name is longer than {MAX_KEY} characters")
-    return name if _WORD.match(name) and name.lower() not in _TAKEN else quoted(name)
+    if len(name) > MAX_KEY_LENGTH:
+        raise NotWritable(f"its name is longer than {MAX_KEY_LENGTH} characters")
+    return name if _WORD.match(name) and name.lower() not in _TAKEN else yaml_quoted(name)
 
 
-def value(data: Any, depth: int = 0) -> str:
+def yaml_value(data: Any, depth: int = 0) -> str:
     """A JSON value on one line.
 
     Raises:
         NotWritable: It is nested too deeply, not a number (`NaN`, infinity), or holds text or keys that cannot be written.
     """
-    if depth > MAX_DEPTH:
-        raise NotWritable(f"it is nested more than {MAX_DEPTH} levels deep")
+    if depth > MAX_EMITTED_DEPTH:
+        raise NotWritable(f"it is nested more than {MAX_EMITTED_DEPTH} levels deep")
     if data is None:
         return "null"
     if isinstance(data, bool):
         return "true" if data else "false"
     if isinstance(data, str):
-        return quoted(data)
+        return yaml_quoted(data)
     if isinstance(data, int):
         return _integer(data)
     if isinstance(data, float):
         return _float(data)
     if isinstance(data, Mapping):
-        items = (f"{_flow_key(str(name))}: {value(item, depth + 1)}" for name, item in data.items())
+        items = (f"{_flow_key(str(name))}: {yaml_value(item, depth + 1)}" for name, item in data.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(data, (list, tuple)):
-        return "[" + ", ".join(value(item, depth + 1) for item in data) + "]"
+        return "[" + ", ".join(yaml_value(item, depth + 1) for item in data) + "]"
     raise NotWritable(f"a {type(data).__name__} is no JSON value")
 
 
-def printable(text: str) -> str:
+def yaml_printable(text: str) -> str:
     """`text` with every character that a YAML file cannot hold as it is replaced by U+FFFD."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def _flow_key(name: str) -> str:
-    if len(name) > MAX_KEY:
-        raise NotWritable(f"a key in it is longer than {MAX_KEY} characters")
-    return quoted(name)
+    if len(name) > MAX_KEY_LENGTH:
+        raise NotWritable(f"a key in it is longer than {MAX_KEY_LENGTH} characters")
+    return yaml_quoted(name)
 
 
 def _integer(number: int) -> str:

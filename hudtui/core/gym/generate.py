@@ -7,23 +7,23 @@ from collections.abc import Collection
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym import emit
-from hudtui.core.gym.draft import Action, Argument, Draft, LeftOut, action_for, draft, per_value_tools, tidy
-from hudtui.core.gym.examples import NOTHING, literal
+from hudtui.core.gym.draft import Draft, DraftAction, DraftArgument, SkippedTool, action_for, draft_config, per_value_tools, tidy
 from hudtui.core.gym.names import config_file_name, environment_name
+from hudtui.core.gym.schema_examples import UNSET, literal
 from hudtui.core.gym.values import DEFAULT_MAX_TURNS
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.text import clean_line
 
 __all__ = [
+    "action_snippet",
     "action_yaml",
     "config_file_name",
-    "draft",
+    "draft_config",
     "environment_name",
     "generate",
     "per_value_tools",
     "prompt_lines",
     "render",
-    "snippet",
     "usable_draft",
 ]
 
@@ -56,7 +56,7 @@ def usable_draft(analysis: Analysis, *, name: str | None = None, per_value: bool
     Raises:
         InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing.
     """
-    plan = draft(analysis, name=name, per_value=per_value)
+    plan = draft_config(analysis, name=name, per_value=per_value)
     if plan.actions:
         return plan
     if analysis.analyzed_at is None and not analysis.tools:
@@ -79,9 +79,9 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
             *_heading(plan, platform),
             "",
             "job:",
-            f"  name: {emit.quoted('RL Training - ' + plan.name)}",
+            f"  name: {emit.yaml_quoted('RL Training - ' + plan.name)}",
             "  metadata:",
-            f"    environment: {emit.quoted(plan.environment)}",
+            f"    environment: {emit.yaml_quoted(plan.environment)}",
             "",
             "# What the agent is told. The parameters of each tool are listed below it.",
             *(_comment("The server's own instructions: " + plan.instructions) if plan.instructions else []),
@@ -109,23 +109,23 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
     )
 
 
-def action_yaml(action: Action) -> list[str]:
+def action_yaml(action: DraftAction) -> list[str]:
     """The entry of one action under `action_mappings`, as lines without indentation."""
-    positional = ", ".join(emit.quoted(argument.name) for argument in action.arguments)
-    lines = [f"{emit.key(action.name)}:"]
+    positional = ", ".join(emit.yaml_quoted(argument.name) for argument in action.arguments)
+    lines = [f"{emit.yaml_key(action.name)}:"]
     notes = (action.renamed, *action.notes) if action.renamed else action.notes
     lines += (f"  {line}" for note in notes for line in _comment(note))
-    lines += [f"  _tool: {emit.quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
+    lines += [f"  _tool: {emit.yaml_quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
     for parameter, fixed in action.static.items():
-        lines += [f"  {emit.key(parameter)}:", f"    static: {emit.value(fixed)}"]
+        lines += [f"  {emit.yaml_key(parameter)}:", f"    static: {emit.yaml_value(fixed)}"]
     for argument in action.arguments:
-        lines += [f"  {emit.key(argument.parameter)}:", f"    from_arg: {emit.quoted(argument.name)}"]
-        if argument.default is not NOTHING:
-            lines.append(f"    default: {emit.value(argument.default)}")
+        lines += [f"  {emit.yaml_key(argument.parameter)}:", f"    from_arg: {emit.yaml_quoted(argument.name)}"]
+        if argument.default is not UNSET:
+            lines.append(f"    default: {emit.yaml_value(argument.default)}")
     return lines
 
 
-def prompt_lines(action: Action) -> list[str]:
+def prompt_lines(action: DraftAction) -> list[str]:
     """How the prompt describes one action, as lines without indentation."""
     arguments = ", ".join(argument.name for argument in action.arguments)
     heading = f"- {action.name}({arguments})"
@@ -136,7 +136,7 @@ def prompt_lines(action: Action) -> list[str]:
     ]
 
 
-def snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] | LeftOut:
+def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] | SkippedTool:
     """A new action for a tool, ready to be put into a configuration.
 
     Args:
@@ -147,7 +147,7 @@ def snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] | LeftOu
         The lines for `action_mappings` and the lines for the prompt, both without indentation; or why there are none.
     """
     action = action_for(tool, taken)
-    if isinstance(action, LeftOut):
+    if isinstance(action, SkippedTool):
         return action
     return "\n".join(action_yaml(action)), "\n".join(prompt_lines(action))
 
@@ -163,7 +163,7 @@ def _heading(plan: Draft, platform: Platform) -> list[str]:
     return lines
 
 
-def _left_out(item: LeftOut) -> str:
+def _left_out(item: SkippedTool) -> str:
     name = tidy(item.tool, 80) or '""'
     return f"{name}: {tidy(item.reason, 200)}"
 
@@ -182,10 +182,10 @@ def _prompt(plan: Draft) -> list[str]:
     return [*lines, *DONE_LINES]
 
 
-def _described(argument: Argument) -> str:
+def _described(argument: DraftArgument) -> str:
     if argument.required:
         need = "required"
-    elif argument.default is NOTHING:
+    elif argument.default is UNSET:
         need = "optional"
     else:
         need = f"optional, default {tidy(literal(argument.default), 200)}"
@@ -195,7 +195,7 @@ def _described(argument: Argument) -> str:
 
 def _mappings(plan: Draft) -> list[str]:
     lines: list[str] = []
-    if any(not argument.required and argument.default is NOTHING for action in plan.actions for argument in action.arguments):
+    if any(not argument.required and argument.default is UNSET for action in plan.actions for argument in action.arguments):
         lines.append("# An optional argument without a `default` is not sent when the agent does not give it.")
     lines.append("action_mappings:")
     for number, action in enumerate(plan.actions):
@@ -206,7 +206,7 @@ def _mappings(plan: Draft) -> list[str]:
 def _comment(text: str) -> list[str]:
     """A comment, folded at about 120 characters."""
     lines, line = [], "#"
-    for piece in emit.printable(clean_line(text)).split(" "):
+    for piece in emit.yaml_printable(clean_line(text)).split(" "):
         if len(line) + len(piece) > 118 and line != "#":
             lines.append(line)
             line = "#"

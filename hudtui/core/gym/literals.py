@@ -57,7 +57,7 @@ _CLOSES = {"[": "]", "{": "}", "(": ")"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ParseFailure:
     """A text that means nothing, with the reason. The column counts from 1 in the text that was parsed."""
 
     message: str
@@ -78,7 +78,7 @@ def number_or_word(raw: str, at: int) -> Any:
         at: Its offset, for the column of a refusal.
 
     Returns:
-        The value, or a `Refusal` of a number that is not finite or too long.
+        The value, or a `ParseFailure` of a number that is not finite or too long.
     """
     if raw[0] in "0123456789+-.":
         number = _number(raw, at)
@@ -89,30 +89,30 @@ def number_or_word(raw: str, at: int) -> Any:
 def _number(raw: str, at: int) -> Any:
     if _INTEGER.fullmatch(raw):
         if len(raw) > MAX_DIGITS:
-            return Refusal(f"a number of {len(raw):,} digits is too long", at + 1)
+            return ParseFailure(f"a number of {len(raw):,} digits is too long", at + 1)
         return int(raw)
     if _FLOAT.fullmatch(raw):
         if len(raw) > MAX_DIGITS:
-            return Refusal(f"a number of {len(raw):,} digits is too long", at + 1)
+            return ParseFailure(f"a number of {len(raw):,} digits is too long", at + 1)
         value = float(raw)
-        return value if math.isfinite(value) else Refusal(f"the number {raw[:40]} is not finite", at + 1)
+        return value if math.isfinite(value) else ParseFailure(f"the number {raw[:40]} is not finite", at + 1)
     return None
 
 
-def quoted(text: str, at: int) -> tuple[str, int] | Refusal:
+def quoted(text: str, at: int) -> tuple[str, int] | ParseFailure:
     """The quoted text that begins at `at`, escapes decoded, and where it ends."""
     quote = text[at]
     if text.startswith(quote * 3, at):
         quote *= 3
     found = _STRINGS[quote].match(text, at)
     if found is None:
-        return Refusal(f"the quote {quote} is not closed", at + 1)
+        return ParseFailure(f"the quote {quote} is not closed", at + 1)
     raw = found[1]
     if "\\" in raw:
         try:
             return _ESCAPE.sub(_unescape, raw), found.end()
         except _EscapeError as error:
-            return Refusal(str(error), found.start(1) + error.at + 1)
+            return ParseFailure(str(error), found.start(1) + error.at + 1)
     return raw, found.end()
 
 
@@ -141,7 +141,7 @@ def _unescape(found: re.Match[str]) -> str:
 _ITEM_WANTED, _VALUE_WANTED, _SEPARATOR_WANTED = "item", "value", "separator"
 
 
-def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
+def nested(text: str, at: int) -> tuple[Any, int] | ParseFailure:
     """The list or object that begins at `at`, and where it ends. What is open is kept in a list."""
     size = len(text)
     outer: list[tuple[Any, str, str, Any, int]] = []
@@ -153,9 +153,9 @@ def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
         sign = text[at] if at < size else ""
         if sign in _OPENING and sign and wants != _SEPARATOR_WANTED:
             if wants == _ITEM_WANTED and closes == "}":
-                return Refusal("a key is a text or a number", at + 1)
+                return ParseFailure("a key is a text or a number", at + 1)
             if len(outer) + 2 > MAX_DEPTH:
-                return Refusal(f"nested more than {MAX_DEPTH} deep", at + 1)
+                return ParseFailure(f"nested more than {MAX_DEPTH} deep", at + 1)
             outer.append((holder, closes, wants, key, opened))
             holder, closes, wants, key, opened = _opened(text, at)
             at += 1
@@ -174,23 +174,23 @@ def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
             at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
             continue
         elif not sign:
-            return Refusal(f"the bracket that opens in column {opened + 1} is not closed", opened + 1)
+            return ParseFailure(f"the bracket that opens in column {opened + 1} is not closed", opened + 1)
         elif wants == _SEPARATOR_WANTED:
-            return Refusal(f"expected , or {closes} before {sign!r}", at + 1)
+            return ParseFailure(f"expected , or {closes} before {sign!r}", at + 1)
         elif sign in "\"'":
             result = quoted(text, at)
-            if isinstance(result, Refusal):
+            if isinstance(result, ParseFailure):
                 return result
             value, at = result
         else:
             found = _WORD.match(text, at)
             if found is None:
                 what = "a key" if wants == _ITEM_WANTED and closes == "}" else "a value"
-                return Refusal(f"expected {what} before {sign!r}", at + 1)
+                return ParseFailure(f"expected {what} before {sign!r}", at + 1)
             value = number_or_word(found[0], at)
             if type(value) is str:
-                return Refusal(f"the text {value[:40]!r} needs quotes inside brackets", at + 1)
-            if isinstance(value, Refusal):
+                return ParseFailure(f"the text {value[:40]!r} needs quotes inside brackets", at + 1)
+            if isinstance(value, ParseFailure):
                 return value
             at = found.end()
         if closes != "}":
@@ -203,10 +203,10 @@ def nested(text: str, at: int) -> tuple[Any, int] | Refusal:
             if type(value) is not str:
                 odd += 1
                 if odd > MAX_ODD_KEYS:
-                    return Refusal(f"more than {MAX_ODD_KEYS:,} keys that are not text", at + 1)
+                    return ParseFailure(f"more than {MAX_ODD_KEYS:,} keys that are not text", at + 1)
             at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
             if not text.startswith(":", at):
-                return Refusal("expected : after a key", at + 1)
+                return ParseFailure("expected : after a key", at + 1)
             at += 1
             key = value
             wants = _VALUE_WANTED

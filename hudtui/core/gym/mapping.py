@@ -6,22 +6,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hudtui.core.gym.jsonvalues import NotSendableError, plain
-from hudtui.core.gym.nearest import nearest
-from hudtui.core.gym.parser import Call
+from hudtui.core.gym.json_safe import NotJsonError, to_json_value
+from hudtui.core.gym.nearest import did_you_mean
+from hudtui.core.gym.reply import Call
 from hudtui.core.gym.transform import TransformFailure
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArgs, Parameter, Static
 from hudtui.core.text import clean_line
 
-Stage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
-Origin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]
+ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
+ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ReplyProblem:
     """Why a reply becomes no call."""
 
-    stage: Stage
+    stage: ProblemStage
     message: str
     column: int | None = None
     """From 1 in the tool text; None where it is about no place in it."""
@@ -33,7 +33,7 @@ class ParameterTrace(NamedTuple):
     """Where one parameter of the call comes from."""
 
     name: str
-    origin: Origin
+    origin: ParameterOrigin
     """`left out` and `failed` parameters are not part of the call."""
     before: Any = None
     """What the agent wrote, or the configured value."""
@@ -43,15 +43,15 @@ class ParameterTrace(NamedTuple):
     """The arguments of the action that it is taken from."""
 
 
-class Bound(NamedTuple):
+class BoundArguments(NamedTuple):
     """The arguments of an action by name."""
 
     arguments: dict[str, Any]
     columns: Mapping[str, int]
-    problem: Problem | None = None
+    problem: ReplyProblem | None = None
 
 
-def bind(call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()) -> Bound:
+def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()) -> BoundArguments:
     """Give positional arguments their names.
 
     Args:
@@ -65,7 +65,7 @@ def bind(call: Call, positional: Collection[str] | None, keywords: Collection[st
     names = list(positional or ())
     arguments: dict[str, Any] = {}
     columns: dict[str, int] = {}
-    problem: Problem | None = None
+    problem: ReplyProblem | None = None
     for index, value in enumerate(call.args):
         name = names[index] if index < len(names) else f"arg{index}"
         arguments[name] = value
@@ -73,34 +73,34 @@ def bind(call: Call, positional: Collection[str] | None, keywords: Collection[st
     if positional is not None and len(call.args) > len(names):
         expected = f"{len(names)} argument{'' if len(names) == 1 else 's'}" if names else "no arguments"
         listed = f" ({', '.join(names)})" if names else f"; {', '.join(keywords)} by name" if keywords else ""
-        problem = Problem("mapping", f"{call.name} takes {expected}{listed}, not {len(call.args)}", call.columns[len(names)])
+        problem = ReplyProblem("mapping", f"{call.name} takes {expected}{listed}, not {len(call.args)}", call.columns[len(names)])
     known = {*names, *keywords}
     for (name, value), column in zip(call.kwargs.items(), call.columns[len(call.args) :], strict=True):
         if name in arguments:
-            problem = problem or Problem("mapping", f"the argument {clean_line(name, 60)} is given twice", column)
+            problem = problem or ReplyProblem("mapping", f"the argument {clean_line(name, 60)} is given twice", column)
             continue
         if positional is not None and name not in known:
-            problem = problem or Problem("mapping", _unknown_argument(call.name, name, [*names, *keywords]), column)
+            problem = problem or ReplyProblem("mapping", _unknown_argument(call.name, name, [*names, *keywords]), column)
         arguments[name] = value
         columns[name] = column
-    return Bound(arguments, columns, problem)
+    return BoundArguments(arguments, columns, problem)
 
 
 def _unknown_argument(action: str, name: str, names: list[str]) -> str:
-    near = nearest(name, names)
+    near = did_you_mean(name, names)
     hint = f"; did you mean {near}?" if near else f"; it has {', '.join(names)}" if names else ""
     return f"{action} has no argument {clean_line(name, 60)}{hint}"
 
 
-class Mapped(NamedTuple):
+class MappedArguments(NamedTuple):
     """The arguments of the MCP call, or why there are none."""
 
     arguments: dict[str, Any]
     parameters: tuple[ParameterTrace, ...]
-    problem: Problem | None = None
+    problem: ReplyProblem | None = None
 
 
-def apply(mapping: ActionMapping, bound: Bound, required: Collection[str]) -> Mapped:
+def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Collection[str]) -> MappedArguments:
     """Work out every parameter of a call.
 
     Args:
@@ -113,19 +113,19 @@ def apply(mapping: ActionMapping, bound: Bound, required: Collection[str]) -> Ma
     """
     result: dict[str, Any] = {}
     traces: list[ParameterTrace] = []
-    problem: Problem | None = None
+    problem: ReplyProblem | None = None
     for name, parameter in mapping.parameters.items():
         trace, wrong = _parameter(mapping, name, parameter, bound, required)
         traces.append(trace)
         problem = problem or wrong
         if trace.origin not in ("left out", "failed"):
             result[name] = trace.after
-    return Mapped(result, tuple(traces), problem)
+    return MappedArguments(result, tuple(traces), problem)
 
 
 def _parameter(
-    mapping: ActionMapping, name: str, parameter: Parameter, bound: Bound, required: Collection[str]
-) -> tuple[ParameterTrace, Problem | None]:
+    mapping: ActionMapping, name: str, parameter: Parameter, bound: BoundArguments, required: Collection[str]
+) -> tuple[ParameterTrace, ReplyProblem | None]:
     if isinstance(parameter, Static):
         return _sent(mapping, name, "static", parameter.value, (), None)
     if isinstance(parameter, FromArgs):
@@ -141,19 +141,19 @@ def _parameter(
         return _sent(mapping, name, "argument", before, (argument,), column)
     try:
         wants = parameter.transform.wants_context(parameter.use_context)
-        after = plain(parameter.transform(before, bound.arguments if wants else None))
-    except (TransformFailure, NotSendableError) as failure:
+        after = to_json_value(parameter.transform(before, bound.arguments if wants else None))
+    except (TransformFailure, NotJsonError) as failure:
         message = f"argument {argument} of {mapping.name}: {failure}"
         return (
             ParameterTrace(name, "failed", before, None, (argument,)),
-            Problem("transform", message, column, name),
+            ReplyProblem("transform", message, column, name),
         )
     return ParameterTrace(name, "transform", before, after, (argument,)), None
 
 
 def _from_args(
-    mapping: ActionMapping, name: str, parameter: FromArgs, bound: Bound, required: Collection[str]
-) -> tuple[ParameterTrace, Problem | None]:
+    mapping: ActionMapping, name: str, parameter: FromArgs, bound: BoundArguments, required: Collection[str]
+) -> tuple[ParameterTrace, ReplyProblem | None]:
     values = []
     given = False
     missing = []
@@ -173,7 +173,7 @@ def _from_args(
 
 def _left_out(
     mapping: ActionMapping, name: str, arguments: tuple[str, ...], missing: list[str], required: Collection[str]
-) -> tuple[ParameterTrace, Problem | None]:
+) -> tuple[ParameterTrace, ReplyProblem | None]:
     trace = ParameterTrace(name, "left out", None, None, arguments)
     if name not in required:
         return trace, None
@@ -181,14 +181,14 @@ def _left_out(
     what = f"the argument {words} is" if len(missing) == 1 else f"the arguments {words} are"
     others = [argument for argument in arguments if argument not in missing]
     why = f"{mapping.tool} requires {name}" if not others else f"{name} is made of {', '.join(arguments)}"
-    return trace, Problem("mapping", f"{what} missing: {why}", None, name)
+    return trace, ReplyProblem("mapping", f"{what} missing: {why}", None, name)
 
 
 def _sent(
-    mapping: ActionMapping, name: str, origin: Origin, value: Any, arguments: tuple[str, ...], column: int | None
-) -> tuple[ParameterTrace, Problem | None]:
+    mapping: ActionMapping, name: str, origin: ParameterOrigin, value: Any, arguments: tuple[str, ...], column: int | None
+) -> tuple[ParameterTrace, ReplyProblem | None]:
     try:
-        return ParameterTrace(name, origin, value, plain(value), arguments), None
-    except NotSendableError as error:
+        return ParameterTrace(name, origin, value, to_json_value(value), arguments), None
+    except NotJsonError as error:
         subject = f"argument {' and '.join(arguments)} of {mapping.name}" if arguments else f"parameter {name} of {mapping.name}"
-        return ParameterTrace(name, "failed", value, None, arguments), Problem("schema", f"{subject}: {error}", column, name)
+        return ParameterTrace(name, "failed", value, None, arguments), ReplyProblem("schema", f"{subject}: {error}", column, name)

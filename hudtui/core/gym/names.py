@@ -27,12 +27,12 @@ _RUNNERS = frozenset(
 _VERBS = frozenset({"run", "exec", "dlx", "tool", "start", "x"})
 
 
-def word(name: str, *, empty: str) -> str:
+def as_identifier(name: str, *, empty: str) -> str:
     r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold; `empty` where nothing is left of it."""
     return re.sub(r"\W+", "_", name).strip("_") or empty if re.search(r"\W", name) or not name else name
 
 
-def distinct(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
+def unique_identifiers(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
     r"""One word (`\w+`) for each name, no two alike and none in `taken`.
 
     Names that are words already keep their spelling; others give way to them, by a number at the end.
@@ -40,9 +40,9 @@ def distinct(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -
     wanted = list(names)
     used = set(taken)
     result: dict[int, str] = {}
-    order = sorted(range(len(wanted)), key=lambda index: word(wanted[index], empty=empty) != wanted[index])
+    order = sorted(range(len(wanted)), key=lambda index: as_identifier(wanted[index], empty=empty) != wanted[index])
     for index in order:
-        plain = word(wanted[index], empty=empty)
+        plain = as_identifier(wanted[index], empty=empty)
         free, number = plain, 2
         while free in used:
             free, number = f"{plain}_{number}", number + 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 _LONGEST = 80
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """The known name that looks most like `word`, for a "did you mean"; None when none does."""
     if len(word) > _LONGEST:
         return None
@@ -18,7 +18,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return names[found[0]] if found else None
 
 
-def surely(word: str, known: Iterable[str]) -> str | None:
+def confident_match(word: str, known: Iterable[str]) -> str | None:
     """The known name that can only have been meant, sure enough to put it in unasked; None when there is any doubt.
 
     Sure is one that differs in nothing but case, blanks, `-` and `_`; and one that is a single slip away (a letter too many, too

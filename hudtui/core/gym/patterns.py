@@ -11,7 +11,7 @@ _MOST = 64
 _DEEPEST = 40
 
 
-def sample(pattern: str, least: int = 0) -> Iterator[str]:
+def sample_matches(pattern: str, least: int = 0) -> Iterator[str]:
     """Texts that are meant to match, the shortest first; the caller checks.
 
     Understood are literals, classes, groups, alternatives and repetitions; of look-arounds and back-references only that they

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
-from hudtui.core.gym.jsonvalues import NotSendableError, plain
+from hudtui.core.gym.json_safe import NotJsonError, to_json_value
+from hudtui.core.gym.json_schema import ArgumentChecker
 from hudtui.core.gym.literals import WORDS
-from hudtui.core.gym.schema import SchemaChecker
 from hudtui.core.gym.transform import Transform
 from hudtui.core.gym.transform_base import Closure
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Static
@@ -40,14 +40,14 @@ _GIVE_UP: Any = object()
 _new = tuple.__new__  # what a named tuple does itself, without its detour
 
 
-class FinishedCall(NamedTuple):
+class McpCall(NamedTuple):
     """What is sent to the environment."""
 
     tool: str
     arguments: dict[str, Any]
 
 
-Plan = Callable[[tuple[Any, ...]], FinishedCall | None]
+Plan = Callable[[tuple[Any, ...]], McpCall | None]
 """Takes the groups of PLAIN_REPLY, and gives the finished call, or None to leave the reply to the long way."""
 
 _Step = tuple[str, int, Closure | None, bool]
@@ -114,7 +114,7 @@ def _compiled(parts: _Parts) -> Plan:
     end = len(names) + 1
     contextual = any(wants for *_, wants in transformed)
 
-    def general(groups: tuple[Any, ...]) -> FinishedCall | None:
+    def general(groups: tuple[Any, ...]) -> McpCall | None:
         values = []
         for token in groups[1:end]:
             value = _value(token)
@@ -131,7 +131,7 @@ def _compiled(parts: _Parts) -> Plan:
                     value = run([None, values[index], context] if wants else [None, values[index]])
                     kind = type(value)
                     if not (kind in _ATOMS or (kind is str and value.isascii()) or (kind is float and isfinite(value))):
-                        value = plain(value)
+                        value = to_json_value(value)
                 except Exception:
                     return None
                 result[name] = value
@@ -140,7 +140,7 @@ def _compiled(parts: _Parts) -> Plan:
         for name, fits in checks:
             if not fits(result[name]):
                 return None
-        return _new(FinishedCall, (tool, result))
+        return _new(McpCall, (tool, result))
 
     return general
 
@@ -149,22 +149,22 @@ def _direct_plan(tool: str, copy: Callable[[], dict[str, Any]], targets: list[st
     """For one or two arguments that are sent as they are."""
     target, other = targets[0], targets[-1]
 
-    def one(groups: tuple[Any, ...]) -> FinishedCall | None:
+    def one(groups: tuple[Any, ...]) -> McpCall | None:
         value = _value(groups[1])
         if value is _GIVE_UP:
             return None
         result = copy()
         result[target] = value
-        return _new(FinishedCall, (tool, result))
+        return _new(McpCall, (tool, result))
 
-    def two(groups: tuple[Any, ...]) -> FinishedCall | None:
+    def two(groups: tuple[Any, ...]) -> McpCall | None:
         first, second = _value(groups[1]), _value(groups[2])
         if first is _GIVE_UP or second is _GIVE_UP:
             return None
         result = copy()
         result[target] = first
         result[other] = second
-        return _new(FinishedCall, (tool, result))
+        return _new(McpCall, (tool, result))
 
     return one if len(targets) == 1 else two
 
@@ -172,7 +172,7 @@ def _direct_plan(tool: str, copy: Callable[[], dict[str, Any]], targets: list[st
 def _transformed_plan(tool: str, copy: Callable[[], dict[str, Any]], target: str, run: Closure) -> Plan:
     """For one argument that is transformed by itself."""
 
-    def plan(groups: tuple[Any, ...]) -> FinishedCall | None:
+    def plan(groups: tuple[Any, ...]) -> McpCall | None:
         value = _value(groups[1])
         if value is _GIVE_UP:
             return None
@@ -180,12 +180,12 @@ def _transformed_plan(tool: str, copy: Callable[[], dict[str, Any]], target: str
             value = run([None, value])
             kind = type(value)
             if not (kind in _ATOMS or (kind is str and value.isascii()) or (kind is float and isfinite(value))):
-                value = plain(value)
+                value = to_json_value(value)
         except Exception:
             return None
         result = copy()
         result[target] = value
-        return _new(FinishedCall, (tool, result))
+        return _new(McpCall, (tool, result))
 
     return plan
 
@@ -193,9 +193,9 @@ def _transformed_plan(tool: str, copy: Callable[[], dict[str, Any]], target: str
 def _complete(parts: _Parts, values: list[Any], result: dict[str, Any]) -> bool:
     """Add what few mappings have; whether the arguments still fit."""
     for name in parts.copied:
-        result[name] = plain(result[name])
+        result[name] = to_json_value(result[name])
     for name, indexes, defaults in parts.lists:
-        result[name] = [*[values[index] for index in indexes], *map(plain, defaults)]
+        result[name] = [*[values[index] for index in indexes], *map(to_json_value, defaults)]
     return parts.whole is None or parts.whole(result)
 
 
@@ -217,7 +217,7 @@ class Plans:
     """Tool and arguments without any given, when they are the same in every call; the arguments are to be copied."""
 
 
-def make_plans(mapping: ActionMapping, checker: SchemaChecker) -> Plans:
+def make_plans(mapping: ActionMapping, checker: ArgumentChecker) -> Plans:
     """Work out what can be known of an action's calls before the first reply."""
     found = [
         _parts(mapping, mapping.positional[:count], checker) if count <= len(mapping.positional) else None
@@ -230,14 +230,14 @@ def make_plans(mapping: ActionMapping, checker: SchemaChecker) -> Plans:
     )
 
 
-def _parts(mapping: ActionMapping, names: tuple[str, ...], checker: SchemaChecker) -> _Parts | None:
+def _parts(mapping: ActionMapping, names: tuple[str, ...], checker: ArgumentChecker) -> _Parts | None:
     template: dict[str, Any] = {}
     steps: list[_Step] = []
     lists: list[tuple[str, tuple[int, ...], tuple[Any, ...]]] = []
     try:
         for name, parameter in mapping.parameters.items():
             if isinstance(parameter, Static):
-                template[name] = plain(parameter.value)
+                template[name] = to_json_value(parameter.value)
             elif isinstance(parameter, FromArgs):
                 given = [argument for argument in parameter.args if argument in names]
                 if parameter.args[: len(given)] != tuple(given):
@@ -248,15 +248,15 @@ def _parts(mapping: ActionMapping, names: tuple[str, ...], checker: SchemaChecke
                     continue
                 template[name] = None
                 lists.append((name, tuple(map(names.index, given)), parameter.defaults[len(given) : len(parameter.args)]))
-                plain(parameter.defaults)
+                to_json_value(parameter.defaults)
             elif parameter.arg in names:
                 template[name] = None
                 steps.append((name, names.index(parameter.arg), *_running(parameter)))
             elif parameter.default is not MISSING:
-                template[name] = plain(parameter.default)
+                template[name] = to_json_value(parameter.default)
             elif name in checker.required:
                 return None
-    except NotSendableError:
+    except NotJsonError:
         return None
     varying = {name for name, *_ in steps} | {name for name, *_ in lists}
     checked = _checks(template, varying, checker)
@@ -275,7 +275,7 @@ def _running(parameter: FromArg) -> tuple[Closure | None, bool]:
 _Checks = tuple[tuple[tuple[str, Callable[[Any], bool]], ...], Callable[[dict[str, Any]], bool] | None]
 
 
-def _checks(template: dict[str, Any], varying: set[str], checker: SchemaChecker) -> _Checks | None:
+def _checks(template: dict[str, Any], varying: set[str], checker: ArgumentChecker) -> _Checks | None:
     """What remains to be checked in each call; None when what is known beforehand does not fit.
 
     Where the schema treats each parameter by itself, the verdict on the fixed ones is the same in every call.

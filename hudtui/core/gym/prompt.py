@@ -39,7 +39,7 @@ _DOTS = frozenset({"", "...", "…"})
 
 
 @dataclass(frozen=True)
-class Usage:
+class UsageExample:
     """The content of one pair of tool tags in the prompt."""
 
     text: str
@@ -58,7 +58,7 @@ class Heading:
     """It has a parenthesis: it is meant as a call, not as any other item of a list."""
 
 
-def usages(prompt: str) -> tuple[Usage, ...]:
+def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
     """The usage examples, in their order; explanations such as `<tool>...</tool>` are none."""
     found = []
     at = 0
@@ -71,7 +71,7 @@ def usages(prompt: str) -> tuple[Usage, ...]:
         begin = max(begin, prompt.rfind(_OPEN, begin, end) + len(_OPEN)) if _OPEN in prompt[begin:end] else begin
         body = prompt[begin:end]
         if body.strip() not in _DOTS:
-            found.append(Usage(body.strip(), begin + len(body) - len(body.lstrip())))
+            found.append(UsageExample(body.strip(), begin + len(body) - len(body.lstrip())))
         at = end + len(_CLOSE)
     return tuple(found)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hudtui.core.gym.patterns import sample
+from hudtui.core.gym.patterns import sample_matches
 
 _LONGEST_TEXT = 200
 _LARGEST = 1e300
@@ -108,7 +108,7 @@ def texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
         natural = next((text for words, text in _TEXTS if parts & words), "hello")
     least, most = count_of(plain, "minLength", _LONGEST_TEXT), number_of(plain, "maxLength")
     if isinstance(pattern, str):
-        yield from sample(pattern, least)
+        yield from sample_matches(pattern, least)
     plain_ones = [natural, "hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", ""]
     for text in plain_ones:
         fitted = text + "x" * (least - len(text)) if len(text) < least else text

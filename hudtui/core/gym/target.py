@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hudtui.core.environment.matching import GENERIC, Identity, plain
+from hudtui.core.environment.matching import GENERIC_NAMES, EnvironmentIdentity, plain_name
 from hudtui.core.environment.values import Analysis
 from hudtui.core.gym.names import environment_name
 from hudtui.core.gym.values import GymConfig
 
 
-def environment_of(config: GymConfig) -> str | None:
+def declared_environment(config: GymConfig) -> str | None:
     """What a configuration says that it is for: `job.metadata.environment`, `job.environment` or `environment`; None without."""
     metadata = config.job.get("metadata")
     for place in (metadata, config.job, config.raw):
@@ -20,12 +20,12 @@ def environment_of(config: GymConfig) -> str | None:
     return None
 
 
-def tools_of(config: GymConfig) -> tuple[str, ...]:
+def called_tools(config: GymConfig) -> tuple[str, ...]:
     """The tools that its actions call."""
     return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
 
 
-def is_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: Identity) -> bool:
+def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
     """Whether a configuration is for the analysed environment.
 
     Args:
@@ -44,9 +44,9 @@ def is_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identi
     if all(tool in known for tool in tools):
         return True
     if named is not None:
-        names = {*identity.names, *(plain(environment_name(text)) for text in (analysis.source, analysis.image) if text)}
-        if not names.isdisjoint((plain(named), plain(environment_name(named)))):
+        names = {*identity.names, *(plain_name(environment_name(text)) for text in (analysis.source, analysis.image) if text)}
+        if not names.isdisjoint((plain_name(named), plain_name(environment_name(named)))):
             return True
-        if plain(named) not in GENERIC:
+        if plain_name(named) not in GENERIC_NAMES:
             return False
     return any(get_close_matches(tool, known, n=1) for tool in tools)

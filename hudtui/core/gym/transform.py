@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 from hudtui.core.errors import InputError
-from hudtui.core.gym.transform_base import Closure, Refused
+from hudtui.core.gym.sandbox import BudgetExceededError, check_text, size_of
+from hudtui.core.gym.transform_base import Closure, SubsetError
 from hudtui.core.gym.transform_compiler import Compiler
 from hudtui.core.gym.transform_functions import FUNCTIONS
-from hudtui.core.gym.transform_limits import BudgetExceededError, check_text, weigh
 from hudtui.core.text import clean_line
 
 MAX_SOURCE = 10_000
@@ -94,9 +94,9 @@ class Transform:
             if type(value) is str:
                 check_text(value)
             else:
-                weigh(value)
+                size_of(value)
             if context and len(self.parameters) == 2:
-                weigh(context)
+                size_of(context)
             return self.run(value, context)
         except TransformFailure:
             raise
@@ -167,7 +167,7 @@ def compile_transform(source: str) -> Transform:
         names, default = _signature(tree)
         compiler = Compiler(names)
         body = compiler.compile(tree.body)
-    except Refused as refused:
+    except SubsetError as refused:
         raise TransformError(refused.message, _column(source, refused.node)) from None
     except RecursionError:
         raise TransformError("it is nested too deeply") from None
@@ -218,17 +218,17 @@ def _signature(tree: ast.Lambda) -> tuple[list[str], tuple[Any, ...]]:
     arguments = tree.args
     for extra in (arguments.vararg, arguments.kwarg, *arguments.kwonlyargs):
         if extra is not None:
-            raise Refused("a transform has one or two plain parameters: the value, and all arguments", extra)
+            raise SubsetError("a transform has one or two plain parameters: the value, and all arguments", extra)
     parameters = [*arguments.posonlyargs, *arguments.args]
     for parameter in parameters:
         if "__" in parameter.arg:
-            raise Refused(f"the name {parameter.arg} is not allowed", parameter)
+            raise SubsetError(f"the name {parameter.arg} is not allowed", parameter)
     if not parameters:
-        raise Refused("a transform has a parameter: the value", tree)
+        raise SubsetError("a transform has a parameter: the value", tree)
     if len(parameters) > 2:
-        raise Refused("a transform has one or two parameters: the value, and all arguments", parameters[2])
+        raise SubsetError("a transform has one or two parameters: the value, and all arguments", parameters[2])
     if len(parameters) == 2 and parameters[0].arg == parameters[1].arg:
-        raise Refused(f"two parameters are called {parameters[1].arg}", parameters[1])
+        raise SubsetError(f"two parameters are called {parameters[1].arg}", parameters[1])
     defaults = [_constant(default) for default in arguments.defaults]
     return [parameter.arg for parameter in parameters], tuple(defaults[-1:]) if len(parameters) == 2 else ()
 
@@ -240,4 +240,4 @@ def _constant(node: ast.expr) -> Any:
     try:
         return closure([None] * compiler.size)
     except Exception as error:
-        raise Refused(f"this default fails: {_reason(error)}", node) from None
+        raise SubsetError(f"this default fails: {_reason(error)}", node) from None

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from hudtui.core.gym.transform_limits import Frame
+from hudtui.core.gym.sandbox import Frame
 
 Closure: TypeAlias = Callable[[Frame], Any]
 
@@ -25,7 +25,7 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
-class Refused(Exception):
+class SubsetError(Exception):
     """Part of a transform is outside the subset.
 
     Args:
@@ -82,7 +82,7 @@ class CompilerBase(ABC):
 
     def refuse(self, node: ast.AST) -> NoReturn:
         """Refuse a kind of expression."""
-        raise Refused(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
+        raise SubsetError(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
 
 
 NO_CONSTANT: Any = object()

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from hudtui.core.gym.transform_base import MAX_DEPTH, Closure, CompilerBase, Refused
+from hudtui.core.gym.sandbox import LARGE, Frame, Load, checked_result
+from hudtui.core.gym.transform_base import MAX_DEPTH, Closure, CompilerBase, SubsetError
 from hudtui.core.gym.transform_functions import (
     CONSUMES,
     FUNCTIONS,
@@ -17,7 +18,6 @@ from hudtui.core.gym.transform_functions import (
     QUICK,
     TYPES,
 )
-from hudtui.core.gym.transform_limits import LARGE, Frame, Load, made
 
 
 class Calls(CompilerBase):
@@ -31,26 +31,26 @@ class Calls(CompilerBase):
         seen = set()
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise Refused("** is not allowed", keyword.value)
+                raise SubsetError("** is not allowed", keyword.value)
             if keyword.arg in seen:
-                raise Refused(f"the argument {keyword.arg} is given twice", keyword.value)
+                raise SubsetError(f"the argument {keyword.arg} is given twice", keyword.value)
             seen.add(keyword.arg)
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         if not isinstance(node.func, ast.Name):
-            raise Refused("only the allowed functions and methods can be called", node.func)
+            raise SubsetError("only the allowed functions and methods can be called", node.func)
         name = node.func.id
         if self.place(name) is not None:
-            raise Refused(f"{name} is a value here and cannot be called", node.func)
+            raise SubsetError(f"{name} is a value here and cannot be called", node.func)
         if name == "isinstance":
             return self._isinstance(node)
         function = FUNCTIONS.get(name)
         if function is None:
-            raise Refused(f"the function {name} is not allowed", node.func)
+            raise SubsetError(f"the function {name} is not allowed", node.func)
         allowed = KEYWORDS.get(name, frozenset())
         for keyword in node.keywords:
             if allowed is not None and keyword.arg not in allowed:
-                raise Refused(f"{name} takes no argument {keyword.arg} here", keyword.value)
+                raise SubsetError(f"{name} takes no argument {keyword.arg} here", keyword.value)
         eager = name in CONSUMES or (name in PASSES_ON and consumed)
         arguments, keywords = self._arguments(node, eager)
         if keywords or len(arguments) > 3:
@@ -58,7 +58,7 @@ class Calls(CompilerBase):
 
             def run(frame: Frame) -> Any:
                 values, named = collect(frame)
-                return made(frame, function(frame, *values, **named))
+                return checked_result(frame, function(frame, *values, **named))
 
             return run
         if len(arguments) == 1:
@@ -67,11 +67,11 @@ class Calls(CompilerBase):
 
                 def to_int(frame: Frame) -> Any:
                     value = only(frame)
-                    return int(value) if type(value) is float else made(frame, function(frame, value))
+                    return int(value) if type(value) is float else checked_result(frame, function(frame, value))
 
                 return to_int
-            return lambda frame: made(frame, function(frame, only(frame)))
-        return lambda frame: made(frame, function(frame, *[argument(frame) for argument in arguments]))
+            return lambda frame: checked_result(frame, function(frame, only(frame)))
+        return lambda frame: checked_result(frame, function(frame, *[argument(frame) for argument in arguments]))
 
     def _arguments(self, node: ast.Call, consumed: bool) -> tuple[list[Closure], list[tuple[str, Closure]]]:
         arguments = [self.compile(argument, consumed=consumed) for argument in node.args]
@@ -82,11 +82,11 @@ class Calls(CompilerBase):
         name = attribute.attr
         table = METHODS.get(name)
         if table is None:
-            raise Refused(f"the attribute {name} is not allowed", attribute)
+            raise SubsetError(f"the attribute {name} is not allowed", attribute)
         allowed = METHOD_KEYWORDS.get(name, frozenset())
         for keyword in node.keywords:
             if keyword.arg not in allowed:
-                raise Refused(f"{name} takes no argument {keyword.arg} here", keyword.value)
+                raise SubsetError(f"{name} takes no argument {keyword.arg} here", keyword.value)
         target = self.compile(attribute.value)
         arguments, keywords = self._arguments(node, name in CONSUMES)
 
@@ -103,7 +103,7 @@ class Calls(CompilerBase):
                 value = target(frame)
                 method = find(value)
                 values, named = collect(frame)
-                return made(frame, method(frame, value, *values, **named))
+                return checked_result(frame, method(frame, value, *values, **named))
 
             return run
         if name == "get" and node.args and all(isinstance(argument, ast.Constant) for argument in node.args):
@@ -136,7 +136,7 @@ class Calls(CompilerBase):
                 value = target(frame)
                 if type(value) is str and len(value) <= LARGE:
                     return direct(value, *texts)
-                return made(frame, find(value)(frame, value, *texts))
+                return checked_result(frame, find(value)(frame, value, *texts))
 
             return on_short_text
         if len(arguments) == 1:
@@ -144,19 +144,19 @@ class Calls(CompilerBase):
 
             def call_one(frame: Frame) -> Any:
                 value = target(frame)
-                return made(frame, find(value)(frame, value, only(frame)))
+                return checked_result(frame, find(value)(frame, value, only(frame)))
 
             return call_one
 
         def call(frame: Frame) -> Any:
             value = target(frame)
-            return made(frame, find(value)(frame, value, *[argument(frame) for argument in arguments]))
+            return checked_result(frame, find(value)(frame, value, *[argument(frame) for argument in arguments]))
 
         return call
 
     def _isinstance(self, node: ast.Call) -> Closure:
         if len(node.args) != 2 or node.keywords:
-            raise Refused("isinstance takes a value and a type", node)
+            raise SubsetError("isinstance takes a value and a type", node)
         value = self.compile(node.args[0])
         types = self._types(node.args[1])
         return lambda frame: isinstance(value(frame), types)
@@ -175,9 +175,9 @@ class Calls(CompilerBase):
             left, right = self._types(node.left), self._types(node.right)
             self.depth -= 1
             if isinstance(left, tuple) or isinstance(right, tuple):
-                raise Refused("types are combined as `a | b` or as (a, b)", node)
+                raise SubsetError("types are combined as `a | b` or as (a, b)", node)
             return left | right
-        raise Refused(f"isinstance only asks for {', '.join(TYPES)}", node)
+        raise SubsetError(f"isinstance only asks for {', '.join(TYPES)}", node)
 
 
 def _collector(

@@ -7,10 +7,10 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from hudtui.core.gym.transform_base import MAX_DEPTH, NO_CONSTANT, Closure, Refused, constant_of
+from hudtui.core.gym.sandbox import MAX_BITS, MAX_STEPS, Frame, Load, check_number, checked_result, materialise
+from hudtui.core.gym.transform_base import MAX_DEPTH, NO_CONSTANT, Closure, SubsetError, constant_of
 from hudtui.core.gym.transform_calls import Calls
 from hudtui.core.gym.transform_functions import FUNCTIONS
-from hudtui.core.gym.transform_limits import MAX_BITS, MAX_STEPS, Frame, Load, check_number, made, taken
 from hudtui.core.gym.transform_loops import UNBOUND, Loops
 from hudtui.core.gym.transform_operators import BINARY, COMPARISON, PLAIN_COMPARISON, UNARY, check_spec, formatted
 
@@ -25,14 +25,16 @@ class Compiler(Calls, Loops):
         """The closure of an expression; see the base class."""
         self.nodes += 1
         if self.nodes > MAX_STEPS:
-            raise Refused(f"it is longer than {MAX_STEPS:,} expressions", node)
+            raise SubsetError(f"it is longer than {MAX_STEPS:,} expressions", node)
         if self.depth >= MAX_DEPTH:
-            raise Refused(f"it is nested deeper than {MAX_DEPTH} levels", node)
+            raise SubsetError(f"it is nested deeper than {MAX_DEPTH} levels", node)
         self.depth += 1
         try:
             if isinstance(node, ast.GeneratorExp):
                 if not consumed:
-                    raise Refused("a generator is only allowed as the argument of a function that uses it up; use [...]", node)
+                    raise SubsetError(
+                        "a generator is only allowed as the argument of a function that uses it up; use [...]", node
+                    )
                 return self.generator(node)
             if isinstance(node, ast.Call):
                 return self.call(node, consumed)
@@ -47,9 +49,9 @@ class Compiler(Calls, Loops):
     def _constant(self, node: ast.Constant) -> Closure:
         value = node.value
         if value is not None and type(value) not in (str, int, float, bool):
-            raise Refused(f"a literal of type {type(value).__name__} is not allowed", node)
+            raise SubsetError(f"a literal of type {type(value).__name__} is not allowed", node)
         if type(value) is int and value.bit_length() > MAX_BITS:
-            raise Refused(f"a number of more than {MAX_BITS:,} bits", node)
+            raise SubsetError(f"a number of more than {MAX_BITS:,} bits", node)
         return lambda frame: value
 
     def _name(self, node: ast.Name) -> Closure:
@@ -57,10 +59,10 @@ class Compiler(Calls, Loops):
         place = self.place(name)
         if place is None:
             if "__" in name:
-                raise Refused(f"the name {name} is not allowed", node)
+                raise SubsetError(f"the name {name} is not allowed", node)
             if name in FUNCTIONS or name == "isinstance":
-                raise Refused(f"{name} can only be called", node)
-            raise Refused(f"the name {name} is not known here", node)
+                raise SubsetError(f"{name} can only be called", node)
+            raise SubsetError(f"the name {name} is not known here", node)
         if place < self.bound:
             return lambda frame: frame[place]
 
@@ -75,7 +77,7 @@ class Compiler(Calls, Loops):
     def _binary(self, node: ast.BinOp) -> Closure:
         operation = BINARY.get(type(node.op).__name__)
         if operation is None:
-            raise Refused("the operator @ is not allowed", node)
+            raise SubsetError("the operator @ is not allowed", node)
         left, right = self.compile(node.left), self.compile(node.right)
         plain = _ON_NUMBERS.get(type(node.op))
         if plain is not None:
@@ -87,7 +89,7 @@ class Compiler(Calls, Loops):
                     if type(one) in _NUMBERS:
                         result = plain(one, constant)
                         return result if type(result) is float else check_number(result)
-                    return made(frame, operation(frame, one, constant))
+                    return checked_result(frame, operation(frame, one, constant))
 
                 return with_constant
 
@@ -96,10 +98,10 @@ class Compiler(Calls, Loops):
                 if type(one) in _NUMBERS and type(two) in _NUMBERS:
                     result = plain(one, two)
                     return result if type(result) is float else check_number(result)
-                return made(frame, operation(frame, one, two))
+                return checked_result(frame, operation(frame, one, two))
 
             return on_numbers
-        return lambda frame: made(frame, operation(frame, left(frame), right(frame)))
+        return lambda frame: checked_result(frame, operation(frame, left(frame), right(frame)))
 
     def _unary(self, node: ast.UnaryOp) -> Closure:
         operation = UNARY[type(node.op).__name__]
@@ -130,7 +132,7 @@ class Compiler(Calls, Loops):
         operands = [node.left, *node.comparators]
         for index, sign in enumerate(node.ops):
             if isinstance(sign, ast.Is | ast.IsNot) and not any(map(_is_singleton, operands[index : index + 2])):
-                raise Refused("`is` only compares with None, True or False; use ==", node)
+                raise SubsetError("`is` only compares with None, True or False; use ==", node)
         compiled = [self.compile(operand) for operand in operands]
         first = compiled[0]
         if len(node.ops) == 1:
@@ -170,7 +172,7 @@ class Compiler(Calls, Loops):
                 (lambda frame: None) if bound is None else self.compile(bound)
                 for bound in (bounds.lower, bounds.upper, bounds.step)
             )
-            return lambda frame: made(frame, value(frame)[start(frame) : stop(frame) : step(frame)])
+            return lambda frame: checked_result(frame, value(frame)[start(frame) : stop(frame) : step(frame)])
         index = self.compile(node.slice)
         table = constant_of(node.value)
         if table is not NO_CONSTANT:
@@ -210,7 +212,7 @@ class Compiler(Calls, Loops):
             values: list[Any] = []
             for starred, part in parts:
                 value = part(frame)
-                for item in taken(frame, value) if starred else (value,):
+                for item in materialise(frame, value) if starred else (value,):
                     load.add(item)
                     values.append(item)
             load.settle(frame)
@@ -260,7 +262,7 @@ class Compiler(Calls, Loops):
                 text = part(frame)
                 load.add(text)
                 texts.append(text)
-            return made(frame, "".join(texts))
+            return checked_result(frame, "".join(texts))
 
         return run
 
@@ -276,7 +278,7 @@ class Compiler(Calls, Loops):
             try:
                 check_spec(constant)
             except Exception as error:
-                raise Refused(f"{error}", node) from None
+                raise SubsetError(f"{error}", node) from None
         spec = self.compile(node.format_spec)
         return lambda frame: formatted(frame, value(frame), conversion, spec(frame))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice, zip_longest
 from typing import Any
 
-from hudtui.core.gym.transform_limits import (
+from hudtui.core.gym.sandbox import (
     LARGE,
     MAX_BITS,
     MAX_CHARACTERS,
@@ -17,12 +17,12 @@ from hudtui.core.gym.transform_limits import (
     Frame,
     check_number,
     check_text,
-    look_at_clock,
-    taken,
+    check_time,
+    iter_checked,
+    materialise,
+    size_of,
     too_long,
     too_many,
-    watched,
-    weigh,
 )
 from hudtui.core.gym.transform_operators import to_text
 
@@ -79,7 +79,7 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Function:
     def run(frame: Frame, *arguments: Any) -> Any:
         if len(arguments) == 1:
             (values,) = arguments
-            return function(values if type(values) in SIZED else watched(frame, values))
+            return function(values if type(values) in SIZED else iter_checked(frame, values))
         return function(*arguments)
 
     return run
@@ -88,10 +88,10 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Function:
 def _extreme(function: Callable[..., Any]) -> Function:
     def run(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
         if len(arguments) == 1:
-            values = taken(frame, arguments[0])
+            values = materialise(frame, arguments[0])
             result = function(values, **keywords)
             if len(values) > _CHUNK:
-                look_at_clock(frame)
+                check_time(frame)
             return result
         return function(*arguments, **keywords)
 
@@ -101,7 +101,7 @@ def _extreme(function: Callable[..., Any]) -> Function:
 def _sum(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
     if not arguments:
         return sum(*arguments, **keywords)
-    values = taken(frame, arguments[0])
+    values = materialise(frame, arguments[0])
     rest = arguments[1:]
     start = keywords.get("start", rest[0] if rest else 0)
     if len(rest) <= 1 and not (rest and keywords) and type(start) in (list, tuple):
@@ -112,58 +112,58 @@ def _sum(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
 def _concatenated(frame: Frame, values: Iterable[Any], start: Any) -> Any:
     # sum() copies the growing result for each item. This gives the same result and the same refusals in one pass.
     kind = type(start)
-    items, characters = weigh(start)
+    items, characters = size_of(start)
     result = list(start)
     empty: Any = kind()
     for value in values:
         if type(value) is not kind:
             return empty + value  # raises as Python does
-        items, characters = weigh(value, items, characters)
+        items, characters = size_of(value, items, characters)
         result.extend(value)
         if len(value) > LARGE:
-            look_at_clock(frame)
+            check_time(frame)
     return kind(result)
 
 
 def _sorted(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
     if len(arguments) != 1:
         return sorted(*arguments, **keywords)
-    values = list(taken(frame, arguments[0]))
+    values = list(materialise(frame, arguments[0]))
     if len(values) <= _RUN:
         return sorted(values, **keywords)
     # In runs, merged two by two, with a look at the clock in between. Sorting is stable and quick on what is sorted already.
     runs: list[list[Any]] = []
     for start in range(0, len(values), _RUN):
         runs.append(sorted(values[start : start + _RUN], **keywords))
-        look_at_clock(frame)
+        check_time(frame)
     nothing: list[Any] = []
     while len(runs) > 1:
         merged = []
         for left, right in zip_longest(runs[::2], runs[1::2], fillvalue=nothing):
             merged.append(sorted(left + right, **keywords))
-            look_at_clock(frame)
+            check_time(frame)
         runs = merged
     return runs[0]
 
 
 def _list(frame: Frame, *arguments: Any) -> Any:
-    return list(taken(frame, arguments[0])) if len(arguments) == 1 else list(*arguments)
+    return list(materialise(frame, arguments[0])) if len(arguments) == 1 else list(*arguments)
 
 
 def _tuple(frame: Frame, *arguments: Any) -> Any:
-    return tuple(taken(frame, arguments[0])) if len(arguments) == 1 else tuple(*arguments)
+    return tuple(materialise(frame, arguments[0])) if len(arguments) == 1 else tuple(*arguments)
 
 
 def _set(frame: Frame, *arguments: Any) -> Any:
     if len(arguments) != 1:
         return set(*arguments)
     # In pieces: numbers can be chosen so that each insertion looks at all that are there.
-    source = iter(taken(frame, arguments[0]))
+    source = iter(materialise(frame, arguments[0]))
     result: set[Any] = set()
     while chunk := list(islice(source, _CHUNK)):
         result.update(chunk)
         if len(result) > _CHUNK:
-            look_at_clock(frame)
+            check_time(frame)
     return result
 
 
@@ -174,13 +174,13 @@ def _dict(frame: Frame, *arguments: Any, **keywords: Any) -> Any:
     if type(source) is dict:
         return {**source, **keywords}
     result: dict[Any, Any] = {}
-    pairs = iter(taken(frame, source))
+    pairs = iter(materialise(frame, source))
     while chunk := list(islice(pairs, _CHUNK)):
         result.update(chunk)
         if len(result) > _CHUNK:
-            look_at_clock(frame)
+            check_time(frame)
     result.update(keywords)
-    weigh(result)
+    size_of(result)
     return result
 
 
@@ -268,7 +268,7 @@ def _bounded_split(method: str) -> Function:
         if len(result) > MAX_ITEMS:
             raise too_many()
         if len(text) > LARGE:
-            look_at_clock(frame)
+            check_time(frame)
         return result
 
     return run
@@ -283,7 +283,7 @@ def _rfind(frame: Frame, text: str, part: Any, *place: Any) -> Any:
     if _slow_from_the_right(text, part) and all(bound is None or isinstance(bound, int) for bound in place) and len(place) < 3:
         start, end, _ = slice(*(*place, None, None)[:2]).indices(len(text))
         found = text[start:end][::-1].find(part[::-1])
-        look_at_clock(frame)
+        check_time(frame)
         return -1 if found < 0 else end - found - len(part)
     return text.rfind(part, *place)
 
@@ -303,7 +303,7 @@ def _stripped(function: Callable[..., str]) -> Function:
             if len(text) * len(characters) > 20_000_000:
                 raise BudgetExceededError("it strips too many different characters")
             arguments = (characters, *arguments[1:])
-            look_at_clock(frame)
+            check_time(frame)
         return function(text, *arguments)
 
     return run
@@ -320,21 +320,21 @@ def _replace(frame: Frame, text: str, *arguments: Any) -> Any:
             if len(text) + count * growth > MAX_CHARACTERS:
                 raise too_long()
         if len(text) > LARGE:
-            look_at_clock(frame)
+            check_time(frame)
     return text.replace(*arguments)
 
 
 def _join(frame: Frame, text: str, *arguments: Any) -> Any:
     if len(arguments) != 1:
         return text.join(*arguments)
-    parts = taken(frame, arguments[0])
+    parts = materialise(frame, arguments[0])
     total = len(text) * max(len(parts) - 1, 0) + (
         len(parts) if type(parts) is str else sum(len(part) for part in parts if type(part) is str)
     )
     if total > MAX_CHARACTERS:
         raise too_long()
     if total > LARGE:
-        look_at_clock(frame)
+        check_time(frame)
     return text.join(parts)
 
 
@@ -354,14 +354,14 @@ def _splitlines(frame: Frame, text: str, *arguments: Any, **keywords: Any) -> An
     if len(text) > MAX_ITEMS and sum(map(text.count, _LINE_ENDS)) > MAX_ITEMS:
         raise too_many()
     if len(text) > LARGE:
-        look_at_clock(frame)
+        check_time(frame)
     return text.splitlines(*arguments, **keywords)
 
 
 def _on_text(function: Callable[..., Any]) -> Function:
     def run(frame: Frame, text: str, *arguments: Any) -> Any:
         if len(text) > LARGE:
-            look_at_clock(frame)
+            check_time(frame)
             result = function(text, *arguments)
             return check_text(result) if type(result) is str else result
         return function(text, *arguments)
@@ -373,7 +373,7 @@ def _on_collection(function: Callable[..., Any]) -> Function:
     def run(frame: Frame, values: Any, *arguments: Any) -> Any:
         result = function(values, *arguments)
         if len(values) > _CHUNK:
-            look_at_clock(frame)
+            check_time(frame)
         return result
 
     return run

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hudtui.core.gym.transform_base import Closure, CompilerBase, Refused
-from hudtui.core.gym.transform_limits import Frame, Load, budget_of
+from hudtui.core.gym.sandbox import Frame, Load, budget_of
+from hudtui.core.gym.transform_base import Closure, CompilerBase, SubsetError
 
 UNBOUND: Any = object()
 """What a loop's variable holds before its loop begins."""
@@ -27,7 +27,7 @@ class Loops(CompilerBase):
         first = self.compile(generators[0].iter, consumed=True)
         for generator in generators:
             if generator.is_async:
-                raise Refused("an async comprehension is not allowed", generator.target)
+                raise SubsetError("an async comprehension is not allowed", generator.target)
             self._targets(generator.target, scope)
         places = tuple(scope.values())
         self.scopes.append(scope)
@@ -50,7 +50,7 @@ class Loops(CompilerBase):
         self.nodes += 1
         if isinstance(target, ast.Name):
             if "__" in target.id:
-                raise Refused(f"the name {target.id} is not allowed", target)
+                raise SubsetError(f"the name {target.id} is not allowed", target)
             if target.id not in scope:
                 scope[target.id] = self.size
                 self.size += 1
@@ -58,9 +58,9 @@ class Loops(CompilerBase):
             for part in target.elts:
                 self._targets(part, scope)
         elif isinstance(target, ast.Starred):
-            raise Refused("a starred target is not allowed", target)
+            raise SubsetError("a starred target is not allowed", target)
         else:
-            raise Refused("a comprehension can only assign to names", target)
+            raise SubsetError("a comprehension can only assign to names", target)
 
     def _assign(self, target: ast.expr, scope: dict[str, int]) -> Callable[[Frame, Any], None]:
         if isinstance(target, ast.Name):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from hudtui.core.gym.transform_limits import (
+from hudtui.core.gym.sandbox import (
     COLLECTIONS,
     LARGE,
     MAX_BITS,
@@ -17,11 +17,11 @@ from hudtui.core.gym.transform_limits import (
     Frame,
     check_number,
     check_text,
-    look_at_clock,
+    check_time,
+    size_of,
     too_big,
     too_long,
     too_many,
-    weigh,
 )
 
 Binary = Callable[[Frame, Any, Any], Any]
@@ -46,10 +46,10 @@ def _add(frame: Frame, left: Any, right: Any) -> Any:
 
 
 def _weigh_together(frame: Frame, left: Any, right: Any) -> None:
-    items, characters = weigh(left)
-    items, characters = weigh(right, items, characters)
+    items, characters = size_of(left)
+    items, characters = size_of(right, items, characters)
     if items > LARGE or characters > LARGE:
-        look_at_clock(frame)
+        check_time(frame)
 
 
 def _subtract(frame: Frame, left: Any, right: Any) -> Any:
@@ -66,13 +66,13 @@ def _multiply(frame: Frame, left: Any, right: Any) -> Any:
             if len(thing) * times > MAX_CHARACTERS:
                 raise too_long()
         elif type(thing) in _JOINABLE:
-            items, characters = weigh(thing)
+            items, characters = size_of(thing)
             if items * times > MAX_ITEMS:
                 raise too_many()
             if characters * times > MAX_CHARACTERS:
                 raise too_long()
             if items * times > LARGE:
-                look_at_clock(frame)
+                check_time(frame)
     return left * right
 
 
@@ -158,8 +158,8 @@ def _combined(function: Callable[[Any, Any], Any], frame: Frame, left: Any, righ
     """Union, intersection and difference of sets, dicts and the views of dicts."""
     result = function(left, right)
     if type(result) in COLLECTIONS:
-        weigh(result)
-        look_at_clock(frame)
+        size_of(result)
+        check_time(frame)
     return result
 
 
@@ -214,7 +214,7 @@ def _guarded(function: Callable[[Any, Any], Any]) -> Binary:
     def run(frame: Frame, left: Any, right: Any) -> Any:
         result = function(left, right)
         if type(right) not in _NUMBERS and type(right) is not str:
-            look_at_clock(frame)
+            check_time(frame)
         return result
 
     return run
@@ -256,9 +256,9 @@ def check_printable(frame: Frame, value: Any) -> None:
     if kind is str:
         return
     if kind in COLLECTIONS:
-        items, characters = weigh(value)
+        items, characters = size_of(value)
         if items > LARGE or characters > LARGE:
-            look_at_clock(frame)
+            check_time(frame)
         total = 0
         pending = [value]
         while pending:

@@ -97,8 +97,8 @@ class GymConfig:
     system_prompt: str = ""
     parser: ParserSettings = ParserSettings()
     mappings: Mapping[str, ActionMapping] = field(default_factory=dict)
-    """Action -> mapping, in the order of the file; those with errors are in `broken` instead."""
-    broken: Mapping[str, str] = field(default_factory=dict)
+    """Action -> mapping, in the order of the file; those with errors are in `invalid` instead."""
+    invalid: Mapping[str, str] = field(default_factory=dict)
     """Actions whose mapping has an error -> that error, so that an agent's call of one is answered with the reason."""
     partial: Mapping[str, ActionMapping] = field(default_factory=dict)
     """What can be read of those all the same, for the checks of their other parts. Never applied to a reply."""

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hostkeys import Pins
+from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh_keys import Ask
-from hudtui.core.remote.ssh_link import Say
-from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.remote.ssh_connection import Notify
+from hudtui.core.remote.ssh_keys import AskPassphrase
+from hudtui.core.remote.target import SshTarget
 
 if TYPE_CHECKING:
     from hudtui.core.remote.ssh import SshHost
@@ -22,14 +22,16 @@ class HostPool:
     """The hosts in use. Asking twice for the same machine gives the same connection.
 
     Args:
-        pins: The known host keys.
+        known_hosts: The known host keys.
         ask: Asks the user for pass-phrases.
         say: Told the fingerprint of machines that are new.
         timeout: Seconds for one attempt to connect.
     """
 
-    def __init__(self, pins: Pins, *, ask: Ask | None = None, say: Say | None = None, timeout: float = 30.0) -> None:
-        self._pins, self._ask, self._say, self._timeout = pins, ask, say, timeout
+    def __init__(
+        self, known_hosts: KnownHosts, *, ask: AskPassphrase | None = None, say: Notify | None = None, timeout: float = 30.0
+    ) -> None:
+        self._pins, self._ask, self._say, self._timeout = known_hosts, ask, say, timeout
         self._hosts: dict[tuple[str, str], asyncio.Task[SshHost]] = {}
 
     async def __aenter__(self) -> HostPool:
@@ -48,7 +50,7 @@ class HostPool:
         if name == "local":
             return LocalHost()
         if isinstance(name, str):
-            from hudtui.core.remote.ssh_target import parse_target
+            from hudtui.core.remote.target import parse_target
 
             target = await asyncio.to_thread(parse_target, name)
         else:
@@ -71,7 +73,7 @@ class HostPool:
     async def _connect(self, target: SshTarget) -> SshHost:
         from hudtui.core.remote.ssh import connect_ssh
 
-        return await connect_ssh(target, pins=self._pins, ask_passphrase=self._ask, say=self._say, timeout=self._timeout)
+        return await connect_ssh(target, known_hosts=self._pins, ask_passphrase=self._ask, say=self._say, timeout=self._timeout)
 
 
 def _useless(task: asyncio.Task[SshHost]) -> bool:
@@ -82,12 +84,14 @@ def _useless(task: asyncio.Task[SshHost]) -> bool:
 _pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HostPool] = weakref.WeakKeyDictionary()
 
 
-async def open_host(name: str | SshTarget, *, pins: Pins | None = None, ask: Ask | None = None, say: Say | None = None) -> Host:
+async def open_host(
+    name: str | SshTarget, *, known_hosts: KnownHosts | None = None, ask: AskPassphrase | None = None, say: Notify | None = None
+) -> Host:
     """The host called `name`, from the pool of this process.
 
     Args:
         name: `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`).
-        pins: The known host keys; the user's own by default. Counts for the first call of a process.
+        known_hosts: The known host keys; the user's own by default. Counts for the first call of a process.
         ask: Asks the user for pass-phrases. Counts for the first call.
         say: Told the fingerprint of machines that are new. Counts for the first call.
 
@@ -98,7 +102,7 @@ async def open_host(name: str | SshTarget, *, pins: Pins | None = None, ask: Ask
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
-        pool = _pools[loop] = HostPool(pins or Pins(), ask=ask, say=say)
+        pool = _pools[loop] = HostPool(known_hosts or KnownHosts(), ask=ask, say=say)
     return await pool.open(name)
 
 

@@ -13,11 +13,11 @@ from hudtui.core.errors import MachineError
 Progress = Callable[[int, int], None]
 """Told the bytes that are there and the bytes in all."""
 
-WHOLE = 16 * 1024 * 1024
+READ_LIMIT = 16 * 1024 * 1024
 """Bytes of a file that is read as a whole, at most. Larger ones are read in pieces."""
-TOO_LARGE = f"it is larger than {WHOLE // 2**20} MiB"
-NO_FILE = "it is no ordinary file"
-OUTPUT = 64 * 1024 * 1024
+TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
+NOT_A_FILE = "it is no ordinary file"
+OUTPUT_LIMIT = 64 * 1024 * 1024
 """Bytes that a command may print, at most."""
 
 
@@ -41,7 +41,7 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class FileChunk:
     """Bytes of a followed file."""
 
     offset: int
@@ -53,7 +53,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class FileFacts:
+class FileStat:
     """What a machine says of a file."""
 
     size: int
@@ -91,7 +91,7 @@ class Host(Protocol):
             timeout: Seconds after which the command and its children are ended.
 
         Raises:
-            MachineError: The program does not exist, the connection broke, the time ran out, or it printed more than `OUTPUT`.
+            MachineError: The program does not exist, the connection broke, the time ran out, or it printed over `OUTPUT_LIMIT`.
         """
         ...
 
@@ -109,15 +109,15 @@ class Host(Protocol):
         Args:
             path: The file.
             offset: Where to begin.
-            limit: Bytes, at most; None for all of a file that is not larger than `WHOLE`.
+            limit: Bytes, at most; None for all of a file that is not larger than `READ_LIMIT`.
 
         Raises:
-            FileRefused: It does not exist, is no ordinary file, or all of one larger than `WHOLE` is wanted.
+            FileRefused: It does not exist, is no ordinary file, or all of one larger than `READ_LIMIT` is wanted.
             MachineError: The machine does not answer.
         """
         ...
 
-    async def get_file(
+    async def download(
         self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
     ) -> object:
         """Bring a file of any size here, in one step and whole; of one that grows what it has at the beginning.
@@ -133,7 +133,7 @@ class Host(Protocol):
         """
         ...
 
-    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
         """Size and age of a file there; None when there is none.
 
         Raises:
@@ -141,7 +141,7 @@ class Host(Protocol):
         """
         ...
 
-    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[Chunk]:
+    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
         """The bytes of a file from `offset` on, for ever, as they are written; a file that does not exist yet is waited for.
 
         Exact by byte offset: nothing is lost or doubled. The consumer ends it by leaving the loop.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hudtui.core.remote.host import Chunk
+from hudtui.core.remote.host import FileChunk
 from hudtui.core.text import clean
 
 _PLAIN = bytes([9, 10, *range(32, 127)])
@@ -19,7 +19,7 @@ _ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\u
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineBatch:
     """What one chunk brought."""
 
     done: list[str]
@@ -30,7 +30,7 @@ class Lines:
     """The file was truncated or replaced: what was shown so far belongs to an older one."""
 
 
-class LineFeed:
+class LineSplitter:
     r"""Turns chunks into lines.
 
     A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
@@ -54,7 +54,7 @@ class LineFeed:
         """Byte offset of the end of what was fed."""
         return self._offset
 
-    def feed(self, chunk: Chunk) -> Lines:
+    def feed(self, chunk: FileChunk) -> LineBatch:
         """The lines that `chunk` completes, and the unfinished one."""
         done: list[str] = []
         restarted = chunk.offset != self._offset
@@ -75,7 +75,7 @@ class LineFeed:
                 done += self._split(self._pending + data[start:end] if start == 0 else data[start:end])
             self._pending, self._cut = b"", 0
         self._extend(data[end + 1 :])
-        return Lines(done, self._finish() if self._pending else "", restarted)
+        return LineBatch(done, self._finish() if self._pending else "", restarted)
 
     def _extend(self, data: bytes) -> None:
         """Add to the unfinished line; of a long one only what can still be shown is kept."""

@@ -14,8 +14,18 @@ from typing import BinaryIO, cast
 
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.files import write_atomic
-from hudtui.core.remote.follow import follow_file
-from hudtui.core.remote.host import NO_FILE, OUTPUT, TOO_LARGE, WHOLE, Chunk, Completed, FileFacts, FileRefused, Progress
+from hudtui.core.remote.host import (
+    NOT_A_FILE,
+    OUTPUT_LIMIT,
+    READ_LIMIT,
+    TOO_LARGE,
+    Completed,
+    FileChunk,
+    FileRefused,
+    FileStat,
+    Progress,
+)
+from hudtui.core.remote.logs import follow_file
 
 _BLOCK = 1024 * 1024
 _STRAGGLE = 1.0
@@ -76,7 +86,7 @@ class LocalHost:
                         await asyncio.shield(protocol.exited)
             transport.close()
         if protocol.flooded:
-            raise MachineError(f"`{words[0]}` printed more than {OUTPUT // 2**20} MiB, and was ended")
+            raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
         status = transport.get_returncode()
         return Completed(words, -1 if status is None else status, *protocol.texts())
 
@@ -100,20 +110,20 @@ class LocalHost:
         def read() -> bytes:
             with _opened(path) as stream:
                 stream.seek(offset)
-                return stream.read(WHOLE + 1 if limit is None else limit)
+                return stream.read(READ_LIMIT + 1 if limit is None else limit)
 
         try:
             data = await asyncio.to_thread(read)
         except OSError as error:
             raise FileRefused(f"{path} cannot be read", why=_reason(error)) from None
-        if limit is None and len(data) > WHOLE:
+        if limit is None and len(data) > READ_LIMIT:
             raise FileRefused(f"{path} is not read", why=TOO_LARGE)
         return data
 
-    async def get_file(
+    async def download(
         self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
     ) -> None:
-        """See `Host.get_file`."""
+        """See `Host.download`."""
 
         def copy() -> int:
             part = local.with_name(f".{local.name[:40]}.part")
@@ -134,7 +144,7 @@ class LocalHost:
         if progress is not None:
             progress(size, size)
 
-    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
         """See `Host.facts`."""
         try:
             found = os.stat(_place(path))
@@ -142,9 +152,9 @@ class LocalHost:
             return None
         except OSError as error:
             raise FileRefused(f"{path} cannot be looked at", why=_reason(error)) from None
-        return FileFacts(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
+        return FileStat(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
 
-    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[Chunk]:
+    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
         """See `Host.follow`."""
         return follow_file(_place(path), offset=offset)
 
@@ -169,7 +179,7 @@ class _Collector(asyncio.SubprocessProtocol):
     @property
     def flooded(self) -> bool:
         """It has printed more than a command may."""
-        return sum(map(len, self._output.values())) > OUTPUT
+        return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if not self.flooded:
@@ -200,7 +210,7 @@ def _opened(path: PurePosixPath | str) -> BinaryIO:
     handle = os.open(_place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, NO_FILE)
+        raise OSError(errno.EINVAL, NOT_A_FILE)
     return os.fdopen(handle, "rb")
 
 

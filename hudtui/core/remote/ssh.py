@@ -8,20 +8,20 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote import ssh_files, ssh_run, ssh_transfer, ssh_tunnel
-from hudtui.core.remote.host import Chunk, Completed, FileFacts, Progress
-from hudtui.core.remote.hostkeys import HostKeyChanged, Pins, Seen
+from hudtui.core.remote import ssh_files, ssh_run, ssh_transfer, tunnel
+from hudtui.core.remote.host import Completed, FileChunk, FileStat, Progress
+from hudtui.core.remote.known_hosts import HostKey, HostKeyChanged, KnownHosts
+from hudtui.core.remote.ssh_connection import Notify, SshConnection
 from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused
-from hudtui.core.remote.ssh_keys import Ask
-from hudtui.core.remote.ssh_link import Link, Say
-from hudtui.core.remote.ssh_target import SshTarget, parse_target
+from hudtui.core.remote.ssh_keys import AskPassphrase
 from hudtui.core.remote.ssh_transfer import Transfer
+from hudtui.core.remote.target import SshTarget, parse_target
 
 __all__ = [
     "Disconnected",
     "HostKeyChanged",
+    "KnownHosts",
     "LoginRefused",
-    "Pins",
     "SshHost",
     "SshTarget",
     "Transfer",
@@ -37,7 +37,7 @@ class SshHost:
     patience; a command is not, once it may have begun.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: SshConnection) -> None:
         self._link = link
 
     @property
@@ -51,7 +51,7 @@ class SshHost:
         return self._link.target
 
     @property
-    def host_key(self) -> Seen | None:
+    def host_key(self) -> HostKey | None:
         """The key it showed, and whether that was the first contact."""
         return self._link.seen
 
@@ -119,17 +119,17 @@ class SshHost:
         """See `Host.get`."""
         return await ssh_files.get(self._link, path, offset=offset, limit=limit)
 
-    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
         """See `Host.facts`."""
         return await ssh_files.facts(self._link, path)
 
-    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[Chunk]:
+    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
         """See `Host.follow`. Goes on at the same byte after every disconnect, however long the machine was away."""
         from hudtui.core.remote.ssh_follow import follow_remote
 
         return follow_remote(self._link, path, offset=offset)
 
-    async def put_file(
+    async def upload(
         self, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
     ) -> Transfer:
         """Bring a file of any size there. What is there of an earlier attempt is not sent again; the SHA-256 is compared.
@@ -143,9 +143,9 @@ class SshHost:
         Raises:
             MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
         """
-        return await ssh_transfer.put_file(self._link, local, remote, mode=mode, progress=progress)
+        return await ssh_transfer.upload(self._link, local, remote, mode=mode, progress=progress)
 
-    async def get_file(
+    async def download(
         self,
         remote: PurePosixPath | str,
         local: Path,
@@ -166,7 +166,7 @@ class SshHost:
         Raises:
             MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
         """
-        return await ssh_transfer.get_file(self._link, remote, local, mode=mode, most=most, progress=progress)
+        return await ssh_transfer.download(self._link, remote, local, mode=mode, most=most, progress=progress)
 
     def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
         """A port of this machine, on loopback, that leads to `remote_host:remote_port` as seen from there.
@@ -179,7 +179,7 @@ class SshHost:
         Raises:
             MachineError: The port here is in use.
         """
-        return ssh_tunnel.forward(self._link, local_port, remote_host, remote_port)
+        return tunnel.forward(self._link, local_port, remote_host, remote_port)
 
     def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
         """A port of the machine, on its loopback, that leads to `host:port` as seen from here. Opened again after disconnects.
@@ -192,15 +192,15 @@ class SshHost:
         Raises:
             MachineError: The port there is in use, or the machine does not allow it.
         """
-        return ssh_tunnel.reverse(self._link, remote_port, host, port)
+        return tunnel.reverse(self._link, remote_port, host, port)
 
 
 async def connect_ssh(
     target: SshTarget,
     *,
-    pins: Pins,
-    ask_passphrase: Ask | None = None,
-    say: Say | None = None,
+    known_hosts: KnownHosts,
+    ask_passphrase: AskPassphrase | None = None,
+    say: Notify | None = None,
     timeout: float = 30.0,
     patience: float = 30.0,
 ) -> SshHost:
@@ -208,7 +208,7 @@ async def connect_ssh(
 
     Args:
         target: Which one; `parse_target` makes it.
-        pins: The known host keys.
+        known_hosts: The known host keys.
         ask_passphrase: Asks the user for a pass-phrase, only when the login needs it. Without it locked keys are left out.
         say: Told the fingerprint at the first contact.
         timeout: Seconds for one attempt to connect.
@@ -219,7 +219,7 @@ async def connect_ssh(
         LoginRefused: None of the keys was let in.
         HostKeyChanged: It shows another key than before.
     """
-    link = Link(target, pins, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
+    link = SshConnection(target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
     try:
         await link.connection()
     except BaseException:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.ssh_errors import explain
-from hudtui.core.remote.ssh_link import Link, whole
+from hudtui.core.remote.ssh_connection import SshConnection, whole
+from hudtui.core.remote.ssh_errors import connection_error
 
 if TYPE_CHECKING:
     import asyncssh
@@ -16,7 +16,7 @@ class NoChannel(MachineError):
     """The machine allows no more channels on this connection."""
 
 
-class Session:
+class ChannelListener:
     """Listens to a channel. An `asyncssh.SSHClientSession` by its methods, not by its class: asyncssh is imported late."""
 
     def connection_made(self, chan: Any) -> None:
@@ -49,7 +49,7 @@ class Session:
 
 
 async def open_channel(
-    link: Link, connection: asyncssh.SSHClientConnection, command: str, session: Session
+    link: SshConnection, connection: asyncssh.SSHClientConnection, command: str, session: ChannelListener
 ) -> asyncssh.SSHClientChannel[bytes]:
     """A channel that runs `command`.
 
@@ -66,12 +66,12 @@ async def open_channel(
             )
     except asyncssh.ChannelOpenError as error:
         if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
-            raise explain(asyncssh.ConnectionLost(error.reason), link.target) from None
+            raise connection_error(asyncssh.ConnectionLost(error.reason), link.target) from None
         raise NoChannel(
             f"{link.target.name} opened no channel for a command",
             why=error.reason,
             fix="Its SSH server may allow too few at once (MaxSessions in sshd_config).",
         ) from None
     except (asyncssh.Error, OSError) as error:
-        raise explain(error, link.target) from None
+        raise connection_error(error, link.target) from None
     return channel

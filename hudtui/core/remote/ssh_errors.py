@@ -11,7 +11,7 @@ from hudtui.core.errors import MachineError
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
-    from hudtui.core.remote.ssh_target import SshTarget
+    from hudtui.core.remote.target import SshTarget
 
 
 class Disconnected(MachineError):
@@ -22,7 +22,9 @@ class LoginRefused(MachineError):
     """The machine was reached, and let none of the keys in."""
 
 
-def explain(error: BaseException, target: SshTarget, tried: Sequence[str] = (), *, timeout: float | None = None) -> MachineError:
+def connection_error(
+    error: BaseException, target: SshTarget, tried: Sequence[str] = (), *, timeout: float | None = None
+) -> MachineError:
     """The failure of a connection as an error for a user.
 
     Args:

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import NO_FILE, TOO_LARGE, WHOLE, FileFacts, FileRefused
-from hudtui.core.remote.ssh_link import Link
+from hudtui.core.remote.host import NOT_A_FILE, READ_LIMIT, TOO_LARGE, FileRefused, FileStat
+from hudtui.core.remote.ssh_connection import SshConnection
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _READ_ONLY = 1
 """The flag of `statvfs` for a disk that is mounted so (ST_RDONLY)."""
 
 
-async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, mode: int) -> None:
+async def put(link: SshConnection, content: bytes | Path, path: PurePosixPath | str, *, mode: int) -> None:
     """See `Host.put`."""
     import asyncssh
 
@@ -70,16 +70,16 @@ async def put(link: Link, content: bytes | Path, path: PurePosixPath | str, *, m
             raise MachineError(what, why=why, fix=fix) from None
 
 
-async def get(link: Link, path: PurePosixPath | str, *, offset: int, limit: int | None) -> bytes:
+async def get(link: SshConnection, path: PurePosixPath | str, *, offset: int, limit: int | None) -> bytes:
     """See `Host.get`."""
     import asyncssh
 
     async def read() -> bytes:
         files = await link.files()
         if not is_regular(await files.stat(str(path))):  # before it is opened: a pipe would hold the server
-            raise asyncssh.SFTPFailure(NO_FILE)
+            raise asyncssh.SFTPFailure(NOT_A_FILE)
         parts: list[bytes] = []
-        place, left = offset, WHOLE + 1 if limit is None else limit
+        place, left = offset, READ_LIMIT + 1 if limit is None else limit
         async with opened(files, str(path), "rb") as there:
             while left > 0 and (block := (await there.read(min(left, BLOCK), place))[:left]):
                 parts.append(block)
@@ -91,19 +91,19 @@ async def get(link: Link, path: PurePosixPath | str, *, offset: int, limit: int 
         data = await link.repeat(read)
     except asyncssh.SFTPError as error:
         raise FileRefused(f"{path} cannot be read on {link.target.name}", why=reason(error)) from None
-    if limit is None and len(data) > WHOLE:
+    if limit is None and len(data) > READ_LIMIT:
         raise FileRefused(f"{path} on {link.target.name} is not read", why=TOO_LARGE)
     return data
 
 
-async def facts(link: Link, path: PurePosixPath | str) -> FileFacts | None:
+async def facts(link: SshConnection, path: PurePosixPath | str) -> FileStat | None:
     """See `Host.facts`. The age is in whole seconds: SFTP tells no more."""
     import asyncssh
 
-    async def look() -> FileFacts:
+    async def look() -> FileStat:
         files = await link.files()
         found = await files.stat(str(path))
-        return FileFacts(found.size or 0, float(found.mtime or 0), is_regular(found))
+        return FileStat(found.size or 0, float(found.mtime or 0), is_regular(found))
 
     try:
         return await link.repeat(look)
@@ -167,7 +167,9 @@ async def flush(there: Any) -> None:
         await there.fsync()
 
 
-async def refusal(link: Link, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1) -> tuple[str, str | None]:
+async def refusal(
+    link: SshConnection, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1
+) -> tuple[str, str | None]:
     """Why a file of `size` bytes could not be written, and what to do: SFTP itself has no word for a full disk."""
     import asyncssh
 

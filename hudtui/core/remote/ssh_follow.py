@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files
-from hudtui.core.remote.follow import CHUNK, FASTEST, SLOWEST
-from hudtui.core.remote.host import NO_FILE, Chunk
+from hudtui.core.remote.host import NOT_A_FILE, FileChunk
+from hudtui.core.remote.logs import CHUNK, FASTEST, SLOWEST
 from hudtui.core.remote.ssh_channel import NoChannel
+from hudtui.core.remote.ssh_connection import BackOff, SshConnection
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.remote.ssh_link import BackOff, Link
 from hudtui.core.remote.ssh_reader import NoReader, shared_reader
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ class _Place:
     file: tuple[int, int] | None = None
     """Device and inode there, where known."""
 
-    def take(self, offset: int, data: bytes) -> Chunk:
+    def take(self, offset: int, data: bytes) -> FileChunk:
         if offset != self.position:
             self.seam = b""
         self.position = offset + len(data)
         self.seam = (self.seam + data)[-_SEAM:]
-        return Chunk(offset, data)
+        return FileChunk(offset, data)
 
 
-async def follow_remote(link: Link, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[Chunk, None]:
+async def follow_remote(link: SshConnection, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
     """See `Host.follow`. A machine that is away is waited for without end.
 
     Raises:
@@ -72,7 +72,7 @@ async def follow_remote(link: Link, path: PurePosixPath | str, *, offset: int = 
         await back_off.wait()
 
 
-async def _read(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
+async def _read(link: SshConnection, place: _Place) -> AsyncGenerator[FileChunk, None]:
     """What the reader there sends, until the connection is lost."""
     reader = await shared_reader(link)
     stream = reader.follow(place.path, place.position, place.seam, place.file)
@@ -91,7 +91,7 @@ async def _read(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
         reader.drop(stream)
 
 
-async def _poll(link: Link, place: _Place) -> AsyncGenerator[Chunk, None]:
+async def _poll(link: SshConnection, place: _Place) -> AsyncGenerator[FileChunk, None]:
     """Looks at the file over SFTP, which knows no inodes: a file of another size, age or owner than the open one is another."""
     import asyncssh
 
@@ -145,7 +145,7 @@ async def _open(files: asyncssh.SFTPClient, path: str) -> Any:
     try:
         found = await files.stat(path)  # before it is opened: a pipe would hold the server
         if not ssh_files.is_regular(found):
-            raise asyncssh.SFTPFailure(NO_FILE)
+            raise asyncssh.SFTPFailure(NOT_A_FILE)
         # One request at a time: of several, those in flight when the follower leaves would report their failure to the terminal.
         return await files.open(path, "rb", encoding=None, block_size=0)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):

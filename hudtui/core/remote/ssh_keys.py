@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     import asyncssh
 
-Ask = Callable[[str], Awaitable[str | None]]
+AskPassphrase = Callable[[str], Awaitable[str | None]]
 """Asks the user for a secret with a prompt; None when there is nobody to ask, or they declined."""
 
 _USUAL = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
@@ -30,7 +30,7 @@ class KeyRing:
         ask: Asks for pass-phrases. Without it locked keys are left to the agent.
     """
 
-    def __init__(self, target: SshTarget, ask: Ask | None = None) -> None:
+    def __init__(self, target: SshTarget, ask: AskPassphrase | None = None) -> None:
         self._target = target
         self._ask = ask
         self._open: dict[Path, asyncssh.SSHKey] = {}

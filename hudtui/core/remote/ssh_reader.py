@@ -11,10 +11,10 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.remote.follow import CHUNK, FASTEST, SLOWEST
-from hudtui.core.remote.ssh_channel import Session, open_channel
+from hudtui.core.remote.logs import CHUNK, FASTEST, SLOWEST
+from hudtui.core.remote.ssh_channel import ChannelListener, open_channel
+from hudtui.core.remote.ssh_connection import SshConnection
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.remote.ssh_link import Link
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Stream:
         self._wake.clear()
 
 
-async def shared_reader(link: Link) -> Reader:
+async def shared_reader(link: SshConnection) -> Reader:
     """The reader of the connection; started now when there is none.
 
     Raises:
@@ -91,7 +91,7 @@ async def shared_reader(link: Link) -> Reader:
         return link.reader
 
 
-class Reader(Session):
+class Reader(ChannelListener):
     """The program that runs on one connection, and the files it follows."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
@@ -108,7 +108,7 @@ class Reader(Session):
         self._left = 0
 
     @classmethod
-    async def start(cls, link: Link, connection: asyncssh.SSHClientConnection) -> Reader:
+    async def start(cls, link: SshConnection, connection: asyncssh.SSHClientConnection) -> Reader:
         """Start the program there, and wait until it lives."""
         reader, program = cls(connection), _program()
         channel = await open_channel(link, connection, f"exec python3 -I -S -c '{_START}' {len(program)}", reader)

@@ -12,10 +12,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import OUTPUT, Completed
-from hudtui.core.remote.ssh_channel import NoChannel, Session, open_channel
-from hudtui.core.remote.ssh_errors import Disconnected, explain
-from hudtui.core.remote.ssh_link import BackOff, Link
+from hudtui.core.remote.host import OUTPUT_LIMIT, Completed
+from hudtui.core.remote.ssh_channel import ChannelListener, NoChannel, open_channel
+from hudtui.core.remote.ssh_connection import BackOff, SshConnection
+from hudtui.core.remote.ssh_errors import Disconnected, connection_error
 
 if TYPE_CHECKING:
     import asyncssh
@@ -48,12 +48,12 @@ exec "$@"
 """
 
 
-class Lost(Disconnected):
+class CommandLost(Disconnected):
     """The connection broke while a command ran: nobody knows how it ended."""
 
 
 async def run_command(
-    link: Link,
+    link: SshConnection,
     argv: Sequence[str],
     *,
     cwd: PurePosixPath | str | None = None,
@@ -80,7 +80,7 @@ async def run_command(
 
 
 async def _patiently(
-    link: Link, words: tuple[str, ...], command: str, mark: str, stdin: bytes | None, timeout: float | None, repeat: bool
+    link: SshConnection, words: tuple[str, ...], command: str, mark: str, stdin: bytes | None, timeout: float | None, repeat: bool
 ) -> Completed:
     loop, back_off = asyncio.get_running_loop(), BackOff()
     began = loop.time()
@@ -90,7 +90,7 @@ async def _patiently(
             return await _once(link, words, command, mark, stdin, left, timeout)
         except Disconnected as error:
             patience = link.patience if timeout is None else min(link.patience, timeout)
-            if (isinstance(error, Lost) and not repeat) or not link.connects or loop.time() >= began + patience:
+            if (isinstance(error, CommandLost) and not repeat) or not link.connects or loop.time() >= began + patience:
                 raise
         await back_off.wait()
 
@@ -110,7 +110,13 @@ def _command(words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None,
 
 
 async def _once(
-    link: Link, words: tuple[str, ...], command: str, mark: str, stdin: bytes | None, left: float | None, timeout: float | None
+    link: SshConnection,
+    words: tuple[str, ...],
+    command: str,
+    mark: str,
+    stdin: bytes | None,
+    left: float | None,
+    timeout: float | None,
 ) -> Completed:
 
     collector = Collector()
@@ -145,9 +151,9 @@ async def _once(
             channel.close()
     if collector.flooded:
         await _end(link, collector, mark)
-        raise MachineError(f"`{words[0]}` printed more than {OUTPUT // 2**20} MiB, and was ended")
+        raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
     if collector.status is None:
-        raise _lost(link, words, explain(collector.error, link.target).why if collector.error else None)
+        raise _lost(link, words, connection_error(collector.error, link.target).why if collector.error else None)
     output, errors = collector.after(mark)
     refused = re.search(re.escape(mark.encode()) + rb"!(.*)\n", errors)
     if refused and collector.status == 127:
@@ -157,12 +163,12 @@ async def _once(
     return Completed(words, collector.status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
-def _lost(link: Link, words: tuple[str, ...], why: str | None) -> Lost:
+def _lost(link: SshConnection, words: tuple[str, ...], why: str | None) -> CommandLost:
     what = f"the connection with {link.target.name} was lost while `{words[0]}` ran"
-    return Lost(what, why=why, fix="It may have gone on there: look before you start it again.")
+    return CommandLost(what, why=why, fix="It may have gone on there: look before you start it again.")
 
 
-async def _end(link: Link, collector: Collector, mark: str) -> None:
+async def _end(link: SshConnection, collector: Collector, mark: str) -> None:
     """Kill the command's process group there, as far as the machine can be reached."""
     group = collector.group(mark)
     if group is None or collector.status is not None or not link.live:
@@ -179,7 +185,7 @@ async def _end(link: Link, collector: Collector, mark: str) -> None:
                 channel.close()
 
 
-class Collector(Session):
+class Collector(ChannelListener):
     """Gathers what a command prints, and tells when it has ended and when its channel is closed."""
 
     def __init__(self) -> None:
@@ -197,7 +203,7 @@ class Collector(Session):
     @property
     def flooded(self) -> bool:
         """It has printed more than a command may."""
-        return sum(map(len, self._output.values())) > OUTPUT
+        return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def connection_made(self, chan: Any) -> None:
         """The channel is there."""

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from hudtui.core.errors import MachineError
 from hudtui.core.files import write_atomic
-from hudtui.core.remote.hostkeys import Pins
-from hudtui.core.remote.ssh_target import SshTarget
+from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.core.remote.target import SshTarget
 
 
-def terminal_argv(target: SshTarget, pins: Pins, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
+def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
     """The command that shows `command` of the machine, or a shell there, on this terminal.
 
     Args:
         target: The machine. It has been reached before, so that its host key is known.
-        pins: The known host keys.
+        known_hosts: The known host keys.
         command: What to run there, for instance `tmux.attach_argv(session)`.
         tty: It is shown on a terminal.
 
@@ -27,11 +27,11 @@ def terminal_argv(target: SshTarget, pins: Pins, command: Sequence[str] = (), *,
         MachineError: Its host key is not known.
         InputError: The key cannot be written down for `ssh`.
     """
-    key = pins.known(target.machine)
+    key = known_hosts.known(target.machine)
     if key is None:
         raise MachineError(f"{target.name} has never been reached", fix="Connect first, so that its host key is known.")
     alias = f"hudtui-{hashlib.sha256(target.machine.encode()).hexdigest()[:16]}"
-    path = pins.path(target.machine).with_suffix(".known")
+    path = known_hosts.path(target.machine).with_suffix(".known")
     write_atomic(path, f"{alias} {key.export_public_key('openssh').decode().strip()}\n", mode=0o600)
     options = [f"UserKnownHostsFile={_word(str(path))}", "GlobalKnownHostsFile=none", "StrictHostKeyChecking=yes"]
     options += [f"HostKeyAlias={alias}", "UpdateHostKeys=no", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]

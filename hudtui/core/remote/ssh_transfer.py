@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import ssh_files
-from hudtui.core.remote.host import NO_FILE, Progress
+from hudtui.core.remote.host import NOT_A_FILE, Progress
+from hudtui.core.remote.ssh_connection import BackOff, SshConnection
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.remote.ssh_link import BackOff, Link
 from hudtui.core.remote.ssh_run import run_command
 
 BLOCK = 4 * 1024 * 1024
@@ -49,10 +49,10 @@ class Transfer:
         return None if self.verified else "only the size was compared: the machine has neither sha256sum nor python3"
 
 
-async def put_file(
-    link: Link, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
+async def upload(
+    link: SshConnection, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
 ) -> Transfer:
-    """See `SshHost.put_file`."""
+    """See `SshHost.upload`."""
     try:
         size, digest = await asyncio.to_thread(_digest, local)
     except OSError as error:
@@ -95,8 +95,8 @@ async def put_file(
     return await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
 
 
-async def get_file(
-    link: Link,
+async def download(
+    link: SshConnection,
     remote: PurePosixPath | str,
     local: Path,
     *,
@@ -104,7 +104,7 @@ async def get_file(
     most: int | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
-    """See `SshHost.get_file`."""
+    """See `SshHost.download`."""
     target = Path(os.path.realpath(local))
     part = target.with_name(f".{target.name[:40]}.part")
 
@@ -113,7 +113,7 @@ async def get_file(
 
         files = await link.files()
         if not ssh_files.is_regular(await files.stat(str(remote))):
-            raise asyncssh.SFTPFailure(NO_FILE)
+            raise asyncssh.SFTPFailure(NOT_A_FILE)
         async with ssh_files.opened(files, str(remote), "rb") as stream:
             size = (await stream.stat()).size or 0
             size = size if most is None else min(size, most)
@@ -167,7 +167,7 @@ class _Counter:
 
 
 async def _persist(
-    link: Link, work: Callable[[], Awaitable[Transfer]], words: str, written: PurePosixPath | str | None = None
+    link: SshConnection, work: Callable[[], Awaitable[Transfer]], words: str, written: PurePosixPath | str | None = None
 ) -> Transfer:
     """Do it until it is done. Patience begins anew with every connection: what was brought over stays there."""
     import asyncssh
@@ -209,7 +209,7 @@ def _digest(path: Path) -> tuple[int, str]:
         return stream.tell(), digest
 
 
-async def _remote_digest(link: Link, path: str, size: int) -> str | None:
+async def _remote_digest(link: SshConnection, path: str, size: int) -> str | None:
     """SHA-256 of the first `size` bytes of a file there; None where the machine cannot tell."""
     for argv in (["sh", "-c", _HASH, "sh", path, str(size)], ["python3", "-I", "-S", "-c", _PYTHON_HASH, path, str(size)]):
         with contextlib.suppress(_NotThere):
@@ -221,7 +221,7 @@ class _NotThere(Exception):
     """The machine has no such program."""
 
 
-async def _ask(link: Link, argv: list[str]) -> str:
+async def _ask(link: SshConnection, argv: list[str]) -> str:
     try:
         done = await run_command(link, argv, timeout=_HASH_TIME, repeat=True)
     except Disconnected:

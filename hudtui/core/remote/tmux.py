@@ -21,7 +21,7 @@ async def version(host: Host) -> str | None:
     return done.stdout.strip() if done.ok else None
 
 
-async def sessions(host: Host) -> tuple[str, ...]:
+async def list_sessions(host: Host) -> tuple[str, ...]:
     """Names of the sessions of runs there, of any user of this account, whichever hudtui started them."""
     try:
         done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env=_ENV, timeout=10)
@@ -43,7 +43,7 @@ def attach_argv(session: str) -> tuple[str, ...]:
     return ("tmux", "attach-session", "-t", f"={session}")
 
 
-async def close_unwatched(host: Host, name: str) -> bool:
+async def close_detached(host: Host, name: str) -> bool:
     """Close a session that nobody is attached to; whether it was closed."""
     try:
         clients = await host.run(["tmux", "list-clients", "-t", f"={name}"], env=_ENV, timeout=10)

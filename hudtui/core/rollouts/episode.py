@@ -4,7 +4,7 @@
 replies, by a trainer that advances many episodes together. None of its methods raises on account of the environment or of a
 reply; what goes wrong ends the episode and is told by `stop` and `error`.
 
-Scores (spec in `hudtui.core.gym.scores`):
+Scores (spec in `hudtui.core.gym.rubric`):
 
 - An *attempt* of tool execution is a reply whose tool text is a call other than `done`; it is a *success* when the call reached
   the environment and was not answered with an error. A reply without a readable call costs format compliance alone.
@@ -24,18 +24,18 @@ from typing import Any
 
 from hudtui.core.environment.values import Session, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
-from hudtui.core.gym import scores as gym_scores
+from hudtui.core.gym import rubric as gym_scores
 from hudtui.core.gym.config import GymConfig
-from hudtui.core.gym.interpret import Interpretation, Interpreter
+from hudtui.core.gym.interpreter import Interpretation, Interpreter
 from hudtui.core.rollouts.observation import (
     OBSERVATION_LIMIT,
     Observation,
-    bounded,
     evaluation_value,
     join,
     json_size,
     observe,
     recorded,
+    shorten,
 )
 from hudtui.core.rollouts.values import Complete, Episode, Message, Scores, Turn
 from hudtui.core.tasks.task import Task, ToolCall
@@ -122,7 +122,7 @@ class EpisodePlayer:
         """The scores as they stand; task completion is that of the last evaluation."""
         tool = gym_scores.tool_execution(self._successes, self._attempts)
         form = gym_scores.format_score(self._interpretations, self.config)
-        total = gym_scores.total(self._completion, tool, form, self.config)
+        total = gym_scores.total_reward(self._completion, tool, form, self.config)
         return Scores(self._completion, tool, form, total, self._found)
 
     @property
@@ -194,7 +194,7 @@ class EpisodePlayer:
                 completion, found = gym_scores.find_reward(result)
                 evaluation = evaluation_value(result)
                 if result.is_error:  # scores 0, and is not to be mistaken for an agent that earned nothing
-                    self.info["evaluation_error"] = bounded(result.text or "no reason given", _ERROR_LIMIT)
+                    self.info["evaluation_error"] = shorten(result.text or "no reason given", _ERROR_LIMIT)
         self._completion, self._found, self._evaluation = completion if found else 0.0, found, evaluation
         self._seconds["evaluate"] += perf_counter() - began
         return self.scores
@@ -241,7 +241,7 @@ class EpisodePlayer:
     def _end(self, stop: str, error: str | None = None) -> None:
         # The first reason is the true one, but an error at the end makes what was played before it unscored.
         if self.stop is None or (stop == "error" and self.stop != "error"):
-            self.stop, self.error = stop, None if error is None else bounded(error, _ERROR_LIMIT)
+            self.stop, self.error = stop, None if error is None else shorten(error, _ERROR_LIMIT)
 
     async def _call(self, call: ToolCall, stage: str) -> ToolResult | None:
         """A call of the task's own. None when the environment is lost; the episode is over then."""
@@ -280,7 +280,7 @@ class EpisodePlayer:
             shown = observe(result, images=self._images, limit=self._limit)
             self._successes += not result.is_error
         else:
-            shown = Observation("" if refusal is None else bounded(f"error: {refusal}", self._limit))
+            shown = Observation("" if refusal is None else shorten(f"error: {refusal}", self._limit))
         if meaning.done:
             self._end("done")
         elif self.stop is None:

@@ -26,16 +26,16 @@ from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.gym.config import GymConfig
-from hudtui.core.rollouts.endpoint import PolicyError
+from hudtui.core.rollouts.chat import PolicyError
 from hudtui.core.rollouts.episode import EpisodePlayer, OnTurn, drive
-from hudtui.core.rollouts.outcome import METRICS, TRACES, Outcome, metrics_line, outcome_of
+from hudtui.core.rollouts.outcome import METRICS, TRACES, EpisodeOutcome, metrics_line, outcome_of
 from hudtui.core.rollouts.policy import PolicySource
 from hudtui.core.rollouts.trace import append_line, episode_to_json, read_trace, redact, write_episode
 from hudtui.core.rollouts.values import Complete, Episode
-from hudtui.core.settings import sounds_secret
+from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
-from hudtui.core.variables import Lookup, names_in
+from hudtui.core.variables import Lookup, variable_names
 
 Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
 """Opens the environment of an `mcp_config` for one or more episodes."""
@@ -94,7 +94,7 @@ def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[st
         for value in closed.values():
             if isinstance(value, str) and "$" not in value:
                 found += [value, value.rpartition(" ")[2]]
-        names = [*names_in([closed, server.get("env")]), *filter(sounds_secret, names_in(server))]
+        names = [*variable_names([closed, server.get("env")]), *filter(looks_secret, variable_names(server))]
         found += [value for name in names if lookup is not None and (value := lookup(name))]
     return tuple(dict.fromkeys(found))
 
@@ -168,9 +168,9 @@ async def evaluate(
     jobs = deque(_Job(task, n) for task in tasks for n in range(group) if (task.id, n) not in over)
     if over:
         yield Notice("info", f"{len(over)} of {total} episodes are recorded already")
-    players = _Players(
+    players = _Workers(
         jobs=jobs,
-        hope=_Hope(good=bool(over)),
+        hope=_GiveUpPolicy(good=bool(over)),
         config=config,
         policy=policy,
         connect=connect,
@@ -192,7 +192,7 @@ async def evaluate(
                 working -= 1
             elif isinstance(event, BaseException):
                 raise event
-            elif isinstance(event, _Played):
+            elif isinstance(event, _Finished):
                 number += 1
                 yield EpisodeDone(number, total, event.episode, event.job.rollout, group)
             elif isinstance(event, Progress):
@@ -207,20 +207,20 @@ async def evaluate(
 
 
 @dataclass(frozen=True)
-class _Played:
+class _Finished:
     job: _Job
     episode: Episode
 
 
-_Events = asyncio.Queue["_Played | Progress | Notice | BaseException | None"]
+_Events = asyncio.Queue["_Finished | Progress | Notice | BaseException | None"]
 
 
 @dataclass(frozen=True)
-class _Players:
+class _Workers:
     """What the workers share; each plays one episode after the other until none is left."""
 
     jobs: deque[_Job]
-    hope: _Hope
+    hope: _GiveUpPolicy
     config: GymConfig
     policy: PolicySource
     connect: Connect
@@ -302,7 +302,7 @@ class _Players:
         except HudtuiError as error:
             self._give_up(error, events)  # no use in playing on without records
             return
-        events.put_nowait(_Played(job, episode))
+        events.put_nowait(_Finished(job, episode))
         if (reason := self.hope.lost(episode, player.failure)) is not None:
             self._give_up(reason, events)
 
@@ -315,13 +315,13 @@ class _Players:
         if job is None:
             events.put_nowait(Notice("warning", f"an environment did not close well: {clean_line(str(error), 300)}"))
             return
-        player = player or self._player(_Absent(), job)
+        player = player or self._player(_NoSession(), job)
         player.fail(error)
         self._over(job, player, player.record(), None, events)
 
 
 @dataclass
-class _Hope:
+class _GiveUpPolicy:
     """Whether any episode may still succeed."""
 
     good: bool
@@ -339,7 +339,7 @@ class _Hope:
         return HudtuiError(f"the first {self.broken} episodes all broke off, and the others are not played", why=episode.error)
 
 
-class _Absent:
+class _NoSession:
     """The session of an environment that could not be reached."""
 
     tools: Mapping[str, Tool] = {}
@@ -356,7 +356,7 @@ class _Store:
         self._metrics = out_dir / METRICS
         self._group = group
         self._lookup = lookup
-        self._open: dict[str, list[Outcome]] = {task.id: [] for task in tasks}
+        self._open: dict[str, list[EpisodeOutcome]] = {task.id: [] for task in tasks}
         self._steps = 0
 
     def keep(self, task: Task, episode: Episode) -> None:
@@ -377,7 +377,7 @@ class _Store:
                 "this folder holds an evaluation already", fix="Go on with it (--resume), or choose another folder.", where=where
             )
         lines: list[str] = []
-        kept: list[Outcome] = []
+        kept: list[EpisodeOutcome] = []
         broken = 0
         for episode in read_trace(self._traces):
             for name in ("policy", "seed", "config", "max_turns"):
@@ -401,7 +401,7 @@ class _Store:
             self._count(outcome)
         return {(outcome.task, outcome.rollout) for outcome in kept}
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, outcome: EpisodeOutcome) -> None:
         collected = self._open[outcome.task]
         collected.append(outcome)
         if len(collected) == self._group:

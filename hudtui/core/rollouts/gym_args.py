@@ -9,7 +9,7 @@ from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.gym.nearest import nearest
+from hudtui.core.gym.nearest import did_you_mean
 from hudtui.core.platform import Platform
 from hudtui.core.text import clean_line
 
@@ -54,7 +54,7 @@ def read_gym_args(text: str | None) -> GymArgs:
         raise InputError(f"{_FLAG} is a JSON object", fix=fix)
     for key in data:
         if key not in _KEYS:
-            near = nearest(key, _KEYS)
+            near = did_you_mean(key, _KEYS)
             raise InputError(
                 f"{_FLAG} has no {clean_line(json.dumps(key), 60)}",
                 fix=f"Did you mean {near}?"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hudtui.core.environment.values import Block, ToolResult
+from hudtui.core.environment.values import ContentBlock, ToolResult
 
 OBSERVATION_LIMIT = 16_000
 """Characters of one observation. A longer one keeps its beginning and its end, with a note of how much is missing in between."""
@@ -18,7 +18,7 @@ IMAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 64_000
 """Characters of JSON that structured content may have to be kept in a record."""
 
-IMAGES_AT_MOST = 8
+MAX_IMAGES = 8
 """Images of one observation that are shown; the others are replaced by notes."""
 
 _TAIL_SHARE = 4  # a quarter of what is kept comes from the end
@@ -50,7 +50,7 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
     texts: list[str] = []
     urls: list[str] = []
     for block in result.blocks:
-        if block.type == "image" and images and len(urls) < IMAGES_AT_MOST and len(block.data or "") <= IMAGE_LIMIT:
+        if block.type == "image" and images and len(urls) < MAX_IMAGES and len(block.data or "") <= IMAGE_LIMIT:
             urls.append(f"data:{block.mime_type or 'image/png'};base64,{block.data or ''}")
         elif block.text is not None:
             texts.append(block.text)
@@ -63,17 +63,17 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
         text = "(no output)"
     if result.is_error:
         text = f"error: {text}"
-    return Observation(bounded(text, limit), tuple(urls))
+    return Observation(shorten(text, limit), tuple(urls))
 
 
 def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OBSERVATION_LIMIT) -> Observation:
     """Several observations as one, behind a text that is kept whole: a task's prompt with what its set-up answered."""
     shown = tuple(observations)
-    text = bounded("\n\n".join(observation.text for observation in shown if observation.text), limit)
+    text = shorten("\n\n".join(observation.text for observation in shown if observation.text), limit)
     return Observation("\n\n".join(part for part in (lead, text) if part), tuple(url for one in shown for url in one.images))
 
 
-def bounded(text: str, limit: int = OBSERVATION_LIMIT) -> str:
+def shorten(text: str, limit: int = OBSERVATION_LIMIT) -> str:
     """`text`, cut in the middle to about `limit` characters, with a note of what is missing."""
     if len(text) <= limit:
         return text
@@ -90,8 +90,8 @@ def evaluation_value(result: ToolResult) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return bounded(text)
-    return recorded(value) if isinstance(value, dict) else bounded(text)
+        return shorten(text)
+    return recorded(value) if isinstance(value, dict) else shorten(text)
 
 
 def recorded(structured: Any) -> Any:
@@ -112,7 +112,7 @@ def json_size(value: Any) -> int | None:
         return None
 
 
-def _note(block: Block) -> str:
+def _note(block: ContentBlock) -> str:
     kind = block.mime_type or block.type
     if block.data is not None:
         return f"[{kind}, {len(block.data) * 3 // 4} bytes, not shown]"

@@ -18,7 +18,7 @@ METRICS = "metrics.jsonl"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EpisodeOutcome:
     """An episode without its conversation: what a table needs."""
 
     task: str
@@ -44,10 +44,10 @@ class Outcome:
         return {**vars(self), "usage": dict(self.usage)}
 
 
-def outcome_of(episode: Episode) -> Outcome:
+def outcome_of(episode: Episode) -> EpisodeOutcome:
     """The outcome of an episode."""
     usage = episode.info.get("usage")
-    return Outcome(
+    return EpisodeOutcome(
         task=episode.task_id,
         rollout=_rollout(episode),
         **vars(episode.scores),
@@ -65,10 +65,10 @@ def _rollout(episode: Episode) -> int:
 
 
 @dataclass(frozen=True)
-class Summary:
+class EvalSummary:
     """What came of an evaluation."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[EpisodeOutcome, ...]
     """In the order of the tasks, then of the rollouts."""
     expected: int
     """Episodes that were to be played."""
@@ -88,9 +88,9 @@ class Summary:
         """Spread of the rewards; None for fewer than two episodes."""
         return stdev(outcome.reward for outcome in self.outcomes) if len(self.outcomes) > 1 else None
 
-    def by_task(self) -> dict[str, tuple[Outcome, ...]]:
+    def by_task(self) -> dict[str, tuple[EpisodeOutcome, ...]]:
         """The outcomes of each task, in order."""
-        found: dict[str, list[Outcome]] = {}
+        found: dict[str, list[EpisodeOutcome]] = {}
         for outcome in self.outcomes:
             found.setdefault(outcome.task, []).append(outcome)
         return {task: tuple(outcomes) for task, outcomes in found.items()}
@@ -119,14 +119,14 @@ class Summary:
         }
 
 
-def summarise(outcomes: Iterable[Outcome], tasks: Sequence[Task], group: int = 1) -> Summary:
+def summarise(outcomes: Iterable[EpisodeOutcome], tasks: Sequence[Task], group: int = 1) -> EvalSummary:
     """The summary of an evaluation of `tasks` with `group` rollouts each."""
     place = {task.id: number for number, task in enumerate(tasks)}
     ordered = sorted(outcomes, key=lambda outcome: (place.get(outcome.task, len(place)), outcome.rollout))
-    return Summary(tuple(ordered), len(tasks) * group)
+    return EvalSummary(tuple(ordered), len(tasks) * group)
 
 
-def metrics_line(step: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def metrics_line(step: int, outcomes: Sequence[EpisodeOutcome]) -> dict[str, Any]:
     """The metrics of one task's rollouts, as a line of `metrics.jsonl`."""
     rewards = [outcome.reward for outcome in outcomes]
     line: dict[str, Any] = {
@@ -148,12 +148,12 @@ def metrics_line(step: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return line
 
 
-def _means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     names = ("task_completion", "tool_execution", "format_compliance")
     return {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names} if outcomes else {}
 
 
-def read_outcomes(out_dir: Path) -> tuple[Outcome, ...]:
+def read_outcomes(out_dir: Path) -> tuple[EpisodeOutcome, ...]:
     """The outcomes that a folder holds, also while an evaluation goes on there.
 
     Raises:

@@ -19,16 +19,16 @@ from typing import Protocol
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.gym.config import GymConfig
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.rollouts.endpoint import Endpoint, EndpointOptions, EndpointPolicy, PolicyError
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 from hudtui.core.rollouts.trace import read_trace
-from hudtui.core.rollouts.twenty48 import DIRECTIONS, Board, greedy_move, legal_moves, read_board
 from hudtui.core.rollouts.values import Complete, Message
 from hudtui.core.tasks.task import Task
+from hudtui.envs.text_2048.players import DIRECTIONS, Board, greedy_move, legal_moves, read_board
 
 _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 
-NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
+POLICY_NAMES = ("random", "greedy", "replay:<trace file>", "openai:<model>")
 
 
 class PolicySource(Protocol):
@@ -47,12 +47,12 @@ class PolicySource(Protocol):
 
 
 def policy_source(
-    name: str, config: GymConfig, *, seed: int = 0, endpoint: EndpointOptions | None = None, send_seed: bool = False
+    name: str, config: GymConfig, *, seed: int = 0, endpoint: ChatOptions | None = None, send_seed: bool = False
 ) -> PolicySource:
     """The policies that `name` stands for.
 
     Args:
-        name: One of `NAMES`.
+        name: One of `POLICY_NAMES`.
         config: What replies mean; the scripted ones look here for something to say.
         seed: Of the random choices. Each episode has its own, drawn from this, the task's id and the rollout's number.
         endpoint: How to reach a model.
@@ -69,8 +69,8 @@ def policy_source(
     if kind == "replay" and rest:
         return _Replays(name, Path(rest).expanduser())
     if kind == "openai" and rest:
-        return _Model(name, Endpoint(rest, endpoint or EndpointOptions()), seed if send_seed else None)
-    raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+        return _Model(name, ChatEndpoint(rest, endpoint or ChatOptions()), seed if send_seed else None)
+    raise InputError(f"there is no policy {name!r}", fix=f"Choose one of: {', '.join(POLICY_NAMES)}.")
 
 
 class RandomPolicy:
@@ -209,15 +209,15 @@ class _Refusing:
 
 
 class _Model:
-    def __init__(self, name: str, endpoint: Endpoint, seed: int | None) -> None:
+    def __init__(self, name: str, endpoint: ChatEndpoint, seed: int | None) -> None:
         self.name = name
         self._endpoint = endpoint
         self._seed = seed
 
     def for_episode(self, task: Task, rollout: int) -> Complete:
         if self._seed is None:
-            return EndpointPolicy(self._endpoint)
-        return EndpointPolicy(self._endpoint, seed=random.Random(f"{self._seed}/{task.id}/{rollout}").getrandbits(31))
+            return ChatPolicy(self._endpoint)
+        return ChatPolicy(self._endpoint, seed=random.Random(f"{self._seed}/{task.id}/{rollout}").getrandbits(31))
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()
@@ -269,12 +269,12 @@ def _arguments(interpreter: Interpreter, text: str) -> Mapping[str, object] | No
 def last_board(messages: Sequence[Message]) -> Board | None:
     """The board that the agent saw last: an answer without one, such as a refused call, leaves the one before it in force."""
     for message in reversed(messages):
-        if message.get("role") == "user" and (board := read_board(text_of(message))) is not None:
+        if message.get("role") == "user" and (board := read_board(message_text(message))) is not None:
             return board
     return None
 
 
-def text_of(message: Message) -> str:
+def message_text(message: Message) -> str:
     """The text of a message, without its images."""
     content = message.get("content")
     if isinstance(content, list):

@@ -16,9 +16,9 @@ from hudtui.core.environment.values import Session
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.gym.config import GymConfig, load_config
-from hudtui.core.rollouts.endpoint import DEFAULT_BASE_URL, EndpointOptions
+from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, evaluate
-from hudtui.core.rollouts.outcome import Outcome, Summary, outcome_of, read_outcomes, summarise
+from hudtui.core.rollouts.outcome import EpisodeOutcome, EvalSummary, outcome_of, read_outcomes, summarise
 from hudtui.core.rollouts.policy import policy_source
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.task import Task
@@ -27,7 +27,7 @@ from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.problems import Problem
+    from hudtui.core.tasks.problems import TaskProblem
 
 PYTHON_VARIABLE = "HUDTUI_PYTHON"
 """In a task file: the interpreter that has hudtui, for environments that come with it."""
@@ -63,17 +63,17 @@ class EvalRequest:
     """Of a model's endpoint. None: the setting OPENAI_BASE_URL."""
     key_variable: str = "OPENAI_API_KEY"
     """Setting that holds its key."""
-    endpoint: EndpointOptions = field(default_factory=EndpointOptions)
+    endpoint: ChatOptions = field(default_factory=ChatOptions)
     """How a model is asked; its `base_url` and `key` come from the two above."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class EvalPrepared:
     """All files are read and fit; the first episode is about to begin."""
 
     config: GymConfig
     tasks: tuple[Task, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[TaskProblem, ...]
     """Of the task file: those with an error are not played."""
     policy: str
     out_dir: Path
@@ -81,16 +81,16 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Finished:
+class EvalFinished:
     """All episodes are over."""
 
-    summary: Summary
+    summary: EvalSummary
     out_dir: Path
 
 
-async def run_request(
+async def run_eval(
     request: EvalRequest, settings: Settings
-) -> AsyncGenerator[Prepared | EpisodeDone | Progress | Notice | Finished, None]:
+) -> AsyncGenerator[EvalPrepared | EpisodeDone | Progress | Notice | EvalFinished, None]:
     """Carry out an evaluation. To be consumed inside `contextlib.aclosing`, as `evaluate`.
 
     Tasks that name no environment get the image of the folder's lock file.
@@ -105,7 +105,7 @@ async def run_request(
         HudtuiError: No episode can succeed; see `evaluate`.
     """
     folder = settings.folder
-    lookup = with_python(settings.lookup)
+    lookup = with_python_variable(settings.lookup)
     config = load_config(folder / request.config)
     image, warning = _lock_image(settings)
     if warning is not None:
@@ -139,8 +139,8 @@ async def run_request(
     policy = policy_source(request.policy, config, seed=request.seed or 0, endpoint=endpoint, send_seed=request.seed is not None)
     try:
         connect = _connect(request, folder, lookup)
-        yield Prepared(config, tasks, read.problems, policy.name, out_dir, len(tasks) * request.group)
-        outcomes: dict[tuple[str, int], Outcome] = {}
+        yield EvalPrepared(config, tasks, read.problems, policy.name, out_dir, len(tasks) * request.group)
+        outcomes: dict[tuple[str, int], EpisodeOutcome] = {}
         events = evaluate(
             tasks,
             config,
@@ -167,12 +167,12 @@ async def run_request(
                 yield event
         wanted = {(task.id, rollout) for task in tasks for rollout in range(request.group)}
         played = [outcome for key, outcome in outcomes.items() if key in wanted]
-        yield Finished(summarise(played, tasks, request.group), out_dir)
+        yield EvalFinished(summarise(played, tasks, request.group), out_dir)
     finally:
         await policy.aclose()
 
 
-def with_python(lookup: Lookup) -> Lookup:
+def with_python_variable(lookup: Lookup) -> Lookup:
     """`lookup`, with the interpreter that runs this as the value of `HUDTUI_PYTHON` where nobody set another."""
     return lambda name: lookup(name) or (sys.executable if name == PYTHON_VARIABLE else None)
 
@@ -195,7 +195,7 @@ def new_out_dir(folder: Path, request: EvalRequest) -> Path:
     return path
 
 
-def _endpoint(request: EvalRequest, settings: Settings) -> EndpointOptions:
+def _endpoint(request: EvalRequest, settings: Settings) -> ChatOptions:
     key = settings.secret(request.key_variable)
     return replace(
         request.endpoint,
@@ -216,7 +216,7 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
 
 
 def _connect(request: EvalRequest, folder: Path, lookup: Lookup) -> Connect:
-    from hudtui.core.environment.connection import connect, connect_config
+    from hudtui.core.environment.client import connect, connect_config
     from hudtui.core.environment.source import parse_source
 
     if request.source is None:

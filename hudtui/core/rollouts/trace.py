@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.files import MOST_BYTES, open_file, parse_json
+from hudtui.core.files import MAX_BYTES, open_file, parse_json
 from hudtui.core.rollouts.values import Episode, Scores, Turn
 
 MASK = "********"
@@ -238,9 +238,9 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
     name = os.fspath(path)
     with open_file(path) as stream:
         stream.seek(offset)
-        for number, line in enumerate(iter(lambda: stream.readline(MOST_BYTES + 1), b""), 1):
-            if len(line) > MOST_BYTES:
-                raise InputError(f"a line is longer than {MOST_BYTES >> 20} MiB", where=Location(name, number))
+        for number, line in enumerate(iter(lambda: stream.readline(MAX_BYTES + 1), b""), 1):
+            if len(line) > MAX_BYTES:
+                raise InputError(f"a line is longer than {MAX_BYTES >> 20} MiB", where=Location(name, number))
             offset += len(line)
             if not line.strip():
                 continue

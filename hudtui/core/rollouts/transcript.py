@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hudtui.core.gym.jsonvalues import dumps
+from hudtui.core.gym.json_safe import dumps
 from hudtui.core.rollouts.values import Episode
 from hudtui.core.text import clean
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from hudtui.core.compute.machine import size
+from hudtui.core.compute.hardware import size
 from hudtui.core.text import clean_line
-from hudtui.core.training.metrics import MetricsReader, Point, Wrong
+from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 SILENT = 15.0
 """Seconds without a heartbeat after which a run that should live is worth a look."""
@@ -50,7 +50,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class Sign:
+class LogSymptom:
     """A line of a log that tells of a trouble."""
 
     kind: Literal["memory", "server"]
@@ -84,8 +84,8 @@ class RunFacts:
     silent: float | None = None
     """Seconds since its last heartbeat."""
     stages: tuple[StageFacts, ...] = ()
-    signs: tuple[Sign, ...] = ()
-    wrong: tuple[Wrong, ...] = ()
+    signs: tuple[LogSymptom, ...] = ()
+    wrong: tuple[NotFiniteStreak, ...] = ()
     spread: Sequence[Point] = ()
     """How far the rewards of a group lie apart, step by step; empty where there is one reward a group."""
     step_times: Sequence[Point] = ()
@@ -112,30 +112,30 @@ _WORDS = ("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engin
 """One of them is in every line that tells of a trouble: most lines are done with after looking for these."""
 
 
-def sign_of(stage: str, line: str) -> Sign | None:
+def find_symptom(stage: str, line: str) -> LogSymptom | None:
     """What a line of a log tells of a trouble; None for all others."""
     if not any(word in line for word in _WORDS):
         return None
     if _CUDA.search(line):
-        return Sign("memory", stage, clean_line(line, 200), _TRAINER_FIX)
+        return LogSymptom("memory", stage, clean_line(line, 200), _TRAINER_FIX)
     if _CACHE.search(line):
-        return Sign("memory", stage, clean_line(line, 200), _SERVER_FIX)
+        return LogSymptom("memory", stage, clean_line(line, 200), _SERVER_FIX)
     if _HOST.search(line):
-        return Sign("memory", stage, clean_line(line, 200), _HOST_FIX)
+        return LogSymptom("memory", stage, clean_line(line, 200), _HOST_FIX)
     if _DEAD.search(line):
-        return Sign("server", stage, clean_line(line, 200))
+        return LogSymptom("server", stage, clean_line(line, 200))
     return None
 
 
-def signs_of(stage: str, lines: Sequence[str]) -> tuple[Sign, ...]:
-    """What lines of a log tell of troubles, as `sign_of` for each of their beginnings; quick where there is none."""
+def find_symptoms(stage: str, lines: Sequence[str]) -> tuple[LogSymptom, ...]:
+    """What lines of a log tell of troubles, as `find_symptom` for each of their beginnings; quick where there is none."""
     text = "\n".join(lines)
     if not any(word in text for word in _WORDS):
         return ()
-    return tuple(sign for line in lines if (sign := sign_of(stage, line[:2000])) is not None)
+    return tuple(sign for line in lines if (sign := find_symptom(stage, line[:2000])) is not None)
 
 
-def spread_of(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:
+def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:
     """The spread of rewards, where a spread can be: not with one episode a task.
 
     Args:
@@ -145,7 +145,7 @@ def spread_of(metrics: MetricsReader, group: int | None = None) -> tuple[Point, 
     return () if group == 1 else metrics.quantity("reward_std")
 
 
-def alarms(facts: RunFacts) -> tuple[Alarm, ...]:
+def find_alarms(facts: RunFacts) -> tuple[Alarm, ...]:
     """Everything that is wrong, the worst first."""
     found = [*_heartbeat(facts), *_memory(facts), *_server(facts), *_disk(facts), *_quiet(facts), *_nan(facts), *_flat(facts)]
     return tuple(sorted(found, key=lambda alarm: alarm.level != "error"))
@@ -191,7 +191,7 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
             yield Alarm("server", "warning", f"{stage.name} {how}{why} while the run goes on", None, stage.name)
 
 
-def _trouble(stage: StageFacts, sign: Sign | None) -> str | None:
+def _trouble(stage: StageFacts, sign: LogSymptom | None) -> str | None:
     """What is wrong with a server; None where nothing is, and for stages that are none."""
     if stage.service and stage.state == "ended":
         return "is dead" if stage.exit is None else f"ended with status {stage.exit}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from hudtui.core.errors import RunError
-from hudtui.core.runs.hosts import LOCAL, find_host, reached, target_of
-from hudtui.core.runs.view import RunView
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host, find_target
+from hudtui.core.runs.status import RunView
 
 _PATIENCE = 30.0
 
@@ -24,8 +24,8 @@ async def attach_command(view: RunView) -> tuple[str, ...]:
         raise RunError(f"run {run.id} has no terminal: {why}", fix=f"hudtui runs logs {run.id}")
     if run.host == LOCAL:
         return view.attach
-    from hudtui.core.remote.hostkeys import Pins
-    from hudtui.core.remote.ssh_terminal import terminal_argv
+    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.ssh_terminal import ssh_argv
 
-    await reached(find_host(run.host), within=_PATIENCE)  # so that its host key is known
-    return terminal_argv(await asyncio.to_thread(target_of, run.host), Pins(), view.attach)
+    await ensure_reachable(find_host(run.host), within=_PATIENCE)  # so that its host key is known
+    return ssh_argv(await asyncio.to_thread(find_target, run.host), KnownHosts(), view.attach)

@@ -9,30 +9,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hudtui.core.compute.guard import money
-from hudtui.core.compute.ledger import Ledger, Owned
 from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.limits import money
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.release import Sleep
 from hudtui.core.compute.values import Offer, Order
 from hudtui.core.errors import HudtuiError, InputError, RunError
 from hudtui.core.events import Notice
-from hudtui.core.runs.launcher import Lookup
+from hudtui.core.runs.launch import Lookup
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.training.plan import Rent
-from hudtui.core.workspace import STATE
+from hudtui.core.training.plan import Rental
+from hudtui.core.workspace import STATE_FOLDER
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
 
-WARNING = (
+WATCHDOG_POWERS_OFF = (
     "the guard on the machine stops the run and switches the machine off when its limits are reached or nobody fetches "
     "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
     "stops that"
 )
 """What people have to know of the guard before they pay."""
-GUARDED = (
+WATCHDOG_ENDS = (
     "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
     "reached or nobody fetches the results"
 )
@@ -69,7 +69,7 @@ def broker_for(record: RunRecord, settings: Settings, *, say: Callable[[str], No
         InputError: There is no such provider, or it is another one than the run's: simulated ones and real ones are not mixed up.
         LoginNeeded: Its key is missing.
     """
-    from hudtui.core.compute.providers import open_provider
+    from hudtui.core.compute.registry import open_provider
 
     rent = record.spec.rent
     if rent is None:
@@ -92,7 +92,7 @@ def offer_to_json(offer: Offer) -> dict[str, Any]:
     return data
 
 
-def order_of(rent: Rent) -> Order:
+def order_of(rent: Rental) -> Order:
     """What is asked of the provider."""
     import msgspec
 
@@ -107,13 +107,13 @@ def results_folder(record: RunRecord, store: RunStore) -> Path:
     return Path(record.folder) if record.host == "local" else store.folder / record.id
 
 
-def at_work(owned: Owned) -> bool:
+def is_run_active(owned: PodRecord) -> bool:
     """Whether the run that a machine was rented for is still at work, as the run's own workspace says."""
     if owned.run is None or owned.state == "ending":
         return False
     if owned.workspace is None:
         return True
-    state = Path(owned.workspace) / STATE
+    state = Path(owned.workspace) / STATE_FOLDER
     if not (state / "runs.db").is_file():
         return False
     try:
@@ -122,7 +122,7 @@ def at_work(owned: Owned) -> bool:
         return True  # nobody can say; a machine is not offered for ending on a guess
 
 
-def unsettled(summary: RunSummary) -> Notice:
+def holds_machine(summary: RunSummary) -> Notice:
     """What the user should know of a run on a rented machine that nobody tends."""
     price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
     if summary.active:

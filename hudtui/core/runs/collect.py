@@ -12,11 +12,11 @@ from typing import Annotated
 
 import msgspec
 
-from hudtui.core.compute.machine import size
+from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError
-from hudtui.core.python import bare_python
+from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.runs.machine import Machine
+from hudtui.core.runs.machine import RunFolder
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.recipe import RECIPE
 
@@ -49,7 +49,7 @@ json.dump(found, sys.stdout)
 
 
 @dataclass(frozen=True)
-class Collected:
+class FetchedResults:
     """What was brought home."""
 
     folder: Path
@@ -77,7 +77,7 @@ class _Listed(msgspec.Struct, frozen=True, array_like=True):
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
-async def collect(machine: Machine, target: Path, *, progress: Progress | None = None) -> Collected:
+async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:
     """Bring the outputs, logs and records of a run into a folder of this computer. What is there already is not fetched again.
 
     A file that grows while it is fetched comes as it was at the beginning; so the results of a run that goes on can be looked at.
@@ -93,7 +93,7 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
     source = Path(machine.record.folder)
     if machine.record.host == "local" and source.absolute() == target.absolute():
         files = [path for path in target.rglob("*") if path.is_file()]
-        return Collected(target, len(files), sum(path.stat().st_size for path in files), 0)
+        return FetchedResults(target, len(files), sum(path.stat().st_size for path in files), 0)
     names = [*_RECORDS, *dict.fromkeys(output.path for output in machine.record.plan.outputs)]
     listed = await _list(machine, names)
     wanted = [file for file in listed if _is_wanted(file.name, names)]
@@ -108,13 +108,13 @@ async def collect(machine: Machine, target: Path, *, progress: Progress | None =
     for file in missing:
         await _fetch(machine.host, machine.path(file.name), target / file.name, file.size, progress)
     left = tuple(clean_line(file.name, 80) for file in listed if file not in wanted)
-    return Collected(target, len(wanted), sum(file.size for file in wanted), needed, left)
+    return FetchedResults(target, len(wanted), sum(file.size for file in wanted), needed, left)
 
 
-async def _list(machine: Machine, names: list[str]) -> tuple[_Listed, ...]:
+async def _list(machine: RunFolder, names: list[str]) -> tuple[_Listed, ...]:
     """What the machine says that there is."""
     host = machine.host
-    done = await host.run(bare_python(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
+    done = await host.run(isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
     try:
         return msgspec.json.decode(done.stdout, type=tuple[_Listed, ...])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -146,7 +146,7 @@ async def _fetch(host: Host, remote: str, here: Path, most: int, progress: Progr
         raise MachineError(
             f"{here} cannot be written", why=error.strerror, fix="Make room, then fetch the results again."
         ) from None
-    await host.get_file(remote, here, most=most, progress=told)
+    await host.download(remote, here, most=most, progress=told)
 
 
 def _digest(path: Path) -> str | None:

@@ -11,10 +11,10 @@ from hudtui.core.training.memory import layout, needs
 from hudtui.core.training.recipe import Recipe, read_settings, recipe_for, recipe_from
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.gpuspec import GpuSpec
+    from hudtui.core.compute.gpus import GpuSpec
     from hudtui.core.compute.values import Offer
-    from hudtui.core.runs.preflight import Looked, Wish
-    from hudtui.core.training.memory import Need
+    from hudtui.core.runs.preflight import PreflightReport, RunRequest
+    from hudtui.core.training.memory import GpuMemory
     from hudtui.core.training.plan import RunSpec
 
 GIB_OF_A_GB = 1e9 / 2**30
@@ -23,13 +23,13 @@ _SURELY = 4 / 3
 """What is needed is an estimate, good to about a third: from here on it does not fit, whatever the estimate lacks."""
 
 
-def suitable(offers: Sequence[Offer], wish: Wish, spec: GpuSpec | None) -> tuple[Offer, ...]:
+def suitable_offers(offers: Sequence[Offer], wish: RunRequest, spec: GpuSpec | None) -> tuple[Offer, ...]:
     """The offers that are worth choosing from.
 
     For a training those whose GPUs hold the model, where any of the kind that is asked for does; for work without a GPU (a
     rehearsal, rollouts) where none was asked for, machines without one, where there are any. Else all of them.
     """
-    from hudtui.core.compute.gpuspec import has_gpu
+    from hudtui.core.compute.gpus import has_gpu
 
     if wish.engine == "rollouts" or wish.rehearse:
         bare = tuple(offer for offer in offers if not has_gpu(offer))
@@ -38,7 +38,7 @@ def suitable(offers: Sequence[Offer], wish: Wish, spec: GpuSpec | None) -> tuple
     return good if good and _any(good, spec) else tuple(offers)
 
 
-def _holds(offer: Offer, wish: Wish) -> bool:
+def _holds(offer: Offer, wish: RunRequest) -> bool:
     if not offer.gpu_count or offer.gpu_memory is None:
         return False
     try:
@@ -63,11 +63,11 @@ def _any(offers: Sequence[Offer], spec: GpuSpec | None) -> bool:
         return False
 
 
-def _needs(recipe: Recipe, gpus: int, gpu_memory: float) -> tuple[Need, ...] | None:
+def _needs(recipe: Recipe, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...] | None:
     return needs(layout(gpus, recipe, gpu_memory), recipe)
 
 
-def look_at_memory(spec: RunSpec, seen: Looked) -> None:
+def check_fit(spec: RunSpec, seen: PreflightReport) -> None:
     """Compare what the model needs with what the GPUs have. On a rented machine what cannot fit is refused."""
     if spec.engine != "trl" or spec.rehearse:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from hudtui.core.remote.host import NO_FILE, FileFacts, FileRefused, Host
+from hudtui.core.remote.host import NOT_A_FILE, FileRefused, FileStat, Host
 
 SEAM = 64
 """Bytes before the offset that are read again, to notice a file that was written anew."""
@@ -14,17 +14,17 @@ PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Fresh:
+class TailRead:
     """What a look at a file brought."""
 
     data: bytes
-    anew: bool = False
+    truncated: bool = False
     """The file was emptied or replaced: what was read before belongs to an older one."""
     skipped: int = 0
     """Bytes before `data` that were passed over: the first line of `data` may lack its beginning."""
 
 
-class GrowingFile:
+class TailReader:
     """A file that is read on from where the last look ended.
 
     Args:
@@ -34,14 +34,14 @@ class GrowingFile:
 
     def __init__(self, path: str, *, most: int) -> None:
         self.path = path
-        self.facts: FileFacts | None = None
+        self.facts: FileStat | None = None
         """What the last look saw; None for a file that was not there."""
         self.skipped = 0
         """Bytes that were passed over in all, of the file as it is now."""
         self._most = most
         self._offset, self._seam = 0, b""
 
-    async def look(self, host: Host) -> Fresh:
+    async def look(self, host: Host) -> TailRead:
         """Fetch what is new, as a whole.
 
         Raises:
@@ -49,9 +49,9 @@ class GrowingFile:
             MachineError: The machine does not answer.
         """
         found = [piece async for piece in self.pieces(host)]
-        return Fresh(b"".join(piece.data for piece in found), *((found[0].anew, found[0].skipped) if found else ()))
+        return TailRead(b"".join(piece.data for piece in found), *((found[0].truncated, found[0].skipped) if found else ()))
 
-    async def pieces(self, host: Host) -> AsyncGenerator[Fresh, None]:
+    async def pieces(self, host: Host) -> AsyncGenerator[TailRead, None]:
         """Fetch what is new, piece by piece; the first one tells what happened to the file.
 
         Raises:
@@ -62,12 +62,12 @@ class GrowingFile:
         if facts is None or (facts.size == self._offset and facts.size > 0):
             return
         if not facts.regular:
-            raise FileRefused(f"{self.path} on {host.name} is not read", why=NO_FILE)
-        anew = False
+            raise FileRefused(f"{self.path} on {host.name} is not read", why=NOT_A_FILE)
+        truncated = False
         if self._seam:
             head = await host.get(self.path, offset=self._offset - len(self._seam), limit=len(self._seam))
             if head != self._seam:
-                anew, self._offset, self._seam, self.skipped = True, 0, b"", 0
+                truncated, self._offset, self._seam, self.skipped = True, 0, b"", 0
         skipped = max(facts.size - self._offset - self._most, 0)
         if skipped:
             self._offset, self._seam = self._offset + skipped, b""
@@ -79,7 +79,7 @@ class GrowingFile:
                 break
             self._offset += len(data)
             self._seam = (self._seam + data)[-SEAM:]
-            yield Fresh(data, anew and first, skipped if first else 0)
+            yield TailRead(data, truncated and first, skipped if first else 0)
             first = False
-        if first and anew:
-            yield Fresh(b"", anew)
+        if first and truncated:
+            yield TailRead(b"", truncated)

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hudtui.core.compute.machine_guard import arm
+from hudtui.core.compute.watchdog import arm_watchdog
 from hudtui.core.errors import MachineError, RunError
-from hudtui.core.python import bare_python
+from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Completed, Host
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.runs.growing import GrowingFile
+from hudtui.core.runs.growing import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
@@ -32,7 +32,7 @@ _PATIENCE = 90.0
 
 
 @dataclass(frozen=True)
-class MachineStatus:
+class SupervisorStatus:
     """What `supervisor.py status` says."""
 
     status: Mapping[str, Any] | None = None
@@ -53,7 +53,7 @@ class MachineStatus:
 
 
 @dataclass
-class Machine:
+class RunFolder:
     """A run's folder on its host.
 
     Raises:
@@ -66,7 +66,7 @@ class Machine:
     """Of its events: what the store has not taken yet."""
 
     def __post_init__(self) -> None:
-        self._events = GrowingFile(self.path("events.jsonl"), most=_EVENTS)
+        self._events = TailReader(self.path("events.jsonl"), most=_EVENTS)
         if not self.record.own:
             raise RunError(
                 f"run {self.record.id} was not started here by you, and is not acted on",
@@ -118,7 +118,7 @@ class Machine:
         text = json.dumps({"env": dict(secrets)}).encode() if secrets else b""
         await self._ask("start", stdin=text, accept=(0, 3))
 
-    async def status(self) -> MachineStatus:
+    async def status(self) -> SupervisorStatus:
         """Look at the files and the processes there.
 
         Raises:
@@ -126,7 +126,7 @@ class Machine:
         """
         found = await self._ask("status")
         try:
-            return msgspec.convert(found, MachineStatus)
+            return msgspec.convert(found, SupervisorStatus)
         except (msgspec.ValidationError, RecursionError) as error:
             why = clean_line(str(error), 200)
             raise MachineError(
@@ -147,7 +147,7 @@ class Machine:
         Raises:
             MachineError: It could not start.
         """
-        await arm(self.host, self.record.folder, rules, key=key)
+        await arm_watchdog(self.host, self.record.folder, rules, key=key)
 
     async def rule(self, rules: Mapping[str, Any]) -> None:
         """Tell the guard other rules."""
@@ -157,7 +157,7 @@ class Machine:
         """Take over into the store what the supervisor has written since the last time; returns what was new there."""
         if self._heard.rfind(b"\n") < 0:  # else the store could not take it the last time
             fresh = await self._events.look(self.host)
-            if fresh.anew or fresh.skipped:
+            if fresh.truncated or fresh.skipped:
                 self._heard = b""
             data = fresh.data
             if fresh.skipped:  # in the middle of a line
@@ -176,7 +176,7 @@ class Machine:
         self, command: str, *arguments: str, stdin: bytes | None = None, accept: tuple[int, ...] = (0,)
     ) -> dict[str, Any]:
         words = (self.path("supervisor.py"), command, self.record.folder, *arguments)
-        done = await self._run(bare_python(self.python, *words), stdin)
+        done = await self._run(isolated_python_command(self.python, *words), stdin)
         try:
             found = json.loads(done.stdout)
         except (ValueError, RecursionError):

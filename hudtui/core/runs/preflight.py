@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
-from hudtui.core.text import clean_line, counted
+from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import FEWEST_TASKS
-from hudtui.core.variables import Lookup, names_in, substitute_tree
-from hudtui.core.workspace import Workspace, make_state_dir, noted_dataset
+from hudtui.core.variables import Lookup, substitute_tree, variable_names
+from hudtui.core.workspace import Workspace, last_dataset_name, make_state_dir
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.guard import Limits
+    from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.values import Offer
-    from hudtui.core.environment.push import Pushing
+    from hudtui.core.environment.push import PushProgress
     from hudtui.core.gym.config import GymConfig
-    from hudtui.core.lockfile import Lock
+    from hudtui.core.lockfile import LockFile
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.task import Task
 
@@ -40,7 +40,7 @@ _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
 
 
 @dataclass(frozen=True)
-class Wish:
+class RunRequest:
     """A run as its user asks for it. None leaves the choice to the workspace, the engine or the market."""
 
     engine: str = "trl"
@@ -108,7 +108,7 @@ class Check:
 
 
 @dataclass
-class Looked:
+class PreflightReport:
     """What was found while looking at a wish."""
 
     checks: list[Check] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Looked:
     remarks: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
-    local_image: Lock | None = None
+    local_image: LockFile | None = None
     """The lock file, where no registry has the environment's image."""
     image: str | None = None
     """The environment's image, where a registry has it."""
@@ -143,17 +143,17 @@ class Looked:
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-def look_at_files(wish: Wish, workspace: Workspace, settings: Settings, seen: Looked) -> None:
+def check_files(wish: RunRequest, workspace: Workspace, settings: Settings, seen: PreflightReport) -> None:
     """Lock file, tasks and configuration. Reads files, and the Hub where the tasks are there."""
     lock_image, dataset = _lock(workspace, seen)
     _look_at_tasks(wish, workspace, settings, lock_image, dataset, seen)
     _look_at_config(wish, workspace, seen)
 
 
-def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
+def _lock(workspace: Workspace, seen: PreflightReport) -> tuple[str | None, str | None]:
     """Image and dataset that the lock file names; without one, the dataset that was made here last."""
     if workspace.lock is None:
-        return None, noted_dataset(workspace.folder)
+        return None, last_dataset_name(workspace.folder)
     from hudtui.core.lockfile import read_lock
 
     try:
@@ -169,7 +169,7 @@ def _lock(workspace: Workspace, seen: Looked) -> tuple[str | None, str | None]:
     return lock.image, lock.primary_dataset.name if lock.primary_dataset else None
 
 
-async def push_locked(workspace: Workspace, name: str) -> AsyncGenerator[Pushing, None]:
+async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[PushProgress, None]:
     """Push the image of the lock file, which is on this computer alone, and write its digest into the lock file.
 
     Args:
@@ -195,7 +195,7 @@ async def push_locked(workspace: Workspace, name: str) -> AsyncGenerator[Pushing
 
 
 def _look_at_tasks(
-    wish: Wish, workspace: Workspace, settings: Settings, lock_image: str | None, dataset: str | None, seen: Looked
+    wish: RunRequest, workspace: Workspace, settings: Settings, lock_image: str | None, dataset: str | None, seen: PreflightReport
 ) -> None:
     source = wish.tasks or dataset or (str(workspace.task_files[0]) if len(workspace.task_files) == 1 else None)
     if source is None:
@@ -205,7 +205,7 @@ def _look_at_tasks(
         seen.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
         return
     from hudtui.core.tasks.load import read_tasks
-    from hudtui.core.tasks.source import find_source
+    from hudtui.core.tasks.read import find_source
 
     try:
         token = settings.secret("HF_TOKEN")
@@ -243,7 +243,7 @@ def _look_at_tasks(
 
 
 def _on_platform(
-    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, seen: Looked
+    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, seen: PreflightReport
 ) -> tuple[Task, ...]:
     """The tasks with the platform's own server, running the image of the lock file, in place of one of this computer."""
     from hudtui.core.tasks.rewrite import rewriting
@@ -297,7 +297,7 @@ def _task_record(task: Task) -> dict[str, Any]:
     return record
 
 
-def _look_at_config(wish: Wish, workspace: Workspace, seen: Looked) -> None:
+def _look_at_config(wish: RunRequest, workspace: Workspace, seen: PreflightReport) -> None:
     path = workspace.folder / wish.config if wish.config else (workspace.configs[0] if len(workspace.configs) == 1 else None)
     if path is None:
         names = tuple(workspace.relative(config) for config in workspace.configs)
@@ -317,29 +317,29 @@ def _look_at_config(wish: Wish, workspace: Workspace, seen: Looked) -> None:
     errors = [finding for finding in findings if finding.severity == "error"]
     if config is None or errors:
         first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
-        seen.add("config", "missing", f"{name} has {counted(len(errors), 'error')}; {first}", f"hudtui lint {name}")
+        seen.add("config", "missing", f"{name} has {plural(len(errors), 'error')}; {first}", f"hudtui lint {name}")
         return
     try:
         _look_at_policy(wish, config)
     except HudtuiError as error:
         seen.refuse("config", error)
         return
-    seen.add("config", "fine", f"{name}: {counted(len(config.mappings), 'action')}")
+    seen.add("config", "fine", f"{name}: {plural(len(config.mappings), 'action')}")
     seen.config = path
 
 
-def _look_at_policy(wish: Wish, config: GymConfig) -> None:
+def _look_at_policy(wish: RunRequest, config: GymConfig) -> None:
     if wish.engine == "rollouts" and not wish.policy.startswith("openai:"):
         from hudtui.core.rollouts.policy import policy_source
 
         policy_source(wish.policy, config)
 
 
-def look_at_model(wish: Wish, workspace: Workspace, seen: Looked, *, remote: bool, rented: bool) -> None:
+def check_model(wish: RunRequest, workspace: Workspace, seen: PreflightReport, *, remote: bool, rented: bool) -> None:
     """Whether the model can be trained, as far as this computer tells. Reads the training's settings."""
     if wish.rehearse or wish.engine not in ("trl", "prime-rl"):
         return
-    from hudtui.core.training.model import judge_model
+    from hudtui.core.training.model import assess_model
     from hudtui.core.training.recipe import read_settings
 
     name = wish.model
@@ -351,7 +351,7 @@ def look_at_model(wish: Wish, workspace: Workspace, seen: Looked, *, remote: boo
             return
     if name is None:
         return  # the engine's own choice
-    found = judge_model(name, workspace.folder, here=not remote)
+    found = assess_model(name, workspace.folder, here=not remote)
     if found.state == "unknown" and rented and found.fix is not None:
         found = replace(found, state="refused")  # nothing was ever put onto a machine that is yet to be rented
     states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
@@ -361,7 +361,7 @@ def look_at_model(wish: Wish, workspace: Workspace, seen: Looked, *, remote: boo
 # --- environments and keys ------------------------------------------------------------------------------------------------
 
 
-def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> None:
+def check_environments(seen: PreflightReport, settings: Settings, *, remote: bool) -> None:
     """How the run's machine reaches the environments of the tasks."""
     used = _images_of_tasks(seen, settings)
     if seen.local_image is not None:
@@ -380,19 +380,19 @@ def look_at_environments(seen: Looked, settings: Settings, *, remote: bool) -> N
         seen.add("environment", state, text)
 
 
-def _configs(seen: Looked) -> Iterable[Mapping[str, Any]]:
+def _configs(seen: PreflightReport) -> Iterable[Mapping[str, Any]]:
     """The different `mcp_config` of the tasks."""
     return {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values()
 
 
-def _images_of_tasks(seen: Looked, settings: Settings) -> dict[str, bool]:
+def _images_of_tasks(seen: PreflightReport, settings: Settings) -> dict[str, bool]:
     """The images that tasks run on; True for those that run beside the tasks: on their machine, or behind an address of it."""
-    from hudtui.core.environment.spec import read_config
+    from hudtui.core.environment.servers import parse_mcp_config
 
     found: dict[str, bool] = {}
     for config in _configs(seen):
         try:
-            servers = read_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
+            servers = parse_mcp_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
         except InputError:
             continue  # what is wrong with it was told with the tasks
         for server in servers:
@@ -409,7 +409,7 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _look_at_local_image(seen: Looked, lock: Lock, used: Mapping[str, bool], *, remote: bool) -> None:
+def _look_at_local_image(seen: PreflightReport, lock: LockFile, used: Mapping[str, bool], *, remote: bool) -> None:
     """The lock file's image, which can be used on this computer alone."""
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in used.items() if name in lock.images]
@@ -423,9 +423,9 @@ def _look_at_local_image(seen: Looked, lock: Lock, used: Mapping[str, bool], *, 
         seen.add("image", "fine", f"{image}, which is on this computer alone")
 
 
-def _look_at_other_images(seen: Looked, used: Mapping[str, bool], *, remote: bool) -> None:
+def _look_at_other_images(seen: PreflightReport, used: Mapping[str, bool], *, remote: bool) -> None:
     """Images that tasks name themselves, and that only this computer can have."""
-    from hudtui.core.environment.engine import built_here
+    from hudtui.core.environment.engine import is_built_locally
     from hudtui.core.lockfile import is_local_image
 
     known = seen.local_image.images if seen.local_image is not None else frozenset()
@@ -433,14 +433,14 @@ def _look_at_other_images(seen: Looked, used: Mapping[str, bool], *, remote: boo
         if name in known or not is_local_image(name) or (beside and not remote):
             continue
         # The platform can have it from nowhere. A machine may know it as one of Docker's own, such as `node`.
-        state: CheckState = "missing" if not beside or built_here(name) else "warning"
+        state: CheckState = "missing" if not beside or is_built_locally(name) else "warning"
         instead = seen.image or "the name that it has there"
         text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
         fix = f"Push it, and put {clean_line(instead, 120)} into the tasks. Without an mcp_config they get the lock file's image."
         seen.add("image", state, text, fix)
 
 
-def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
+def _way(name: str, server: Any, seen: PreflightReport) -> tuple[CheckState, str]:
     """How a server of a task is reached from the run's machine, and whether that needs something more."""
     name = clean_line(name, 60)
     server = server if isinstance(server, Mapping) else {}
@@ -466,12 +466,12 @@ def _way(name: str, server: Any, seen: Looked) -> tuple[CheckState, str]:
     return "warning", f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
 
 
-def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) -> None:
+def check_keys(wish: RunRequest, settings: Settings, seen: PreflightReport, *, remote: bool) -> None:
     """Which settings the run needs, and which travel to the machine."""
     names: dict[str, None] = {}
     needed: dict[str, None] = {}
     for config in _configs(seen):
-        names.update(dict.fromkeys(names_in(config)))
+        names.update(dict.fromkeys(variable_names(config)))
         needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
     _missing(tuple(needed), "is not set, and the tasks' servers need it", seen)
     if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url:
@@ -495,7 +495,7 @@ def look_at_keys(wish: Wish, settings: Settings, seen: Looked, *, remote: bool) 
         seen.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
 
 
-def _missing(names: tuple[str, ...], why: str, seen: Looked) -> None:
+def _missing(names: tuple[str, ...], why: str, seen: PreflightReport) -> None:
     """Take note of variables without a value; each is asked for by itself."""
     for name in names:
         name = clean_line(name, 60)
@@ -505,13 +505,13 @@ def _missing(names: tuple[str, ...], why: str, seen: Looked) -> None:
             seen.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
 
 
-def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: Looked) -> None:
+def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: PreflightReport) -> None:
     """Keys of the tasks whose value is none, such as the sample of a `.env` file."""
-    from hudtui.core.settings import check_value
+    from hudtui.core.settings import check_setting_value
 
     for name in names:
         key, value = settings.keys.get(name), settings.get(name)
-        problem = check_value(key, value) if key is not None and key.secret and value is not None else None
+        problem = check_setting_value(key, value) if key is not None and key.secret and value is not None else None
         if problem is not None:
             text = f"{name}: {problem}; the tasks' servers need it"
             seen.add("keys", "missing", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from hudtui.core.remote.host import FileRefused, Host
-from hudtui.core.runs.values import LATEST
+from hudtui.core.runs.values import LATEST_TIME
 from hudtui.core.text import clean_line
 
 LINE = 64 * 1024
 """Bytes of one event, at most."""
 
-Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST)]
+Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST_TIME)]
 """Seconds since the epoch."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
@@ -99,7 +99,7 @@ class _Envelope(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Report:
+class MachineReport:
     """An event of the machine."""
 
     seq: int
@@ -111,7 +111,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableReport:
     """A record of the machine that is none of its events."""
 
     why: str
@@ -120,7 +120,7 @@ class Unreadable:
     """Tells it from others."""
 
 
-def read_report(line: bytes) -> Report | Unreadable:
+def read_report(line: bytes) -> MachineReport | UnreadableReport:
     """The event that a line of `events.jsonl` holds."""
     if len(line) > LINE:
         return _unreadable(f"it is longer than {LINE // 1024} KiB", line)
@@ -132,7 +132,7 @@ def read_report(line: bytes) -> Report | Unreadable:
         return _unreadable("it is nested too deeply", line)
 
 
-def check_report(value: object) -> Report | Unreadable:
+def check_report(value: object) -> MachineReport | UnreadableReport:
     """An event of the machine as it has to be."""
     try:
         found = msgspec.convert(value, _Envelope)
@@ -142,12 +142,12 @@ def check_report(value: object) -> Report | Unreadable:
         data = msgspec.to_builtins(msgspec.convert(found.data, fields))
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(clean_line(str(error), 200), value)
-    return Report(found.seq, found.at, found.type, data)
+    return MachineReport(found.seq, found.at, found.type, data)
 
 
-def _unreadable(why: str, what: object) -> Unreadable:
+def _unreadable(why: str, what: object) -> UnreadableReport:
     data = what if isinstance(what, bytes) else repr(what).encode("utf-8", "replace")
-    return Unreadable(why, hashlib.sha256(data).hexdigest()[:16])
+    return UnreadableReport(why, hashlib.sha256(data).hexdigest()[:16])
 
 
 STATUS = 1024 * 1024

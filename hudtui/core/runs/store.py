@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hudtui.core import trust
 from hudtui.core.errors import Location, RunError
-from hudtui.core.runs.values import ENDS, LATEST, UNREADABLE, RunEvent, RunSummary, fold
+from hudtui.core.runs.values import END_STATES, LATEST_TIME, MOST_UNREADABLE, RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
 from hudtui.core.training.plan import Plan, RunSpec, plan_from_json, spec_from_json
-from hudtui.core.workspace import STATE, make_state_dir
+from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.reports import Report, Unreadable
+    from hudtui.core.runs.reports import MachineReport, UnreadableReport
 
 MOST_REPORTS = 10_000
 """Events of one machine that are kept of a run."""
@@ -148,7 +148,7 @@ class RunStore:
         with self._writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
-    def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | Report | Unreadable]) -> tuple[RunEvent, ...]:
+    def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | MachineReport | UnreadableReport]) -> tuple[RunEvent, ...]:
         """Keep what the supervisor on the machine wrote; those that are there already are passed over.
 
         What is no event of a machine is counted (`RunSummary.unreadable`) and not taken. Of one that never ceases to report the
@@ -158,9 +158,9 @@ class RunStore:
             run: The run.
             lines: Objects of its `events.jsonl`, or what `reports.read_report` made of them.
         """
-        from hudtui.core.runs.reports import Report, Unreadable, check_report
+        from hudtui.core.runs.reports import MachineReport, UnreadableReport, check_report
 
-        found = [line if isinstance(line, Report | Unreadable) else check_report(line) for line in lines]
+        found = [line if isinstance(line, MachineReport | UnreadableReport) else check_report(line) for line in lines]
         if not found:
             return ()
         with self._writing() as database:
@@ -171,14 +171,14 @@ class RunStore:
                 counts[kind] = counts.get(kind, 0) + 1
             added = []
             for one in found:
-                kind = "machine" if isinstance(one, Report) else "unreadable"
-                mark = f"{kind}:{one.seq if isinstance(one, Report) else one.mark}"
+                kind = "machine" if isinstance(one, MachineReport) else "unreadable"
+                mark = f"{kind}:{one.seq if isinstance(one, MachineReport) else one.mark}"
                 if mark in kept:
                     continue
-                if isinstance(one, Unreadable):
-                    if counts[kind] < UNREADABLE:
+                if isinstance(one, UnreadableReport):
+                    if counts[kind] < MOST_UNREADABLE:
                         self._insert(database, run, kind, {"why": one.why}, time.time(), "app", mark)
-                elif counts[kind] < MOST_REPORTS or (one.type in ENDS and counts[kind] < MOST_REPORTS + UNREADABLE):
+                elif counts[kind] < MOST_REPORTS or (one.type in END_STATES and counts[kind] < MOST_REPORTS + MOST_UNREADABLE):
                     added.append(self._insert(database, run, one.type, one.data, one.at, "machine", mark))
                 else:
                     continue
@@ -225,7 +225,7 @@ class RunStore:
             ) from None
         own = self._is_own(row)
         summary = self.summary(known)
-        if summary.machine == "released" and (home := home_of(summary)) is not None:
+        if summary.machine == "released" and (home := results_folder_of(summary)) is not None:
             host, machine, folder = "local", this_machine(), home
         return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
 
@@ -250,7 +250,7 @@ class RunStore:
 
     def powers(self) -> tuple[trust.Power, ...]:
         """One power for each run that may still change and that the user has not started; see `core.trust`."""
-        waiting = [run.id for run in self.runs() if run.active or run.unsettled or run.state == "lost"]
+        waiting = [run.id for run in self.runs() if run.active or run.holds_machine or run.state == "lost"]
         rows = [row for row in map(self._row, waiting) if not trust.owns_run(self.path, row[0], _content(row))]
         return tuple(map(self._power, rows))
 
@@ -377,7 +377,7 @@ class RunStore:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """The database in a transaction that is kept as a whole, or not at all."""
-        if self.state_dir.name == STATE:
+        if self.state_dir.name == STATE_FOLDER:
             make_state_dir(self.state_dir.parent)
         with self._errors(), contextlib.closing(self._connect("mode=rwc")) as database:
             database.execute("BEGIN IMMEDIATE")
@@ -472,10 +472,10 @@ def _start(run: str, name: str, engine: str, host: str, folder: str, created: fl
 
 def _moment(value: object) -> float:
     """Seconds since the epoch that are a date; 0 for what is none."""
-    return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST else 0.0
+    return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST_TIME else 0.0
 
 
-def home_of(run: RunSummary) -> str | None:
+def results_folder_of(run: RunSummary) -> str | None:
     """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
     return run.results if run.results and not run.active and Path(run.results).is_dir() else None
 

@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hudtui.core.compute.guard import Usage, hours_left, money
-from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.costs import CostSummary, sum_costs
 from hudtui.core.compute.limitbook import LimitBook
-from hudtui.core.compute.machine_guard import end_rule, ends_itself
+from hudtui.core.compute.limits import LimitUsage, hours_left, money
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.release import is_at
-from hudtui.core.compute.spending import Spending, spend
+from hudtui.core.compute.release import belongs_to
+from hudtui.core.compute.watchdog import ends_itself, terminate_rule
 from hudtui.core.errors import HudtuiError
-from hudtui.core.runs.claim import tended
-from hudtui.core.runs.launcher import Lookup
-from hudtui.core.runs.rented import FETCH_WITHIN
+from hudtui.core.http import is_loopback
+from hudtui.core.runs.launch import Lookup
+from hudtui.core.runs.remote_run import FETCH_WITHIN
+from hudtui.core.runs.run_lock import is_managed
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
 from hudtui.core.text import clean_line, duration
-from hudtui.core.web import is_loopback
-from hudtui.core.workspace import STATE
+from hudtui.core.workspace import STATE_FOLDER
 
 
 @dataclass(frozen=True)
-class Unattended:
+class UnattendedPod:
     """A machine that costs money and that no hudtui looks after once this one is closed."""
 
     name: str
@@ -41,7 +41,7 @@ class Unattended:
     """Sentences for people: what it costs and why it is there, who ends it, what to type."""
 
 
-def unattended(
+def find_unattended(
     ledger: Ledger,
     book: LimitBook,
     providers: Mapping[str, Provider],
@@ -49,7 +49,7 @@ def unattended(
     *,
     folder: Path,
     mine: Callable[[str], bool] = lambda run: False,
-) -> tuple[Unattended, ...]:
+) -> tuple[UnattendedPod, ...]:
     """The machines that go on costing money without this hudtui, the dearest first.
 
     Those that another living hudtui is getting, or whose run it tends, are its own to look after.
@@ -65,25 +65,25 @@ def unattended(
     Raises:
         MachineError: The ledger cannot be read.
     """
-    spending = spend(ledger, {}, time.time(), here=tuple(providers.values()))
+    spending = sum_costs(ledger, {}, time.time(), here=tuple(providers.values()))
     counted = {pod.name for pod in spending.open}
     found = []
     for one in ledger.owned():
         store = _store_of(one)
         if one.name not in counted or one.held:
             continue
-        if one.run is not None and store is not None and tended(store, one.run) and not mine(one.run):
+        if one.run is not None and store is not None and is_managed(store, one.run) and not mine(one.run):
             continue
-        provider = next((provider for provider in providers.values() if is_at(one, provider)), None)
+        provider = next((provider for provider in providers.values() if belongs_to(one, provider)), None)
         left = _Left(one, _known(store, one.run), provider)
         guard = left.guard(book, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
-        found.append(Unattended(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
+        found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
     return tuple(sorted(found, key=lambda one: -one.hourly))
 
 
-def _store_of(one: Owned) -> RunStore | None:
-    state = Path(one.workspace) / STATE if one.run is not None and one.workspace is not None else None
+def _store_of(one: PodRecord) -> RunStore | None:
+    state = Path(one.workspace) / STATE_FOLDER if one.run is not None and one.workspace is not None else None
     return RunStore(state) if state is not None and (state / "runs.db").is_file() else None
 
 
@@ -98,7 +98,7 @@ def _known(store: RunStore | None, run: str | None) -> tuple[RunRecord, RunSumma
 class _Left:
     """A machine that is left behind."""
 
-    owned: Owned
+    owned: PodRecord
     known: tuple[RunRecord, RunSummary] | None
     """What its project knows of its run."""
     provider: Provider | None
@@ -148,7 +148,7 @@ class _Left:
             f"{resume} fetches them and ends the machine.",
         )
 
-    def guard(self, book: LimitBook, spending: Spending, settings: Lookup) -> str:
+    def guard(self, book: LimitBook, spending: CostSummary, settings: Lookup) -> str:
         """What ends it when nobody does, and when."""
         one = self.owned
         if self.provider is not None and ends_itself(self.provider):
@@ -172,17 +172,17 @@ class _Left:
     def _guard_ends(self, settings: Lookup) -> bool:
         """Whether the guard has a key with which it ends the machine at its provider; else it can only switch it off."""
         try:
-            return self.provider is not None and end_rule(self.provider, self.owned.pod or "", settings) is not None
+            return self.provider is not None and terminate_rule(self.provider, self.owned.pod or "", settings) is not None
         except HudtuiError:
             return False
 
 
-def _seconds_left(one: Owned, book: LimitBook, spending: Spending) -> float | None:
+def _seconds_left(one: PodRecord, book: LimitBook, spending: CostSummary) -> float | None:
     """Until its limits end it; None where none will."""
     if one.until is not None:
         return max(one.until - time.time(), 0.0)
     limits, used = book.get(one.name), spending.of(one.name)
     if limits is None or used is None:
         return None
-    hours = hours_left(limits, Usage(used.hours, used.spent, spending.today), one.hourly or 0.0)
+    hours = hours_left(limits, LimitUsage(used.hours, used.spent, spending.today), one.hourly or 0.0)
     return None if hours is None else hours * 3600

@@ -23,14 +23,14 @@ REPORTED = frozenset(
 )
 """Types of the events of a machine; `reports` has their fields."""
 
-LATEST = 1e10
+LATEST_TIME = 1e10
 """Seconds since the epoch, in the year 2286: what is told of later than that is no date."""
-UNREADABLE = 20
+MOST_UNREADABLE = 20
 """Unreadable records of a machine that are counted; more of them are not kept."""
 _NOTES = 50
 """Notes of a run that are kept, the newest."""
 
-GLYPHS: Mapping[RunState, str] = {
+STATE_GLYPHS: Mapping[RunState, str] = {
     "planned": "○",
     "starting": "◔",
     "running": "●",
@@ -43,7 +43,7 @@ GLYPHS: Mapping[RunState, str] = {
 """One character a state, always shown together with the word."""
 
 
-def iso(moment: float | None) -> str | None:
+def iso_time(moment: float | None) -> str | None:
     """Seconds since the epoch as ISO 8601 text in UTC, to the second."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
@@ -68,7 +68,7 @@ class RunEvent:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui runs show --json`."""
-        return {"at": iso(self.at), "type": self.type, "origin": self.origin, "data": dict(self.data)}
+        return {"at": iso_time(self.at), "type": self.type, "origin": self.origin, "data": dict(self.data)}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class RunSummary:
     removed: bool = False
     """The user wants to see no more of it."""
     unreadable: int = 0
-    """Records of its machine that were no events, and were passed over. Counted up to `UNREADABLE`."""
+    """Records of its machine that were no events, and were passed over. Counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
     """What was wrong with the first of them."""
 
@@ -125,7 +125,7 @@ class RunSummary:
         return self.state in ACTIVE
 
     @property
-    def unsettled(self) -> bool:
+    def holds_machine(self) -> bool:
         """Its rented machine may still be there, and cost money, or its results are still to be fetched."""
         return self.machine in ("asked", "held")
 
@@ -144,7 +144,7 @@ class RunSummary:
             return None
         if self.unreadable == 1:
             return f"1 record of the machine was not readable: {self.unreadable_why}"
-        more = " or more" if self.unreadable >= UNREADABLE else ""
+        more = " or more" if self.unreadable >= MOST_UNREADABLE else ""
         return f"{self.unreadable}{more} records of the machine were not readable, the first one: {self.unreadable_why}"
 
     @property
@@ -171,10 +171,10 @@ class RunSummary:
             "folder": self.folder,
             "mode": self.mode,
             "session": self.session if self.mode == "tmux" else None,
-            "created": iso(self.created),
-            "started": iso(self.started),
-            "ended": iso(self.ended),
-            "updated": iso(self.updated),
+            "created": iso_time(self.created),
+            "started": iso_time(self.started),
+            "ended": iso_time(self.ended),
+            "updated": iso_time(self.updated),
             "elapsed_seconds": None if self.started is None or self.ended is None else round(self.ended - self.started, 3),
             "notes": list(self.notes),
             "unreadable": self.unreadable,
@@ -186,7 +186,7 @@ class RunSummary:
         }
 
 
-ENDS: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
+END_STATES: Mapping[str, RunState] = {"finished": "finished", "failed": "failed", "stopped": "stopped"}
 
 
 def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
@@ -215,8 +215,8 @@ def _take_report(run: dict[str, Any], event: RunEvent) -> None:
         run["mode"] = event.data["mode"]
     if run["final"]:
         return
-    if event.type in ENDS:
-        run.update(final=True, state=ENDS[event.type], ended=event.at, why=_text(event, "why"))
+    if event.type in END_STATES:
+        run.update(final=True, state=END_STATES[event.type], ended=event.at, why=_text(event, "why"))
         return
     stopping = event.type == "stopping" or run["state"] == "stopping"
     run.update(state="stopping" if stopping else "running", ended=None, why=None)
@@ -239,8 +239,8 @@ def _take_own(run: dict[str, Any], event: RunEvent) -> None:
         run.update(unreadable=run["unreadable"] + 1, unreadable_why=run["unreadable_why"] or _text(event, "why"))
     if run["final"]:
         return
-    if kind in ENDS:
-        run.update(state=ENDS[kind], ended=event.at, why=_text(event, "why"))
+    if kind in END_STATES:
+        run.update(state=END_STATES[kind], ended=event.at, why=_text(event, "why"))
     elif kind == "lost":
         run.update(state="lost", why=_text(event, "why"))
     elif kind == "stop_requested" and run["state"] in ("planned", "starting", "running"):

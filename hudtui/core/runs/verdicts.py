@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.text import counted
+from hudtui.core.text import plural
 from hudtui.core.workspace import Workspace
 
 CONFIG_SIZE = 256 * 1024
@@ -19,7 +19,7 @@ _CHECKED = frozenset({".json", ".jsonl", ".ndjson"})
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileErrors:
     """What is wrong with one file, or with several of the same kind."""
 
     errors: int = 0
@@ -27,18 +27,18 @@ class Verdict:
     """In a few words, such as `7 errors in configs/2048.yaml`; empty where nothing is wrong."""
 
 
-class Verdicts:
+class FileChecks:
     """The verdicts on the files of a project; each is checked once, and again when it has changed."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[tuple[int, int], int]] = {}
         self._turn = Lock()
 
-    def configs(self, workspace: Workspace) -> Verdict:
+    def configs(self, workspace: Workspace) -> FileErrors:
         """Of the configurations, as far as it is known."""
         return self._of(workspace, workspace.configs)
 
-    def tasks(self, workspace: Workspace) -> Verdict:
+    def tasks(self, workspace: Workspace) -> FileErrors:
         """Of the task files, as far as it is known."""
         return self._of(workspace, workspace.task_files)
 
@@ -60,13 +60,13 @@ class Verdicts:
         elif path not in self._known or self._known[path][0] != stamp:
             self._known[path] = (stamp, count(path))
 
-    def _of(self, workspace: Workspace, paths: Sequence[Path]) -> Verdict:
+    def _of(self, workspace: Workspace, paths: Sequence[Path]) -> FileErrors:
         wrong = [(path, self._known[path][1]) for path in paths if path in self._known and self._known[path][1]]
         if not wrong:
-            return Verdict()
+            return FileErrors()
         errors, (first, _) = sum(count for _, count in wrong), wrong[0]
         where = workspace.relative(first) if len(wrong) == 1 else f"{len(wrong)} of {len(paths)} files"
-        return Verdict(errors, f"{counted(errors, 'error')} in {where}")
+        return FileErrors(errors, f"{plural(errors, 'error')} in {where}")
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -79,7 +79,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _config_errors(path: Path) -> int:
     from hudtui.core.files import read_text
-    from hudtui.core.gym.lint import lint
+    from hudtui.core.gym.lint.check import lint
 
     try:
         return sum(finding.severity == "error" for finding in lint(read_text(path), name=path.name))

@@ -27,7 +27,7 @@ _HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Sample:
+class VllmSample:
     """The numbers of one answer, of all engines of the server together. None: it does not tell."""
 
     model: str | None = None
@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Server:
+class ModelServer:
     """A model server at one moment."""
 
     stage: str
@@ -55,7 +55,7 @@ class Server:
     """Seconds since its last answer; 0 for one that answers."""
     stuck: float = 0.0
     """Seconds in which requests were running and no token was made."""
-    sample: Sample = Sample()
+    sample: VllmSample = VllmSample()
     """Its newest answer."""
     tokens_per_s: float | None = None
     """Generated since the answer before."""
@@ -69,7 +69,7 @@ class Server:
         return {**told, **vars(self.sample)}
 
 
-def read_metrics(text: str) -> Sample | None:
+def parse_vllm_metrics(text: str) -> VllmSample | None:
     """The numbers in vLLM's `/metrics`; None where no line is vLLM's."""
     found: dict[str, list[float]] = {}
     model = None
@@ -89,7 +89,7 @@ def read_metrics(text: str) -> Sample | None:
     def total(name: str) -> float | None:
         return sum(found[name]) if name in found else None
 
-    return Sample(
+    return VllmSample(
         model=model,
         running=total("num_requests_running"),
         waiting=total("num_requests_waiting"),
@@ -108,7 +108,7 @@ def _number(text: str) -> float | None:
     return value if is_number(value) else None
 
 
-class ServerWatch:
+class ServerMonitor:
     """Asks one server again and again.
 
     Args:
@@ -118,12 +118,12 @@ class ServerWatch:
 
     def __init__(self, stage: str, port: int) -> None:
         self.stage, self.port = stage, port
-        self.newest: Server | None = None
+        self.newest: ModelServer | None = None
         """What the last question brought; None before the first, and while it has not shown that it is vLLM."""
         self._answered = 0.0
         self._moved: float | None = None
 
-    async def ask(self, host: Host, now: float) -> Server | None:
+    async def ask(self, host: Host, now: float) -> ModelServer | None:
         """Ask it how it is.
 
         Args:
@@ -132,24 +132,24 @@ class ServerWatch:
         """
         before = self.newest
         try:
-            sample = read_metrics(await fetch(host, self.port))
+            sample = parse_vllm_metrics(await fetch(host, self.port))
         except MachineError as error:
             if before is not None:
                 why = error.why or error.what
                 silent = max(now - self._answered, 0.0)
-                self.newest = Server(self.stage, now, False, silent, sample=before.sample, problem=why)
+                self.newest = ModelServer(self.stage, now, False, silent, sample=before.sample, problem=why)
             return self.newest
         if sample is not None:
             self._answered = now
             self.newest = self._judge(sample, now, before)
         return self.newest
 
-    def _judge(self, sample: Sample, now: float, before: Server | None) -> Server:
-        old, seconds = (before.sample, now - before.at) if before and before.answers else (Sample(), 0.0)
+    def _judge(self, sample: VllmSample, now: float, before: ModelServer | None) -> ModelServer:
+        old, seconds = (before.sample, now - before.at) if before and before.answers else (VllmSample(), 0.0)
         made = _grown(old.generated, sample.generated)
         if self._moved is None or made is None or made > 0 or not sample.running:
             self._moved = now
-        return Server(
+        return ModelServer(
             self.stage,
             now,
             True,

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
-from hudtui.core.tasks.check import TASK_FIELDS
 from hudtui.core.tasks.columns import JSON_FIELDS, compact
 from hudtui.core.tasks.rules import without_nulls
+from hudtui.core.tasks.validate import TASK_FIELDS
 
 JSON_MARK = b"hudtui"
 """Key in the metadata of a column whose texts are JSON (`json`), so that kept fields come back as what they were."""
@@ -28,7 +28,7 @@ def is_json(field: pa.Field) -> bool:
     return marked or getattr(field.type, "extension_name", "") == "arrow.json"
 
 
-class Table:
+class ArrowRows:
     """A record batch on its way to the checks."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:

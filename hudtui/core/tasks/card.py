@@ -23,7 +23,7 @@ _MEANING = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class CardFacts:
     """What a card tells."""
 
     repo: str
@@ -39,7 +39,7 @@ class Facts:
     """Tasks of the source that were left out."""
 
 
-def card(facts: Facts, old: str | None = None) -> str:
+def card(facts: CardFacts, old: str | None = None) -> str:
     """The text of README.md.
 
     Args:
@@ -64,7 +64,7 @@ def _parts(text: str) -> tuple[str, str]:
     return (match[1], text[match.end() :]) if match else ("", text)
 
 
-def _metadata(facts: Facts, old: str) -> str:
+def _metadata(facts: CardFacts, old: str) -> str:
     """The YAML at the top: where the splits are, and tags. What else is there already stays."""
     import io
 
@@ -100,7 +100,7 @@ def _size(count: int) -> str:
     return next((name for name, bound in bounds if count < bound), "10M<n<100M")
 
 
-def _section(facts: Facts) -> str:
+def _section(facts: CardFacts) -> str:
     counts = ", ".join(f"{count:,} in `{split}`" for split, count in facts.splits.items())
     lines = [
         "Tasks for reinforcement learning of agents on an MCP environment, in HUD's v4 task format.",

@@ -16,43 +16,43 @@ from typing import Any
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.arrowrows import Table
-from hudtui.core.tasks.convert import Findings
-from hudtui.core.tasks.generations import to_v6
-from hudtui.core.tasks.problems import Problem
-from hudtui.core.tasks.rules import Remark
-from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, folder_files, is_arrow
-from hudtui.core.tasks.write import writing
+from hudtui.core.tasks.arrowrows import ArrowRows
+from hudtui.core.tasks.convert import ProblemSummary
+from hudtui.core.tasks.formats import to_v6
+from hudtui.core.tasks.problems import TaskProblem
+from hudtui.core.tasks.read import SourceFile, TaskSource, arrow_batches, folder_files, is_arrow, record_chunks
+from hudtui.core.tasks.rules import FieldProblem
+from hudtui.core.tasks.write import disk_errors
 
 
 @dataclass(frozen=True)
-class Carried:
+class Migration:
     """What came of it."""
 
     total: int
     written: int
-    findings: Findings
+    findings: ProblemSummary
     output: Path
 
 
-def carry_to_v6(source: Source, output: Path) -> Iterator[Progress | Carried]:
+def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migration]:
     """Write a source's tasks as v6 reads them: a `.json` array, or JSON lines for any other name.
 
     Raises:
         InputError: The source cannot be read as a whole, none of its tasks can be carried over, or the file cannot be written.
     """
-    findings = Findings()
+    findings = ProblemSummary()
     total = written = 0
     array = output.suffix == ".json"
     if source.path is not None and output.exists() and source.path.is_file() and output.samefile(source.path):
         raise InputError("this is the file that the tasks are read from, and it stays as it is", where=Location(str(output)))
     hidden = output.parent / f".{output.name[:40]}.{secrets.token_hex(4)}.tmp"
     try:
-        with writing(output):
+        with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             with hidden.open("wb") as out:
                 for line, record in _records(source):
-                    made, remarks = (None, [record]) if isinstance(record, Remark) else to_v6(record)
+                    made, remarks = (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
                     identity = record.get("id") if isinstance(record, dict) else None
                     findings.add(tuple(_problem(remark, total, identity, line, source.name) for remark in remarks))
                     total += 1
@@ -75,7 +75,7 @@ def carry_to_v6(source: Source, output: Path) -> Iterator[Progress | Carried]:
             os.replace(hidden, output)
     finally:
         hidden.unlink(missing_ok=True)
-    yield Carried(total, written, findings, output)
+    yield Migration(total, written, findings, output)
 
 
 def _text(record: dict[str, Any], indent: int | None) -> bytes:
@@ -85,27 +85,27 @@ def _text(record: dict[str, Any], indent: int | None) -> bytes:
         return json.dumps(record, indent=indent).encode()
 
 
-def _problem(remark: Remark, index: int, identity: Any, line: int | None, name: str) -> Problem:
+def _problem(remark: FieldProblem, index: int, identity: Any, line: int | None, name: str) -> TaskProblem:
     known = str(identity) if identity is not None else None
-    return Problem(index, known, remark.field, remark.message, line, remark.severity, name, remark.code)
+    return TaskProblem(index, known, remark.field, remark.message, line, remark.severity, name, remark.code)
 
 
-def _records(source: Source) -> Iterator[tuple[int | None, Any]]:
+def _records(source: TaskSource) -> Iterator[tuple[int | None, Any]]:
     """Line and data of every record."""
     files = folder_files(source)[0] if source.kind == "folder" else [source.path] if source.path else list(source.files)
     for path in files:
-        with Reading(path, source.name if len(files) == 1 else str(path)) as reading:
+        with SourceFile(path, source.name if len(files) == 1 else str(path)) as reading:
             if is_arrow(reading.head(8)):
                 for batch in arrow_batches([path], reading.name, lambda _: None):
-                    table = Table(batch)
+                    table = ArrowRows(batch)
                     yield from ((None, _nested(dict(table.record(row)))) for row in range(table.count))
                 continue
-            for chunk in chunks_of(reading):
+            for chunk in record_chunks(reading):
                 for line, text in chunk.records():
                     try:
                         yield line, parse_json(text.decode(), reading.name)
                     except (InputError, UnicodeDecodeError) as error:
-                        yield line, Remark(None, error.what if isinstance(error, InputError) else str(error), "json")
+                        yield line, FieldProblem(None, error.what if isinstance(error, InputError) else str(error), "json")
 
 
 def _nested(record: dict[str, Any]) -> dict[str, Any]:

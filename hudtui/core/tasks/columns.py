@@ -22,17 +22,9 @@ import msgspec
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.check import TASK_FIELDS, Checked, check_record, names_in
 from hudtui.core.tasks.records import Parsed, Parser, compacted
-from hudtui.core.tasks.rules import (
-    CHARACTERS_A_TOKEN,
-    Remark,
-    Rules,
-    check_calls,
-    check_config,
-    is_empty,
-    without_nulls,
-)
+from hudtui.core.tasks.rules import CHARS_PER_TOKEN, FieldProblem, Rules, check_calls, check_config, is_empty, without_nulls
+from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask, check_record, names_in
 
 JSON_FIELDS = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")
 FOREIGN = frozenset({"env", "gym", "scenario"})
@@ -59,7 +51,7 @@ _UNSOUND = (msgspec.DecodeError, RecursionError, OverflowError)
 
 
 @dataclass(slots=True)
-class Part:
+class CheckedRecords:
     """Records after their checks: the usable ones as columns, and what there is to say about any of them."""
 
     count: int
@@ -70,7 +62,7 @@ class Part:
     """JSON text by field: the four of the dataset format and the kept ones; None where a record has no such field."""
     kept: Sequence[int] = ()
     """Position of each usable record among those looked at."""
-    remarks: list[tuple[int, str | None, Remark]] = field(default_factory=list)
+    remarks: list[tuple[int, str | None, FieldProblem]] = field(default_factory=list)
     """Position, id and remark."""
     inferred: int = 0
     rewritten: dict[str, int] = field(default_factory=dict)
@@ -80,7 +72,7 @@ class Part:
     elsewhere: dict[str, int] = field(default_factory=dict)
     """How many usable records run on other servers than the analysed environment, by what they run on."""
 
-    def append(self, other: Part) -> None:
+    def append(self, other: CheckedRecords) -> None:
         """Add the records of `other` behind one's own."""
         offset, before = self.count, len(self.ids)
         self.count += other.count
@@ -104,13 +96,13 @@ class _Config:
     """One distinct `mcp_config` after its checks."""
 
     text: bytes
-    remarks: tuple[Remark, ...]
+    remarks: tuple[FieldProblem, ...]
     inferred: bool
     rewritten: tuple[str, ...]
     elsewhere: str | None = None
 
 
-class Checker:
+class TaskChecker:
     """Checks records against rules and remembers what it has seen."""
 
     def __init__(self, rules: Rules) -> None:
@@ -128,7 +120,7 @@ class Checker:
         """The records of a JSON array, or None if it is not one of objects, or not UTF-8."""
         return self._parser.parse(text)
 
-    def quick(self, parsed: Parsed, count: int | None = None) -> Part | None:
+    def quick(self, parsed: Parsed, count: int | None = None) -> CheckedRecords | None:
         """Records, or None where one of them needs a closer look.
 
         Args:
@@ -151,7 +143,7 @@ class Checker:
             return self.values(columns.pop("id", [None] * len(prompts)), prompts, columns, spaced=spaced)
         return self._decode_texts(columns, spaced=spaced)
 
-    def _decode_texts(self, columns: dict[str, list[Any]], *, spaced: bool) -> Part | None:
+    def _decode_texts(self, columns: dict[str, list[Any]], *, spaced: bool) -> CheckedRecords | None:
         """`values` for columns whose `id` and `prompt` are raw."""
         try:
             prompts = columns.pop("prompt")
@@ -170,7 +162,7 @@ class Checker:
         columns: dict[str, list[bytes | None]],
         *,
         spaced: bool = False,
-    ) -> Part | None:
+    ) -> CheckedRecords | None:
         """Records whose `id` and `prompt` are decoded already; None where one of them needs a closer look.
 
         Args:
@@ -180,10 +172,10 @@ class Checker:
             spaced: The texts may have white space between their tokens.
         """
         rules, count = self.rules, len(prompts)
-        part = Part(count, prompts=prompts, kept=range(count))
+        part = CheckedRecords(count, prompts=prompts, kept=range(count))
         if "" in prompts or any(map(str.isspace, prompts)):
             return None
-        if rules.token_budget is not None and max(map(len, prompts)) > rules.token_budget * CHARACTERS_A_TOKEN:
+        if rules.token_budget is not None and max(map(len, prompts)) > rules.token_budget * CHARS_PER_TOKEN:
             return None
         if rules.same_servers and not self._choose(columns.get("mcp_config") or [None] * count):
             return None
@@ -217,7 +209,7 @@ class Checker:
         self._against = True in found
         return len(found) == 1
 
-    def _ids(self, ids: list[str | int | None], part: Part) -> list[str | None]:
+    def _ids(self, ids: list[str | int | None], part: CheckedRecords) -> list[str | None]:
         if set(map(type, ids)) == {str}:
             return [name or None for name in ids] if "" in ids else list(ids)  # type: ignore[misc,arg-type]
         made: list[str | None] = []
@@ -225,7 +217,7 @@ class Checker:
             if type(value) is int:
                 text = str(value)
                 message = f"the id is a number; it is kept as the text {text}"
-                part.remarks.append((place, text, Remark("id", message, "id", "warning")))
+                part.remarks.append((place, text, FieldProblem("id", message, "id", "warning")))
                 made.append(text)
             else:
                 made.append(value or None)  # type: ignore[arg-type]
@@ -331,7 +323,7 @@ class Checker:
             looked.append(text)
         return made, looked
 
-    def _mcp(self, column: list[bytes | None], part: Part) -> bool:
+    def _mcp(self, column: list[bytes | None], part: CheckedRecords) -> bool:
         """Put the column of `mcp_config` into `part`; False where one of its values needs a closer look."""
         known = self._entries(column)
         if known is None:
@@ -395,10 +387,10 @@ class Checker:
     def _rewritten(self, config: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         return self.rules.rewrite(config) if self.rules.rewrite is not None else (config, ())
 
-    def precise(self, record: Any) -> Part:
+    def precise(self, record: Any) -> CheckedRecords:
         """One record that is data already, or a Remark where its text is not JSON."""
-        part = Part(1)
-        checked = Checked(remarks=[record]) if isinstance(record, Remark) else check_record(record, self.rules)
+        part = CheckedRecords(1)
+        checked = CheckedTask(remarks=[record]) if isinstance(record, FieldProblem) else check_record(record, self.rules)
         if not checked.usable:
             if any(names := names_in(record)):
                 part.names = [(0, *names)]
@@ -417,7 +409,7 @@ class Checker:
         except (UnicodeEncodeError, ValueError, RecursionError) as error:
             part.columns = {}
             why = "half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else str(error)
-            part.remarks = [(0, None, Remark(None, f"this cannot be written as JSON: {why}", "json"))]
+            part.remarks = [(0, None, FieldProblem(None, f"this cannot be written as JSON: {why}", "json"))]
             return part
         part.ids, part.prompts, part.kept = [checked.id], [checked.prompt], (0,)
         part.remarks = [(0, checked.id, remark) for remark in checked.remarks]

@@ -16,19 +16,19 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks import rewrite
-from hudtui.core.tasks.problems import Problem
+from hudtui.core.tasks.problems import TaskProblem
+from hudtui.core.tasks.read import TaskSource, find_source
 from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.select import Selection, Spool, filtered, parse_filter
-from hudtui.core.tasks.source import Source, find_source
-from hudtui.core.tasks.write import Output, Sink, Target, writing
+from hudtui.core.tasks.select import Spool, TaskSelection, filtered, parse_filter
+from hudtui.core.tasks.write import DatasetWriter, SplitWriter, Target, disk_errors
 from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.layout import Layout
-    from hudtui.core.tasks.scan import Batch
+    from hudtui.core.tasks.layout import DatasetLayout
+    from hudtui.core.tasks.scan import TaskBatch
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ KEPT_PROBLEMS = 100_000
 
 
 @dataclass(frozen=True)
-class Request:
+class ConversionRequest:
     """What is to be made of which tasks."""
 
     source: str | Path
@@ -57,7 +57,7 @@ class Request:
     """Change local servers to the platform's remote one, which runs `lock_image`."""
     replace_secrets: bool = False
     """Put variables in the place of secrets that are written out."""
-    selection: Selection = field(default_factory=Selection)
+    selection: TaskSelection = field(default_factory=TaskSelection)
     min_tasks: int = 0
     """Repeat tasks, under new ids, until the training split has so many."""
     folder: Path | None = None
@@ -67,15 +67,15 @@ class Request:
 
 
 @dataclass
-class Findings:
+class ProblemSummary:
     """The problems of a source: the first of each severity in full, all of them counted."""
 
-    errors: list[Problem] = field(default_factory=list)
-    warnings: list[Problem] = field(default_factory=list)
+    errors: list[TaskProblem] = field(default_factory=list)
+    warnings: list[TaskProblem] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Problems by severity and code."""
 
-    def add(self, problems: tuple[Problem, ...]) -> None:
+    def add(self, problems: tuple[TaskProblem, ...]) -> None:
         """Take in more."""
         for problem in problems:
             self.counts[problem.severity, problem.code] += 1
@@ -89,7 +89,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConversionResult:
     """What came out."""
 
     source: str
@@ -99,7 +99,7 @@ class Converted:
     """Tasks without an error."""
     written: dict[str, int]
     """Tasks by split, copies included."""
-    findings: Findings
+    findings: ProblemSummary
     duplicated: int = 0
     """Copies that were added."""
     inferred: int = 0
@@ -125,13 +125,13 @@ class Converted:
 class TaskErrors(InputError):
     """Tasks that cannot be taken: none is usable, or not all are and that was asked for."""
 
-    def __init__(self, what: str, converted: Converted, *, fix: str | None = None) -> None:
+    def __init__(self, what: str, converted: ConversionResult, *, fix: str | None = None) -> None:
         first = converted.findings.errors[0] if converted.findings.errors else None
         super().__init__(what, why=str(first) if first else None, fix=fix, where=Location(converted.source))
         self.converted = converted
 
 
-def convert(request: Request) -> Iterator[Progress | Converted]:
+def convert(request: ConversionRequest) -> Iterator[Progress | ConversionResult]:
     """Carry out a request, step by step; the last thing that comes is the result.
 
     Closing the iterator early stops the work, and nothing is left of it.
@@ -148,9 +148,9 @@ def convert(request: Request) -> Iterator[Progress | Converted]:
         yield Progress("download", f"{source.repo} from the Hub")
         source = fetch(source, token=request.token)
     _check_targets(request, source)
-    from hudtui.core.tasks.layout import Layout
+    from hudtui.core.tasks.layout import DatasetLayout
 
-    layout = Layout()
+    layout = DatasetLayout()
     # A field that turns up late needs a column from the beginning. What is known of the columns is kept, so the second time fits.
     for _ in range(2):
         conversion = _Conversion(request, source, layout)
@@ -161,7 +161,7 @@ def convert(request: Request) -> Iterator[Progress | Converted]:
     raise InputError("this file changed while it was read", where=Location(source.name))
 
 
-def _check_targets(request: Request, source: Source) -> None:
+def _check_targets(request: ConversionRequest, source: TaskSource) -> None:
     paths = [source.path] if source.path is not None else []
     for target in request.targets:
         for path in paths:
@@ -176,7 +176,7 @@ def _check_targets(request: Request, source: Source) -> None:
 class _Conversion:
     """One pass over the source."""
 
-    def __init__(self, request: Request, source: Source, layout: Layout) -> None:
+    def __init__(self, request: ConversionRequest, source: TaskSource, layout: DatasetLayout) -> None:
         self.request, self.source, self.layout = request, source, layout
         self.rules = Rules(
             lookup=request.lookup,
@@ -196,15 +196,15 @@ class _Conversion:
             ),
         )
         self.predicates = [parse_filter(text) for text in request.selection.filters]
-        self.findings = Findings()
+        self.findings = ProblemSummary()
         self.total = self.valid = self.inferred = self.written = 0
         self.rewritten: Counter[str] = Counter()
-        self.result: Converted | None = None
+        self.result: ConversionResult | None = None
 
     def steps(self) -> Iterator[Progress]:
         """Read everything, and write it unless the layout turns out too narrow (then `result` stays None)."""
         batches = self._batches()
-        first: tuple[Batch, Progress] | None = None
+        first: tuple[TaskBatch, Progress] | None = None
         for batch, progress in batches:
             yield progress
             if batch.ids:
@@ -221,7 +221,7 @@ class _Conversion:
                 if fits and batch.ids and self.request.targets:
                     writer.add(self.layout.record_batch(batch))
                 self.written += len(batch.ids)
-            found = Converted(
+            found = ConversionResult(
                 self.source.name,
                 self.total,
                 self.valid,
@@ -239,11 +239,11 @@ class _Conversion:
                 self.result = found
                 return
             yield Progress("write", "finishing", self.total, self.total)
-            with writing(self.request.targets[0].path):
+            with disk_errors(self.request.targets[0].path):
                 files = writer.finish()
             self.result = replace(found, written=writer.counts, duplicated=writer.duplicated, files=files)
 
-    def _batches(self) -> Iterator[tuple[Batch, Progress]]:
+    def _batches(self) -> Iterator[tuple[TaskBatch, Progress]]:
         from hudtui.core.tasks.scan import scan
 
         for batch in scan(self.source, self.rules):
@@ -254,7 +254,7 @@ class _Conversion:
             self.findings.add(batch.problems)
             yield filtered(batch, self.predicates), Progress("read", f"{self.total:,} tasks", batch.done, batch.size)
 
-    def _check(self, found: Converted) -> None:
+    def _check(self, found: ConversionResult) -> None:
         if self.request.strict and found.findings.counts:
             many = found.findings.count("error")
             raise TaskErrors(
@@ -276,11 +276,11 @@ def _chain(first: T | None, rest: Iterator[T]) -> Iterator[T]:
 class _Writer:
     """Rows on their way to all targets: through the spool where the selection needs all of them first."""
 
-    def __init__(self, request: Request, schema: pyarrow.Schema, splits: tuple[str, ...], size: int) -> None:
+    def __init__(self, request: ConversionRequest, schema: pyarrow.Schema, splits: tuple[str, ...], size: int) -> None:
         self.request, self.schema, self._size = request, schema, size
         self.counts = dict.fromkeys(splits, 0)
         self.duplicated = 0
-        self._outputs = [Output(target, schema, splits) for target in request.targets]
+        self._outputs = [DatasetWriter(target, schema, splits) for target in request.targets]
         self._spool: Spool | None = None
         self._place: tempfile.TemporaryDirectory[str] | None = None
         self._head: list[pyarrow.RecordBatch] = []
@@ -301,7 +301,7 @@ class _Writer:
             self._place.cleanup()
 
     def add(self, rows: pyarrow.RecordBatch) -> None:
-        with writing(self.request.targets[0].path):
+        with disk_errors(self.request.targets[0].path):
             if self._spool is not None:
                 self._spool.add(rows)
             else:
@@ -312,7 +312,7 @@ class _Writer:
             self._head.append(rows)
         self.counts[split] += rows.num_rows
         for output in self._outputs:
-            sink: Sink = output.sink(split)
+            sink: SplitWriter = output.sink(split)
             sink.write(rows)
 
     def finish(self) -> tuple[tuple[Path, ...], ...]:

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
+from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.settings import Settings
 from hudtui.core.tasks import rewrite
-from hudtui.core.tasks.card import Facts
-from hudtui.core.tasks.convert import Converted, Request, TaskErrors, convert
+from hudtui.core.tasks.card import CardFacts
+from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, TaskErrors, convert
 from hudtui.core.tasks.names import check_name, file_name, name_from_file, suggest_names
 from hudtui.core.tasks.publish import Pushed, push
-from hudtui.core.tasks.select import Selection
-from hudtui.core.tasks.source import find_source
+from hudtui.core.tasks.read import find_source
+from hudtui.core.tasks.select import TaskSelection
 from hudtui.core.tasks.write import Format, Target
-from hudtui.core.web import is_loopback
-from hudtui.core.workspace import note_dataset
+from hudtui.core.workspace import save_dataset_name
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
 
-FEWEST_TASKS = 4
+MIN_TASKS = 4
 """Tasks that GRPO training wants at least."""
 
 
@@ -63,7 +63,7 @@ class DatasetRequest:
     in_place: bool = False
     """Write what was changed in the tasks back into their own file as well."""
     min_tasks: int = 0
-    selection: Selection = field(default_factory=Selection)
+    selection: TaskSelection = field(default_factory=TaskSelection)
     analysis: Analysis | None = None
     same_servers: bool = False
     """Calls are checked only of tasks whose servers are the analysed environment."""
@@ -71,10 +71,10 @@ class DatasetRequest:
 
 
 @dataclass(frozen=True)
-class Made:
+class DatasetResult:
     """What came of it."""
 
-    converted: Converted
+    converted: ConversionResult
     output: Path | None = None
     """The local file or folder, if one was asked for."""
     pushed: Pushed | None = None
@@ -85,9 +85,9 @@ class Made:
     name: str | None = None
 
 
-def conversion(request: DatasetRequest, settings: Settings, image: str | None, targets: tuple[Target, ...]) -> Request:
+def conversion(request: DatasetRequest, settings: Settings, image: str | None, targets: tuple[Target, ...]) -> ConversionRequest:
     """The part of a request that is about reading, checking and writing."""
-    return Request(
+    return ConversionRequest(
         source=request.tasks,
         split=request.split,
         targets=targets,
@@ -127,7 +127,7 @@ def lock_image(request: DatasetRequest, settings: Settings) -> tuple[Path | None
         return None, request.image, (Notice("warning", message),)
 
 
-def is_here_alone(image: str, lock: Path | None) -> bool:
+def is_local_only(image: str, lock: Path | None) -> bool:
     """Whether no registry has an image, as far as its name and the lock file tell."""
     if lock is not None:
         known = read_lock(lock)
@@ -136,7 +136,7 @@ def is_here_alone(image: str, lock: Path | None) -> bool:
     return is_local_image(image)
 
 
-def survey(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Converted]:
+def check_tasks(request: DatasetRequest, settings: Settings) -> Iterator[Progress | ConversionResult]:
     """Read and check everything and write nothing: what a person is asked about next is decided by the result.
 
     Raises:
@@ -154,7 +154,7 @@ def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
     return suggest_names(image=image, folder=settings.folder)
 
 
-def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Notice | Made]:
+def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Notice | DatasetResult]:
     """Carry out a request, step by step; the last thing that comes is the result.
 
     Raises:
@@ -163,7 +163,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
     """
     lock, image, notices = lock_image(request, settings)
     yield from notices
-    here = image if image is not None and is_here_alone(image, lock) else None
+    here = image if image is not None and is_local_only(image, lock) else None
     name = _name(request, settings)
     if request.remote and image is None:
         raise InputError(
@@ -176,9 +176,9 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         staged = Target(Path(folder) / "dataset", "repository")
         if request.push:
             targets.append(staged)
-        converted: Converted | None = None
+        converted: ConversionResult | None = None
         for step in convert(conversion(request, settings, image, tuple(targets))):
-            if isinstance(step, Converted):
+            if isinstance(step, ConversionResult):
                 converted = step
             else:
                 yield step
@@ -188,7 +188,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
             yield Notice("warning", f"{moved:,} tasks name the image {here}, which is on this computer alone: {_PUSH_IT}")
         if request.in_place:
             yield from _in_place(request, settings, image, converted)
-        made = Made(converted, target.path if target is not None else None, name=name)
+        made = DatasetResult(converted, target.path if target is not None else None, name=name)
         if request.push:
             if here is not None:
                 yield from _refuse_local_image(converted, settings, here)
@@ -200,13 +200,13 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
     called = made.pushed.repo if made.pushed is not None else _called(made.output, settings) if made.output else name
     now = datetime.now(UTC).replace(tzinfo=None)
     try:
-        if lock is not None and names_in_lock(request, settings):
+        if lock is not None and updates_lock(request, settings):
             set_primary_dataset(lock, called, converted.tasks, now)
             made = replace(made, lock=lock)
         elif lock is not None and request.name_in_lock is None:
             yield Notice("info", f"{lock.name} stays as it is: these tasks are not of this project; --lock names them there")
-        elif lock is None and names_in_lock(request, settings) and find_lock(settings.folder, settings.platform) is None:
-            made = replace(made, note=note_dataset(settings.folder, called, converted.tasks, now))
+        elif lock is None and updates_lock(request, settings) and find_lock(settings.folder, settings.platform) is None:
+            made = replace(made, note=save_dataset_name(settings.folder, called, converted.tasks, now))
     except InputError as error:  # the dataset is there; only the note about it is missing
         what = "the lock file was not updated" if lock is not None else "which dataset this project has is not written down"
         yield Notice("warning", f"{what}: {error.lines()[0]}")
@@ -216,12 +216,12 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
 _PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock file names it, or give --image NAME"
 
 
-def _on_image(converted: Converted) -> int:
+def _on_image(converted: ConversionResult) -> int:
     """How many tasks got the image into their servers."""
     return converted.inferred + converted.rewritten.get(rewrite.REMOTE, 0)
 
 
-def _refuse_local_image(converted: Converted, settings: Settings, image: str) -> Iterator[Notice]:
+def _refuse_local_image(converted: ConversionResult, settings: Settings, image: str) -> Iterator[Notice]:
     """Raises an error where the dataset would send a platform to an image that it cannot have."""
     moved = _on_image(converted)
     if not moved:
@@ -236,7 +236,7 @@ def _refuse_local_image(converted: Converted, settings: Settings, image: str) ->
     )
 
 
-def names_in_lock(request: DatasetRequest, settings: Settings) -> bool:
+def updates_lock(request: DatasetRequest, settings: Settings) -> bool:
     """Whether the lock file of the project names what comes of a request: when that is asked for, or its own tasks are taken."""
     if request.name_in_lock is not None:
         return request.name_in_lock
@@ -289,12 +289,12 @@ def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | 
     return Target(path, form)
 
 
-def _remarks(converted: Converted, request: DatasetRequest) -> Iterator[Notice]:
+def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[Notice]:
     """What a person should know before the dataset is used."""
     noticed = converted.rewritten
     train = converted.written.get("train", 0)
-    if train < FEWEST_TASKS:
-        message = f"{train} tasks are few: training wants at least {FEWEST_TASKS}; --min-tasks {FEWEST_TASKS} repeats them"
+    if train < MIN_TASKS:
+        message = f"{train} tasks are few: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
         yield Notice("warning", message)
     if noticed.get(rewrite.SEVERAL):
         message = (
@@ -307,7 +307,7 @@ def _remarks(converted: Converted, request: DatasetRequest) -> Iterator[Notice]:
 
 
 def _in_place(
-    request: DatasetRequest, settings: Settings, image: str | None, converted: Converted
+    request: DatasetRequest, settings: Settings, image: str | None, converted: ConversionResult
 ) -> Iterator[Progress | Notice]:
     """Write the changes of the tasks into the file they came from, in its own format."""
     source = find_source(request.tasks, folder=settings.folder)
@@ -317,7 +317,7 @@ def _in_place(
         form = "tasks-jsonl" if re.search(r"\.(jsonl|ndjson)$", path.name) else "json" if path.suffix == ".json" else None
     if form is None or path is None:
         raise InputError("only .json and .jsonl files are changed in place", where=Location(source.name))
-    if request.selection != Selection():
+    if request.selection != TaskSelection():
         raise InputError("filters, samples, shuffling and splits do not go with --in-place: tasks would be lost")
     if converted.findings.count("error"):
         raise TaskErrors("the file stays as it is: unusable tasks would be lost", converted)
@@ -333,7 +333,7 @@ def _in_place(
 
 
 def _publish(
-    request: DatasetRequest, settings: Settings, converted: Converted, folder: Path, name: str, image: str | None
+    request: DatasetRequest, settings: Settings, converted: ConversionResult, folder: Path, name: str, image: str | None
 ) -> Iterator[Progress | Pushed]:
     exposed = converted.rewritten.get(rewrite.SECRETS, 0)
     if exposed and not request.keep_secrets:
@@ -344,7 +344,7 @@ def _publish(
         )
     files = {path.relative_to(folder).as_posix(): path for path in sorted((folder / "data").iterdir())}
     source = find_source(request.tasks, folder=settings.folder)
-    facts = Facts(
+    facts = CardFacts(
         repo=name,
         splits=converted.written,
         columns=converted.columns,

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
-from hudtui.core.tasks.source import Source
+from hudtui.core.http import retry_after
+from hudtui.core.tasks.read import TaskSource
 from hudtui.core.text import clean_line
-from hudtui.core.web import retry_after
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -36,7 +36,7 @@ class HubError(HudtuiError):
     exit_code = 7
 
 
-class Busy(Exception):
+class HubRateLimited(Exception):
     """The Hub asks to come back later.
 
     Attributes:
@@ -65,7 +65,7 @@ def use_hub_of(settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def hub(token: str | None = None) -> Iterator[HfApi]:
+def hub_client(token: str | None = None) -> Iterator[HfApi]:
     """The Hub's client, with time limits, without bars and log lines on the terminal, and with our hooks for what goes wrong.
 
     Args:
@@ -85,7 +85,7 @@ def hub(token: str | None = None) -> Iterator[HfApi]:
 
     def watch(response: httpx2.Response) -> None:
         if response.status_code == 429:
-            raise Busy(_seconds(response.headers))
+            raise HubRateLimited(_seconds(response.headers))
         kind = response.headers.get("content-type", "")
         if "text/html" in kind and (response.url.path.startswith("/api/") or "/info/lfs/" in response.url.path):
             raise _NotTheHub(
@@ -117,7 +117,7 @@ def _seconds(headers: Any) -> float | None:
 
 
 @contextlib.contextmanager
-def in_words(doing: str, repo: str, *, writing: bool = False) -> Iterator[None]:
+def hub_errors(doing: str, repo: str, *, writing: bool = False) -> Iterator[None]:
     """Turn what the client raises into errors for a user.
 
     Args:
@@ -131,16 +131,16 @@ def in_words(doing: str, repo: str, *, writing: bool = False) -> Iterator[None]:
     """
     try:
         yield
-    except (HudtuiError, Busy):
+    except (HudtuiError, HubRateLimited):
         raise
     except Exception as error:
-        made = explained(error, doing, repo, writing)
+        made = explain_error(error, doing, repo, writing)
         if made is None:
             raise
         raise made from None
 
 
-def explained(error: Exception, doing: str, repo: str, writing: bool = False) -> HudtuiError | None:
+def explain_error(error: Exception, doing: str, repo: str, writing: bool = False) -> HudtuiError | None:
     """The error for a user behind an exception of the Hub's client; None if it is none of those."""
     import httpx2
     from huggingface_hub import errors
@@ -209,14 +209,14 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
             f"the Hub reports a conflict ({status}): someone else changed the dataset", why=said, fix=fix, where=where
         )
     if status == 429:
-        return too_busy(None, doing, where.file)
+        return rate_limit_error(None, doing, where.file)
     if status >= 500:
         fix = "Try again in a few minutes; what was uploaded already is not uploaded twice."
         return HubError(f"the Hub has trouble of its own ({status})", why=said, fix=fix, where=where)
     return HubError(f"the Hub refused {doing} ({status})", why=said or clean_line(str(error), 200), where=where)
 
 
-def too_busy(seconds: float | None, doing: str, repo: str) -> HubError:
+def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
     """The error when the Hub's limit on requests ends the work."""
     when = f"in {seconds:.0f} s" if seconds is not None else "in a few minutes"
     return HubError(
@@ -226,7 +226,7 @@ def too_busy(seconds: float | None, doing: str, repo: str) -> HubError:
     )
 
 
-def fetch(source: Source, *, token: str | None = None, report: Report | None = None) -> Source:
+def fetch(source: TaskSource, *, token: str | None = None, report: Report | None = None) -> TaskSource:
     """Bring a dataset of the Hub to this machine (into the Hub client's own cache) and name its files.
 
     Raises:
@@ -236,7 +236,7 @@ def fetch(source: Source, *, token: str | None = None, report: Report | None = N
     assert source.repo is not None
     repo = source.repo
     try:
-        with hub(token) as api, in_words("reading", repo):
+        with hub_client(token) as api, hub_errors("reading", repo):
             info = api.dataset_info(repo, revision=source.revision)
             names = [sibling.rfilename for sibling in info.siblings or []]
             chosen = pick_files(names, _patterns(info.card_data), source)
@@ -245,9 +245,9 @@ def fetch(source: Source, *, token: str | None = None, report: Report | None = N
                 if report is not None:
                     report(Progress("download", name, number, len(chosen)))
                 files.append(Path(api.hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)))
-    except Busy as busy:
-        raise too_busy(busy.seconds, "reading", repo) from None
-    return Source(source.name, "files", repo=repo, revision=info.sha, split=source.split, files=tuple(files))
+    except HubRateLimited as busy:
+        raise rate_limit_error(busy.seconds, "reading", repo) from None
+    return TaskSource(source.name, "files", repo=repo, revision=info.sha, split=source.split, files=tuple(files))
 
 
 def _patterns(card: Any) -> dict[str, list[str]]:
@@ -271,7 +271,7 @@ def _patterns(card: Any) -> dict[str, list[str]]:
     return made
 
 
-def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: Source) -> list[str]:
+def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: TaskSource) -> list[str]:
     """Which files of a dataset hold the wanted split.
 
     Args:
@@ -282,7 +282,7 @@ def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: Sou
     Raises:
         InputError: There is no such split, or no file of a kind that tasks come in.
     """
-    from hudtui.core.tasks.source import choose_split, split_of
+    from hudtui.core.tasks.read import choose_split, split_from_name
 
     if patterns:
         split = choose_split(list(patterns), source)
@@ -292,7 +292,7 @@ def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: Sou
     for ending in (r"\.parquet", r"\.jsonl(\.gz|\.zst)?", r"\.json"):
         files = sorted(name for name in names if re.search(ending + "$", name) and not Path(name).name.startswith("."))
         if files:
-            splits = {name: split_of(name.rpartition("/")[2]) for name in files}
+            splits = {name: split_from_name(name.rpartition("/")[2]) for name in files}
             known = list(dict.fromkeys(splits.values()))
             if len(files) == 1 and source.split is None:
                 return files

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.tasks.arrowrows import JSON_MARK
-from hudtui.core.tasks.check import TASK_FIELDS
-from hudtui.core.tasks.scan import Batch
+from hudtui.core.tasks.scan import TaskBatch
+from hudtui.core.tasks.validate import TASK_FIELDS
 
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
-class Layout:
+class DatasetLayout:
     """The columns behind the six of the dataset format.
 
     A kept field whose values are all text becomes a column of text. Any other becomes a column of JSON, marked as such so that
@@ -32,7 +32,7 @@ class Layout:
     def __init__(self) -> None:
         self.kept: dict[str, Literal["text", "json"]] = {}
 
-    def covers(self, batch: Batch) -> bool:
+    def covers(self, batch: TaskBatch) -> bool:
         """Learn from a batch; whether the layout was wide enough for it before."""
         same = True
         for name, column in batch.columns.items():
@@ -53,7 +53,7 @@ class Layout:
             fields.append(pa.field(name, pa.string(), metadata={JSON_MARK: b"json"} if kind == "json" else None))
         return pa.schema(fields)
 
-    def record_batch(self, batch: Batch) -> pa.RecordBatch:
+    def record_batch(self, batch: TaskBatch) -> pa.RecordBatch:
         """The usable tasks of a batch as rows."""
         columns = [_from_texts(batch.ids), _from_texts(batch.prompts)]
         columns += [text_column(batch.columns[name]) for name in TASK_FIELDS[2:]]

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.platform import HUD, Platform
-from hudtui.core.tasks.problems import Problem
+from hudtui.core.tasks.problems import TaskProblem
 from hudtui.core.tasks.rules import Rules
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.scan import Batch
+    from hudtui.core.tasks.scan import TaskBatch
 
 
 @dataclass(frozen=True)
-class TaskFile:
+class LoadedTasks:
     """What a source of tasks holds."""
 
     tasks: tuple[Task, ...]
     """The usable ones, in the order of the source."""
-    problems: tuple[Problem, ...]
+    problems: tuple[TaskProblem, ...]
     """Everything that is wrong or doubtful, in the order of the tasks. Tasks with an error are not among `tasks`."""
     source: str
     total: int
@@ -45,7 +45,7 @@ def read_tasks(
     split: str | None = None,
     folder: Path | None = None,
     token: str | None = None,
-) -> TaskFile:
+) -> LoadedTasks:
     """Read and check tasks, all of them at once. For very many see `scan.scan`.
 
     Args:
@@ -65,8 +65,8 @@ def read_tasks(
         InputError: The source is missing, unreadable, or as a whole not what tasks can be.
         ConnectError: The Hub cannot be reached.
     """
+    from hudtui.core.tasks.read import find_source
     from hudtui.core.tasks.scan import scan
-    from hudtui.core.tasks.source import find_source
 
     rules = Rules(
         lookup=lookup,
@@ -82,16 +82,16 @@ def read_tasks(
 
         source = fetch(source, token=token)
     tasks: list[Task] = []
-    problems: list[Problem] = []
+    problems: list[TaskProblem] = []
     total = 0
     for batch in scan(source, rules):
-        tasks += tasks_of(batch)
+        tasks += tasks_in(batch)
         problems += batch.problems
         total += batch.count
-    return TaskFile(tuple(tasks), tuple(problems), os.fspath(path), total)
+    return LoadedTasks(tuple(tasks), tuple(problems), os.fspath(path), total)
 
 
-def tasks_of(batch: Batch) -> Iterator[Task]:
+def tasks_in(batch: TaskBatch) -> Iterator[Task]:
     """The usable tasks of a batch. Equal `mcp_config`s are one object."""
     configs: dict[bytes | None, Mapping[str, Any]] = {}
     names = ("mcp_config", "setup_tool", "evaluate_tool", "metadata")

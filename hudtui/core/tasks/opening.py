@@ -16,24 +16,24 @@ from hudtui.core.errors import HudtuiError
 from hudtui.core.lockfile import find_lock, read_lock
 from hudtui.core.platform import Platform
 from hudtui.core.settings import Settings, load_settings
-from hudtui.core.tasks.index import TaskIndex
+from hudtui.core.tasks.read import SourceFile, TaskSource, arrow_batches, find_source, folder_files, is_arrow, record_chunks
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, find_source, folder_files, is_arrow
+from hudtui.core.tasks.table import TaskIndex
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.scan import Batch
+    from hudtui.core.tasks.scan import TaskBatch
 
-Print = tuple[tuple[str, int, int], ...]
+Fingerprint = tuple[tuple[str, int, int], ...]
 """What the files of a source look like from outside: path, size, time of the last change."""
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSource:
     """A source, and what its tasks are checked against."""
 
-    source: Source
+    source: TaskSource
     rules: Rules
     settings: Settings
     notices: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Opened:
 
 def open_source(
     text: str, folder: Path, platform: Platform, *, analysis: Analysis | None = None, token_budget: int | None = None
-) -> Opened:
+) -> OpenedSource:
     """What a person means by a name, and the rules of the project around it. Reads no task yet.
 
     Args:
@@ -72,10 +72,10 @@ def open_source(
         token_budget=token_budget,
         rewrite=rewriting(platform, lookup=settings.lookup),  # changes nothing; what runs locally or holds secrets is counted
     )
-    return Opened(source, rules, settings, tuple(notices))
+    return OpenedSource(source, rules, settings, tuple(notices))
 
 
-def bring(opened: Opened) -> Opened:
+def download_source(opened: OpenedSource) -> OpenedSource:
     """Bring a dataset of the Hub to this machine; anything else is there already.
 
     Raises:
@@ -92,7 +92,7 @@ def bring(opened: Opened) -> Opened:
     return replace(opened, source=fetch(opened.source, token=token))
 
 
-def read_into(index: TaskIndex, opened: Opened, stop: Event, told: Callable[[], None]) -> bool:
+def read_into(index: TaskIndex, opened: OpenedSource, stop: Event, told: Callable[[], None]) -> bool:
     """Read a source into an index. Meant for a thread.
 
     Args:
@@ -109,7 +109,7 @@ def read_into(index: TaskIndex, opened: Opened, stop: Event, told: Callable[[], 
     """
     from hudtui.core.tasks.scan import scan
 
-    with contextlib.closing(cast("Generator[Batch, None, None]", scan(opened.source, opened.rules))) as batches:
+    with contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches:
         for batch in batches:
             if stop.is_set():
                 return False
@@ -118,7 +118,7 @@ def read_into(index: TaskIndex, opened: Opened, stop: Event, told: Callable[[], 
     return not stop.is_set()
 
 
-def files_of(source: Source) -> list[Path]:
+def files_of(source: TaskSource) -> list[Path]:
     """The files that a source consists of.
 
     Raises:
@@ -129,7 +129,7 @@ def files_of(source: Source) -> list[Path]:
     return [source.path] if source.path is not None else list(source.files)
 
 
-def fingerprint(source: Source) -> Print | None:
+def fingerprint(source: TaskSource) -> Fingerprint | None:
     """What the files look like now; None while one of them is missing."""
     try:
         return tuple((str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in files_of(source))
@@ -137,7 +137,7 @@ def fingerprint(source: Source) -> Print | None:
         return None
 
 
-def record_at(source: Source, index: TaskIndex, task: int) -> Any:
+def record_at(source: TaskSource, index: TaskIndex, task: int) -> Any:
     """What stands in the source for a task, whatever is wrong with it: data, or text where it is not JSON.
 
     Reads the source up to there: meant for a thread.
@@ -147,16 +147,16 @@ def record_at(source: Source, index: TaskIndex, task: int) -> Any:
     """
     number, place = index.block_of(task)
     for path in files_of(source):
-        with Reading(path, str(path)) as reading:
+        with SourceFile(path, str(path)) as reading:
             if is_arrow(reading.head(8)):
-                from hudtui.core.tasks.arrowrows import Table
+                from hudtui.core.tasks.arrowrows import ArrowRows
 
                 for batch in arrow_batches([path], reading.name, lambda _: None):
                     if number == 0:
-                        return dict(Table(batch.slice(place, 1)).record(0))
+                        return dict(ArrowRows(batch.slice(place, 1)).record(0))
                     number -= 1
                 continue
-            for chunk in chunks_of(reading):
+            for chunk in record_chunks(reading):
                 if number == 0:
                     records = list(chunk.records())
                     return _data(records[place][1]) if place < len(records) else None

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from hudtui.core.events import Progress
 from hudtui.core.settings import Settings
 from hudtui.core.tasks.dataset import DatasetRequest, conversion, lock_image
-from hudtui.core.tasks.index import TaskIndex
-from hudtui.core.tasks.layout import Layout
+from hudtui.core.tasks.layout import DatasetLayout
+from hudtui.core.tasks.read import TaskSource
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.scan import Batch, scan
+from hudtui.core.tasks.scan import TaskBatch, scan
 from hudtui.core.tasks.select import filtered, parse_filter, test_rows
-from hudtui.core.tasks.source import Source
+from hudtui.core.tasks.table import TaskIndex
 
 ROWS = 3
 """Rows that a preview shows."""
 
 
 @dataclass(frozen=True)
-class Preview:
+class DatasetPreview:
     """What would be written."""
 
     total: int
@@ -47,8 +47,8 @@ class Preview:
 
 
 def preview(
-    request: DatasetRequest, settings: Settings, source: Source, *, known: TaskIndex | None = None
-) -> Iterator[Progress | Preview]:
+    request: DatasetRequest, settings: Settings, source: TaskSource, *, known: TaskIndex | None = None
+) -> Iterator[Progress | DatasetPreview]:
     """Look at what a request would write. A first preview comes with the first rows, the last one has the final counts.
 
     Args:
@@ -75,9 +75,9 @@ def preview(
         ),
     )
     predicates = [parse_filter(text) for text in request.selection.filters]
-    layout = Layout()
+    layout = DatasetLayout()
     total = valid = passed = problems = 0
-    head: Batch | None = None
+    head: TaskBatch | None = None
     told = False
     shortcut = known if not predicates and not request.strict and request.token_budget is None else None
     for batch in scan(source, rules):
@@ -99,7 +99,7 @@ def preview(
     yield _made(request, layout, head, total, valid, passed, problems, exact=True)
 
 
-def _known(request: DatasetRequest, layout: Layout, head: Batch, index: TaskIndex) -> Preview:
+def _known(request: DatasetRequest, layout: DatasetLayout, head: TaskBatch, index: TaskIndex) -> DatasetPreview:
     """A preview without looking at more than the first tasks."""
     usable = index.counts["ok"] + index.counts["warning"]
     made = _made(request, layout, head, index.total, usable, usable, len(index.problems), exact=True)
@@ -110,15 +110,15 @@ def _known(request: DatasetRequest, layout: Layout, head: Batch, index: TaskInde
 
 def _made(
     request: DatasetRequest,
-    layout: Layout,
-    head: Batch | None,
+    layout: DatasetLayout,
+    head: TaskBatch | None,
     total: int,
     valid: int,
     passed: int,
     problems: int,
     *,
     exact: bool,
-) -> Preview:
+) -> DatasetPreview:
     selection = request.selection
     wanted = passed if selection.sample is None else min(selection.sample, passed)
     test = test_rows(selection.test, wanted)
@@ -132,4 +132,4 @@ def _made(
         texts = layout.record_batch(head)
         rows = list(zip(*(texts.column(place).to_pylist() for place in range(texts.num_columns)), strict=True))
     columns = tuple(layout.schema().names)
-    return Preview(total, valid, passed, splits, copies, problems, columns, tuple(rows), exact)
+    return DatasetPreview(total, valid, passed, splits, copies, problems, columns, tuple(rows), exact)

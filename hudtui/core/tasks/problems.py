@@ -9,7 +9,7 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class TaskProblem:
     """One thing about one task. An error keeps the task out; a warning does not, unless warnings are errors (`strict`)."""
 
     index: int

@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.core.tasks.card import Facts, card
-from hudtui.core.tasks.hub import TOKEN, Busy, HubError, endpoint, explained, hub, in_words, too_busy
+from hudtui.core.tasks.card import CardFacts, card
+from hudtui.core.tasks.hub import (
+    TOKEN,
+    HubError,
+    HubRateLimited,
+    endpoint,
+    explain_error,
+    hub_client,
+    hub_errors,
+    rate_limit_error,
+)
 from hudtui.core.tasks.names import check_name
 
 if TYPE_CHECKING:
@@ -44,7 +53,7 @@ class Pushed:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RepoStatus:
     """What a push would meet."""
 
     repo: str
@@ -54,7 +63,7 @@ class Standing:
     """Whether it is private, or will be."""
 
 
-def standing(name: str, *, private: bool | None = None, token: str | None = None) -> Standing:
+def repo_status(name: str, *, private: bool | None = None, token: str | None = None) -> RepoStatus:
     """Ask the Hub what a push under a name would meet. Changes nothing.
 
     Args:
@@ -67,20 +76,20 @@ def standing(name: str, *, private: bool | None = None, token: str | None = None
         InputError: The name is not one.
     """
     check_name(name)
-    with hub(token) as api:
+    with hub_client(token) as api:
         _needs_token(token, name)
         try:
-            with in_words("asking", name):
+            with hub_errors("asking", name):
                 repo = _own(api, name)
                 there = _look(api, repo)
-        except Busy as busy:
-            raise too_busy(busy.seconds, "asking", name) from None
+        except HubRateLimited as busy:
+            raise rate_limit_error(busy.seconds, "asking", name) from None
         except _Again as again:
-            raise explained(again.reason, "asking", name) or again.reason from None
+            raise explain_error(again.reason, "asking", name) or again.reason from None
     if there is None:
-        return Standing(repo, False, private is not False)
+        return RepoStatus(repo, False, private is not False)
     _refuse_public(there, private, repo)
-    return Standing(repo, True, there.private)
+    return RepoStatus(repo, True, there.private)
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class _There:
 
 
 def push(
-    files: dict[str, Path], facts: Facts, *, private: bool | None = None, token: str | None = None
+    files: dict[str, Path], facts: CardFacts, *, private: bool | None = None, token: str | None = None
 ) -> Iterator[Progress | Pushed]:
     """Upload a dataset, step by step; the last thing that comes is the result.
 
@@ -111,21 +120,21 @@ def push(
     """
     check_name(facts.repo)
     tries = 0
-    with hub(token) as api:
+    with hub_client(token) as api:
         _needs_token(token, facts.repo)
         while True:
             tries += 1
             try:
-                with in_words("pushing", facts.repo, writing=True):
+                with hub_errors("pushing", facts.repo, writing=True):
                     yield from _once(api, files, facts, private)
                 return
-            except Busy as busy:
+            except HubRateLimited as busy:
                 if tries >= TRIES or (busy.seconds or 0) > LONGEST_WAIT:
-                    raise too_busy(busy.seconds, "pushing", facts.repo) from None
+                    raise rate_limit_error(busy.seconds, "pushing", facts.repo) from None
                 yield from _wait(busy.seconds if busy.seconds is not None else 2.0**tries, "the Hub limits requests")
             except _Again as again:
                 if tries >= TRIES:
-                    error = explained(again.reason, "pushing", facts.repo, writing=True)
+                    error = explain_error(again.reason, "pushing", facts.repo, writing=True)
                     raise error or again.reason from None
                 yield from _wait(2.0 ** (tries - 1), again.words)
 
@@ -168,7 +177,7 @@ def _wait(seconds: float, why: str) -> Iterator[Progress]:
         time.sleep(min(1.0, left))
 
 
-def _once(api: HfApi, files: dict[str, Path], facts: Facts, private: bool | None) -> Iterator[Progress | Pushed]:
+def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | None) -> Iterator[Progress | Pushed]:
     repo = facts.repo
     if "/" not in repo:
         yield Progress("push", "asking the Hub who you are")
@@ -183,7 +192,7 @@ def _once(api: HfApi, files: dict[str, Path], facts: Facts, private: bool | None
         if there is None:
             raise HubError("the Hub made the dataset and does not show it", fix="Try again in a minute.", where=Location(repo))
     _refuse_public(there, private, repo)
-    text = card(Facts(**{**vars(facts), "repo": repo}), _old_card(api, repo, there))
+    text = card(CardFacts(**{**vars(facts), "repo": repo}), _old_card(api, repo, there))
     readme = text.encode()
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hudtui.core.environment.validation import GivenUpError, Validator
+from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.problems import Severity
 from hudtui.core.tasks.secrets import literal_secrets
 from hudtui.core.variables import Lookup, substitute_tree
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.matching import Identity
+    from hudtui.core.environment.matching import EnvironmentIdentity
     from hudtui.core.environment.values import Analysis
 
 Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
@@ -23,7 +23,7 @@ Rewrite = Callable[[Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
 
 _MOST_REMARKS = 100
 """Problems told of one call."""
-CHARACTERS_A_TOKEN = 4
+CHARS_PER_TOKEN = 4
 """How prompts are measured against a token budget: an estimate that needs no tokenizer (English text; others run shorter)."""
 
 
@@ -50,7 +50,7 @@ class Rules:
     """A change of every `mcp_config` before it is checked, e.g. from a local to a remote server."""
 
     @cached_property
-    def identity(self) -> Identity:
+    def identity(self) -> EnvironmentIdentity:
         """What the analysed environment is known by."""
         from hudtui.core.environment.matching import identity_of
 
@@ -64,12 +64,12 @@ class Rules:
         """
         if self.analysis is None or not self.same_servers:
             return None
-        from hudtui.core.environment.matching import runs_on, servers_in
+        from hudtui.core.environment.matching import servers_in, uses_environment
 
-        return None if runs_on(config, self.identity) else servers_in(config) or "no server"
+        return None if uses_environment(config, self.identity) else servers_in(config) or "no server"
 
 
-class Remark(NamedTuple):
+class FieldProblem(NamedTuple):
     """A problem before it is known which task has it."""
 
     field: str | None
@@ -78,7 +78,7 @@ class Remark(NamedTuple):
     severity: Severity = "error"
 
 
-def kind_of(value: Any) -> str:
+def json_kind(value: Any) -> str:
     """The JSON kind of a value, with its article: `a number`, `an object`, ..."""
     if value is None:
         return "null"
@@ -109,88 +109,92 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def check_config(config: Any, rules: Rules) -> list[Remark]:
+def check_config(config: Any, rules: Rules) -> list[FieldProblem]:
     """What is wrong with an `mcp_config` that is already data."""
     if not isinstance(config, Mapping):
-        return [Remark("mcp_config", f"this is {kind_of(config)}, and an object of servers is needed", "type")]
-    found: list[Remark] = []
+        return [FieldProblem("mcp_config", f"this is {json_kind(config)}, and an object of servers is needed", "type")]
+    found: list[FieldProblem] = []
     for name, server in config.items():
         place = f"mcp_config.{name}"
         if not isinstance(server, Mapping):
-            message = f"this is {kind_of(server)}, and a server is an object with `command` or `url`"
-            found.append(Remark(place, message, "type"))
+            message = f"this is {json_kind(server)}, and a server is an object with `command` or `url`"
+            found.append(FieldProblem(place, message, "type"))
             continue
         found += _check_server(place, server)
-    found += [Remark(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
+    found += [FieldProblem(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
     if rules.lookup is not None and not any(remark.severity == "error" for remark in found):
         found += _check_variables(config, rules.lookup)
     return found
 
 
-def _check_server(place: str, server: Mapping[str, Any]) -> list[Remark]:
+def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
     found = []
     url, command = server.get("url"), server.get("command")
     if url is None and command is None:
-        found.append(Remark(place, "a server needs a `command` to start or a `url` to reach", "missing"))
+        found.append(FieldProblem(place, "a server needs a `command` to start or a `url` to reach", "missing"))
     for field, value in (("url", url), ("command", command)):
         if value is not None and not isinstance(value, str):
-            found.append(Remark(f"{place}.{field}", f"this is {kind_of(value)}, and text is needed", "type"))
+            found.append(FieldProblem(f"{place}.{field}", f"this is {json_kind(value)}, and text is needed", "type"))
         elif value is not None and not value.strip():
-            found.append(Remark(f"{place}.{field}", "this is empty", "missing"))
+            found.append(FieldProblem(f"{place}.{field}", "this is empty", "missing"))
     args = server.get("args")
     if args is not None and not (isinstance(args, list) and all(isinstance(item, str) for item in args)):
-        found.append(Remark(f"{place}.args", "arguments are a list of texts", "type"))
+        found.append(FieldProblem(f"{place}.args", "arguments are a list of texts", "type"))
     for field in ("env", "headers"):
         entries = server.get(field)
         if entries is None:
             continue
         if not isinstance(entries, Mapping):
-            found.append(Remark(f"{place}.{field}", f"this is {kind_of(entries)}, and an object of texts is needed", "type"))
+            found.append(
+                FieldProblem(f"{place}.{field}", f"this is {json_kind(entries)}, and an object of texts is needed", "type")
+            )
             continue
         found += [
-            Remark(f"{place}.{field}.{key}", f"this is {kind_of(value)}, and text is needed", "type")
+            FieldProblem(f"{place}.{field}.{key}", f"this is {json_kind(value)}, and text is needed", "type")
             for key, value in entries.items()
             if value is not None and not isinstance(value, str)
         ]
     return found
 
 
-def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[Remark]:
+def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[FieldProblem]:
     """Variables without a value, and those that only differ in case from one that has a value."""
     found = []
     for name in substitute_tree(config, lookup)[1]:
         other = name.upper()
         if other != name and lookup(other) is not None:
             message = f"the variable {name} is not set, but {other} is, and is taken for it"
-            found.append(Remark("mcp_config", message, "variable-case", "warning"))
+            found.append(FieldProblem("mcp_config", message, "variable-case", "warning"))
         else:
             message = f"the variable {name} has no value here; set it in the environment or in .env before the task is run"
-            found.append(Remark("mcp_config", message, "variable", "warning"))
+            found.append(FieldProblem("mcp_config", message, "variable", "warning"))
     return found
 
 
-def check_calls(field: str, value: Any, rules: Rules) -> list[Remark]:
+def check_calls(field: str, value: Any, rules: Rules) -> list[FieldProblem]:
     """What is wrong with `setup_tool` or `evaluate_tool` that is already data: one call or a list of calls."""
     calls = value if isinstance(value, list) else [value]
-    found: list[Remark] = []
+    found: list[FieldProblem] = []
     for number, call in enumerate(calls):
         place = f"{field}[{number}]" if isinstance(value, list) else field
         if not isinstance(call, Mapping):
-            found.append(Remark(place, f"this is {kind_of(call)}, and a call is an object with `name` and `arguments`", "type"))
+            found.append(
+                FieldProblem(place, f"this is {json_kind(call)}, and a call is an object with `name` and `arguments`", "type")
+            )
             continue
         name, arguments = call.get("name"), call.get("arguments")
         if name is None or name == "":
-            found.append(Remark(f"{place}.name", "the call has no name of a tool", "missing"))
+            found.append(FieldProblem(f"{place}.name", "the call has no name of a tool", "missing"))
         elif not isinstance(name, str):
-            found.append(Remark(f"{place}.name", f"this is {kind_of(name)}, and the name of a tool is needed", "type"))
+            found.append(FieldProblem(f"{place}.name", f"this is {json_kind(name)}, and the name of a tool is needed", "type"))
         elif arguments is not None and not isinstance(arguments, Mapping):
-            found.append(Remark(f"{place}.arguments", f"this is {kind_of(arguments)}, and an object is needed", "type"))
+            found.append(FieldProblem(f"{place}.arguments", f"this is {json_kind(arguments)}, and an object is needed", "type"))
         elif rules.analysis is not None:
-            found += check_against(place, name, arguments or {}, rules.analysis)
+            found += check_call(place, name, arguments or {}, rules.analysis)
     return found
 
 
-def check_against(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[Remark]:
+def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[FieldProblem]:
     """What the environment would refuse in a call: an unknown tool or function, arguments against its schema."""
     from difflib import get_close_matches
 
@@ -202,15 +206,15 @@ def check_against(place: str, name: str, arguments: Mapping[str, Any], analysis:
     functions = analysis.hubs.get(name)
     if tool is None and functions is None:
         known = [tool.name for tool in analysis.tools]
-        return [Remark(f"{place}.name", f"the environment has no tool {name!r}{nearest(name, known)}", "unknown-tool")]
+        return [FieldProblem(f"{place}.name", f"the environment has no tool {name!r}{nearest(name, known)}", "unknown-tool")]
     if functions is not None:
         function = arguments.get("name")
         if not isinstance(function, str):
             message = f"{name} is a hub: its arguments need the `name` of a function{nearest('', list(functions))}"
-            return [Remark(f"{place}.arguments.name", message, "missing")]
+            return [FieldProblem(f"{place}.arguments.name", message, "missing")]
         if function not in functions:
             message = f"{name} has no function {function!r}{nearest(function, list(functions))}"
-            return [Remark(f"{place}.arguments.name", message, "unknown-tool")]
+            return [FieldProblem(f"{place}.arguments.name", message, "unknown-tool")]
         inner = next((tool for tool in analysis.tools if tool.hub == name and tool.name == function), None)
         inner_arguments = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
         if inner is not None and inner.input_schema is not None and isinstance(inner_arguments, Mapping):
@@ -221,13 +225,14 @@ def check_against(place: str, name: str, arguments: Mapping[str, Any], analysis:
     return []
 
 
-def _check_schema(place: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Remark]:
+def _check_schema(place: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[FieldProblem]:
     from hudtui.core.text import clean_line
 
     try:
         errors = Validator(schema).errors(dict(arguments), most=_MOST_REMARKS)
-    except GivenUpError as reason:
-        return [Remark(place, f"not checked: {reason}", "unchecked", "warning")]
+    except NotCheckedError as reason:
+        return [FieldProblem(place, f"not checked: {reason}", "unchecked", "warning")]
     return [
-        Remark(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema") for error in errors
+        FieldProblem(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema")
+        for error in errors
     ]

@@ -15,20 +15,20 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.check import names_in
-from hudtui.core.tasks.columns import Checker, Part
+from hudtui.core.tasks.columns import CheckedRecords, TaskChecker
 from hudtui.core.tasks.ids import Ids
-from hudtui.core.tasks.problems import Problem
-from hudtui.core.tasks.rules import Remark, Rules
-from hudtui.core.tasks.source import Reading, Source, arrow_batches, chunks_of, folder_files, is_arrow
-from hudtui.core.tasks.split import Chunk
+from hudtui.core.tasks.problems import TaskProblem
+from hudtui.core.tasks.read import SourceFile, TaskSource, arrow_batches, folder_files, is_arrow, record_chunks
+from hudtui.core.tasks.rules import FieldProblem, Rules
+from hudtui.core.tasks.split import RecordChunk
+from hudtui.core.tasks.validate import names_in
 
 _GROUP = 32
 """Records that are tried together again when a chunk has a bad one among them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TaskBatch:
     """Consecutive records of a source after their checks."""
 
     start: int
@@ -41,7 +41,7 @@ class Batch:
     prompts: list[str]
     columns: dict[str, list[bytes | None]]
     """JSON text by field, `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept ones (None: absent)."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[TaskProblem, ...] = ()
     inferred: int = 0
     """Tasks whose `mcp_config` comes from the lock file's image."""
     rewritten: dict[str, int] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Batch:
     size: int = 0
     """Bytes of the source in all."""
 
-    def take(self, positions: Sequence[int]) -> Batch:
+    def take(self, positions: Sequence[int]) -> TaskBatch:
         """The batch with only some of its usable tasks; what was counted stays as it is."""
-        return Batch(
+        return TaskBatch(
             self.start,
             self.count,
             [self.places[place] for place in positions],
@@ -74,7 +74,7 @@ class Batch:
         )
 
 
-def scan(source: Source, rules: Rules) -> Iterator[Batch]:
+def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
     """Read and check everything in a source.
 
     Args:
@@ -84,7 +84,7 @@ def scan(source: Source, rules: Rules) -> Iterator[Batch]:
     Raises:
         InputError: The source as a whole cannot be read: missing, damaged, cut off, changed while it was read.
     """
-    checker = Checker(rules)
+    checker = TaskChecker(rules)
     ids = Ids()
     start = 0
     for part, lines, done, size in _parts(source, checker):
@@ -94,10 +94,10 @@ def scan(source: Source, rules: Rules) -> Iterator[Batch]:
 
 Lines = Callable[[], list[int]] | None
 """Gives the line of each record; None where the source has no lines."""
-_Checked = tuple[Part, Lines, int, int]
+_Checked = tuple[CheckedRecords, Lines, int, int]
 
 
-def _parts(source: Source, checker: Checker) -> Iterator[_Checked]:
+def _parts(source: TaskSource, checker: TaskChecker) -> Iterator[_Checked]:
     if source.kind == "hub":
         raise ValueError("fetch a Hub dataset before scanning it")
     if source.kind == "folder":
@@ -107,7 +107,7 @@ def _parts(source: Source, checker: Checker) -> Iterator[_Checked]:
     yield from scan_files(files, source.name, checker)
 
 
-def scan_files(files: list[Path], name: str, checker: Checker) -> Iterator[_Checked]:
+def scan_files(files: list[Path], name: str, checker: TaskChecker) -> Iterator[_Checked]:
     """The checked records of several files as if they were one."""
     try:
         size = sum(path.stat().st_size for path in files)
@@ -116,7 +116,7 @@ def scan_files(files: list[Path], name: str, checker: Checker) -> Iterator[_Chec
     before = 0
     for path in files:
         label = name if len(files) == 1 else str(path)
-        with Reading(path, label) as reading:
+        with SourceFile(path, label) as reading:
             if is_arrow(reading.head(8)):
                 yield from _table_parts(path, label, checker, before, size)
                 reading.check_unchanged()
@@ -125,23 +125,23 @@ def scan_files(files: list[Path], name: str, checker: Checker) -> Iterator[_Chec
         before += path.stat().st_size
 
 
-def _table_parts(path: Path, name: str, checker: Checker, before: int, size: int) -> Iterator[_Checked]:
-    from hudtui.core.tasks.arrowrows import Table
+def _table_parts(path: Path, name: str, checker: TaskChecker, before: int, size: int) -> Iterator[_Checked]:
+    from hudtui.core.tasks.arrowrows import ArrowRows
 
     own = path.stat().st_size
     for batch in arrow_batches([path], name, lambda _: None):
-        table = Table(batch)
+        table = ArrowRows(batch)
         columns = table.columns()
         part = checker.values(*columns) if columns is not None and table.count else None
         if part is None:
-            part = Part(0)
+            part = CheckedRecords(0)
             for row in range(table.count):
                 part.append(checker.precise(table.record(row)))
         yield part, None, before + own, size
 
 
-def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Lines]]:
-    for chunk in chunks_of(reading, checker.parse):
+def _text_parts(reading: SourceFile, checker: TaskChecker) -> Iterator[tuple[CheckedRecords, Lines]]:
+    for chunk in record_chunks(reading, checker.parse):
         with _without_collector():
             parsed = chunk.parsed if chunk.parsed is not None or chunk.spans else checker.parse(chunk.text())
             part = checker.quick(parsed, chunk.count) if parsed is not None else None
@@ -151,7 +151,7 @@ def _text_parts(reading: Reading, checker: Checker) -> Iterator[tuple[Part, Line
         yield part, partial(_lines, chunk, lines)
 
 
-def _lines(chunk: Chunk, known: list[int] | None) -> list[int]:
+def _lines(chunk: RecordChunk, known: list[int] | None) -> list[int]:
     return known if known is not None else [line for line, _ in chunk.records()]
 
 
@@ -167,11 +167,11 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _closely(chunk: Chunk, checker: Checker, name: str) -> tuple[Part, list[int]]:
+def _closely(chunk: RecordChunk, checker: TaskChecker, name: str) -> tuple[CheckedRecords, list[int]]:
     """A chunk with at least one record that the quick way is not sure of: small groups first, then one by one."""
     found = list(chunk.records())
     lines = [line for line, _ in found]
-    whole = Part(0)
+    whole = CheckedRecords(0)
     for first in range(0, len(found), _GROUP):
         group = found[first : first + _GROUP]
         parsed = checker.parse(b"[%b]" % b",".join(text for _, text in group)) if len(group) > 1 else None
@@ -202,7 +202,7 @@ def _record(text: bytes, unended: Location | None) -> tuple[Any, int]:
     try:
         return parse_json(text.decode(), ""), 0
     except UnicodeDecodeError as error:
-        return Remark(None, f"this is not UTF-8 text: byte 0x{text[error.start]:02x} at offset {error.start}", "json"), 0
+        return FieldProblem(None, f"this is not UTF-8 text: byte 0x{text[error.start]:02x} at offset {error.start}", "json"), 0
     except InputError as error:
         if unended is not None:
             try:
@@ -214,10 +214,10 @@ def _record(text: bytes, unended: Location | None) -> tuple[Any, int]:
                     raise InputError("the file ends in the middle of a task: it was cut off", where=unended) from None
         place = error.where or Location("")
         code = "duplicate-key" if "twice" in error.what else "json"
-        return Remark(place.field, error.what, code), (place.line or 1) - 1
+        return FieldProblem(place.field, error.what, code), (place.line or 1) - 1
 
 
-def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Rules, done: int, size: int) -> Batch:
+def _finish(part: CheckedRecords, lines: Lines, start: int, ids: Ids, name: str, rules: Rules, done: int, size: int) -> TaskBatch:
     """Give every task an id, and leave out those whose id another task has already."""
     kept = part.kept
     places: Sequence[int] = range(start, start + part.count) if isinstance(kept, range) else [start + place for place in kept]
@@ -231,7 +231,7 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
             [
                 *remarks,
                 *(
-                    (kept[position], named[position], Remark("id", f"task {first} has this id already", "duplicate-id"))
+                    (kept[position], named[position], FieldProblem("id", f"task {first} has this id already", "duplicate-id"))
                     for position, first in doubled.items()
                 ),
             ],
@@ -239,7 +239,7 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
         )
     where = lines() if lines is not None and remarks else None
     problems = tuple(
-        Problem(
+        TaskProblem(
             start + place,
             given or f"task-{start + place:04d}",
             remark.field,
@@ -251,7 +251,7 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
         )
         for place, given, remark in remarks
     )
-    batch = Batch(
+    batch = TaskBatch(
         start,
         part.count,
         places,
@@ -269,7 +269,7 @@ def _finish(part: Part, lines: Lines, start: int, ids: Ids, name: str, rules: Ru
     return batch.take([place for place in range(len(named)) if place not in doubled]) if doubled else batch
 
 
-def _doubled_names(part: Part, doubled: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+def _doubled_names(part: CheckedRecords, doubled: Iterable[int]) -> Iterator[tuple[int, str, str]]:
     """The names of usable records that are left out because another has their id."""
     for position in doubled:
         texts = {name: part.columns[name][position] for name in ("mcp_config", "evaluate_tool") if name in part.columns}

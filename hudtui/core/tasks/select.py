@@ -18,14 +18,14 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.scan import Batch
+from hudtui.core.tasks.scan import TaskBatch
 
 BUCKET = 64 << 20
 """Bytes of rows that are shuffled in memory at once."""
 
 
 @dataclass(frozen=True)
-class Selection:
+class TaskSelection:
     """What is taken of the usable tasks."""
 
     filters: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Selection:
 
 _FILTER = re.compile(r"\s*([\w.-]+)\s*(!=|=|~|<|>)(.*)", re.DOTALL)
 
-Predicate = Callable[[Batch, int], bool]
+Predicate = Callable[[TaskBatch, int], bool]
 
 
 def parse_filter(text: str) -> Predicate:
@@ -80,7 +80,7 @@ def parse_filter(text: str) -> Predicate:
     return lambda batch, row: _as_text(_value(batch, row, name, path)) != wanted
 
 
-def _value(batch: Batch, row: int, name: str, path: list[str]) -> Any:
+def _value(batch: TaskBatch, row: int, name: str, path: list[str]) -> Any:
     if name == "id":
         return batch.ids[row]
     if name == "prompt":
@@ -102,7 +102,7 @@ def _as_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def filtered(batch: Batch, predicates: list[Predicate]) -> Batch:
+def filtered(batch: TaskBatch, predicates: list[Predicate]) -> TaskBatch:
     """The batch with only the tasks that pass every predicate."""
     if not predicates:
         return batch
@@ -116,7 +116,7 @@ class Spool:
     shuffled, the smallest numbers are the sample, and the smallest of those the test split.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, selection: Selection, expected: int) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, selection: TaskSelection, expected: int) -> None:
         """Open it.
 
         Args:

@@ -30,7 +30,7 @@ LARGEST_RECORD = 64 << 20
 
 
 @dataclass(slots=True)
-class Chunk:
+class RecordChunk:
     """Consecutive records of a file."""
 
     form: Literal["lines", "array"]
@@ -82,7 +82,7 @@ def _valid(text: bytes) -> Any:
         return None
 
 
-def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
+def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[RecordChunk]:
     """The chunks of JSON lines; `name` is the file's, for errors.
 
     Raises:
@@ -101,14 +101,14 @@ def split_lines(blocks: Iterable[bytes], name: str) -> Iterator[Chunk]:
         carried = [block[cut + 1 :]]
         count = len(data.split(b"\n"))  # several times as fast as `count`
         if not data.isspace():
-            yield Chunk("lines", data, line, count=count)
+            yield RecordChunk("lines", data, line, count=count)
         line += count
     data = b"".join(carried)
     if data.strip():
-        yield Chunk("lines", data, line, count=1, last=True)
+        yield RecordChunk("lines", data, line, count=1, last=True)
 
 
-def split_array(blocks: Iterable[bytes], name: str, parse: Callable[[bytes], Any] = _valid) -> Iterator[Chunk]:
+def split_array(blocks: Iterable[bytes], name: str, parse: Callable[[bytes], Any] = _valid) -> Iterator[RecordChunk]:
     """The chunks of one JSON array.
 
     Args:
@@ -133,7 +133,7 @@ class _Array:
         self.opening = b""
         self.first = True
 
-    def chunks(self, blocks: Iterable[bytes]) -> Iterator[Chunk]:
+    def chunks(self, blocks: Iterable[bytes]) -> Iterator[RecordChunk]:
         began = False
         wanted = 0
         for block in blocks:
@@ -161,7 +161,7 @@ class _Array:
             self.line += self.buffer.count(b"\n", 0, count)
         self.buffer = self.buffer[count:]
 
-    def _cut(self) -> Chunk | None:
+    def _cut(self) -> RecordChunk | None:
         """The complete records at the beginning of the buffer, taken out of it together with the comma behind them."""
         if not self.opening and (match := _OPENING.search(self.buffer)):
             self.opening = match[0]
@@ -194,22 +194,22 @@ class _Array:
         if rest:
             raise self._error("something stands after the end of the array", len(self.buffer) - len(rest))
 
-    def _take(self, end: int, drop: int, *, parsed: Any = None, spans: list[tuple[int, int]] | None = None) -> Chunk:
-        chunk = Chunk("array", self.buffer[:end], self.line, parsed, spans)
+    def _take(self, end: int, drop: int, *, parsed: Any = None, spans: list[tuple[int, int]] | None = None) -> RecordChunk:
+        chunk = RecordChunk("array", self.buffer[:end], self.line, parsed, spans)
         self._drop(drop)
         self.first = False
         return chunk
 
-    def _rest(self) -> Chunk | None:
+    def _rest(self) -> RecordChunk | None:
         """What is left when the file has ended: records and the closing bracket."""
         text = self.buffer.rstrip(_SPACE)
         if text.endswith(b"]") and text[:-1].strip(_SPACE) and (parsed := self.parse(b"[%b" % text)) is not None:
-            return Chunk("array", text[:-1], self.line, parsed, last=True)
+            return RecordChunk("array", text[:-1], self.line, parsed, last=True)
         spans, place, closed = self._scan()
         if not closed:
             raise self._cut_off(place)
         self._check_end(place)
-        return Chunk("array", self.buffer[:place], self.line, None, spans, last=True) if spans else None
+        return RecordChunk("array", self.buffer[:place], self.line, None, spans, last=True) if spans else None
 
     def _cut_off(self, place: int) -> InputError:
         """Why the array has no end: the place of the first mistake in its last record, or the end of the file."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hudtui.core.tasks.index import Names, TaskIndex
-from hudtui.core.tasks.rules import CHARACTERS_A_TOKEN
+from hudtui.core.tasks.rules import CHARS_PER_TOKEN
+from hudtui.core.tasks.table import NameColumn, TaskIndex
 
 SHOWN = 12
 """Values of a field that are listed; the others are summed up."""
@@ -41,7 +41,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Stats:
+class TaskStats:
     """All of it."""
 
     tasks: int
@@ -54,7 +54,7 @@ class Stats:
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 
 
-def stats_of(index: TaskIndex) -> Stats:
+def task_stats(index: TaskIndex) -> TaskStats:
     """The numbers of what has been read so far."""
     groups = [
         _bars("evaluators", index.evaluators),
@@ -71,14 +71,14 @@ def stats_of(index: TaskIndex) -> Stats:
     if single or index.crowded:
         groups.append(Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded]))))
     usable = index.counts["ok"] + index.counts["warning"]
-    return Stats(usable, lengths_of(index), tuple(group for group in groups if group.bars or group.note))
+    return TaskStats(usable, lengths_of(index), tuple(group for group in groups if group.bars or group.note))
 
 
 def lengths_of(index: TaskIndex) -> Lengths | None:
     """The lengths of the prompts of usable tasks."""
     total = index.total
     characters = np.frombuffer(index.lengths.tobytes(), np.uint32)[:total]
-    tokens = -(-characters[np.frombuffer(bytes(index.states), np.uint8)[:total] != 2].astype(np.int64) // CHARACTERS_A_TOKEN)
+    tokens = -(-characters[np.frombuffer(bytes(index.states), np.uint8)[:total] != 2].astype(np.int64) // CHARS_PER_TOKEN)
     if not len(tokens):
         return None
     low, high = int(tokens.min()), int(tokens.max())
@@ -96,7 +96,7 @@ def lengths_of(index: TaskIndex) -> Lengths | None:
     return Lengths(bins, low, int(np.percentile(tokens, 50)), int(np.percentile(tokens, 95)), high)
 
 
-def _bars(title: str, names: Names) -> Bars:
+def _bars(title: str, names: NameColumn) -> Bars:
     counts = names.counts()
     return _group(title, [(name, count) for name, count in counts if name])
 

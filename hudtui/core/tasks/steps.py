@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def in_thread(steps: Iterator[T]) -> AsyncIterator[T]:
+async def iterate_in_thread(steps: Iterator[T]) -> AsyncIterator[T]:
     """Steps of synchronous work as an async iterator, each in a thread.
 
     Cancelling waits for the step that is under way and then closes the work, so that it can clean up.

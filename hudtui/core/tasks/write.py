@@ -42,7 +42,7 @@ SHARD = 500_000_000
 """Bytes after which a further file is begun in a folder of Parquet."""
 
 
-class Sink(Protocol):
+class SplitWriter(Protocol):
     """Takes the rows of one split."""
 
     rows: int
@@ -242,7 +242,7 @@ class Target:
     """The target is the task file that is being read."""
 
 
-class Output:
+class DatasetWriter:
     """A dataset that is being written; a context manager that leaves nothing behind when it fails.
 
     Attributes:
@@ -270,8 +270,8 @@ class Output:
         self.folder = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.tmp"
         self._sinks: dict[str, Any] = {}
 
-    def __enter__(self) -> Output:
-        with writing(self.target.path):
+    def __enter__(self) -> DatasetWriter:
+        with disk_errors(self.target.path):
             self.target.path.parent.mkdir(parents=True, exist_ok=True)
             self.folder.mkdir()
         return self
@@ -281,14 +281,14 @@ class Output:
             sink.abandon()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def sink(self, split: str) -> Sink:
+    def sink(self, split: str) -> SplitWriter:
         """Where the rows of a split go."""
         if split not in self._sinks:
             self._sinks[split] = self._new_sink(split)
-        made: Sink = self._sinks[split]
+        made: SplitWriter = self._sinks[split]
         return made
 
-    def _new_sink(self, split: str) -> Sink:
+    def _new_sink(self, split: str) -> SplitWriter:
         form, several = self.target.format, len(self._splits) > 1
         if form == "repository" or (form == "parquet" and several):
             folder = self.folder / "data" if form == "repository" else self.folder
@@ -347,7 +347,7 @@ def _is_dataset(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """Turn what the disk says while `path` is written into an error for a user.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Protocol
 from hudtui.core.errors import InputError
 from hudtui.core.python import python_command
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, RunSpec, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.trl import Trl
 from hudtui.core.trust import RUN_VARIABLE
@@ -88,8 +88,8 @@ class Rollouts:
             stages=(*stages, Stage("play", tuple(argv), cwd=site.workspace or "", env=env, secrets=spec.secrets)),
             files=tuple(files),
             outputs=(
-                Output("out/metrics.jsonl", "metrics", "one line a task"),
-                Output("out/traces.jsonl", "traces", "one line an episode"),
+                PlanOutput("out/metrics.jsonl", "metrics", "one line a task"),
+                PlanOutput("out/traces.jsonl", "traces", "one line an episode"),
             ),
             max_seconds=spec.max_seconds,
             wheel=bool(stages),

@@ -23,7 +23,7 @@ _ONLY_FOR_TRAINING = {"optimizer.pt", "scheduler.pt", "trainer_state.json", "tra
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model that a run has saved."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Trained:
     """Of an adapter."""
 
     @property
-    def not_served(self) -> str:
+    def why_not_served(self) -> str:
         """Why there is no command that serves it, as a sentence."""
         if self.base == TINY:
             return "the tiny model of a rehearsal is not worth serving"
@@ -72,12 +72,12 @@ def checkpoints(folder: Path) -> dict[int, Path]:
     return dict(sorted(found))
 
 
-def steps_of(run: Path) -> tuple[int, ...]:
+def checkpoint_steps(run: Path) -> tuple[int, ...]:
     """Steps of which a run has a whole checkpoint, in order."""
     return tuple(checkpoints(run / "out" / "checkpoints"))
 
 
-def find_trained(run: Path, step: int | None = None) -> Trained:
+def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
     """The model that a run has saved.
 
     Args:
@@ -87,7 +87,7 @@ def find_trained(run: Path, step: int | None = None) -> Trained:
     Raises:
         InputError: There is none, or it is not whole.
     """
-    steps = steps_of(run)
+    steps = checkpoint_steps(run)
     if step is not None and step not in steps:
         known = f"There are: {', '.join(map(str, steps))}." if steps else "There are none."
         raise InputError(f"this run has no checkpoint of step {step}", fix=known, where=Location(str(run)))
@@ -110,11 +110,11 @@ def find_trained(run: Path, step: int | None = None) -> Trained:
         settings = _object(adapter)
         rank = settings.get("r")
         base = base or str(settings.get("base_model_name_or_path") or "")  # results from elsewhere come without the recipe
-        return Trained(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
-    return Trained(folder, step, "weights", base)
+        return TrainedModel(folder, step, "adapter", base, rank if isinstance(rank, int) else None)
+    return TrainedModel(folder, step, "weights", base)
 
 
-def copy_out(trained: Trained, target: Path) -> tuple[str, ...]:
+def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
     """Copy what is needed to use the model, without what only a training needs, all of it or nothing.
 
     An adapter of the Hub's models names its base, so that others find it.
@@ -146,7 +146,7 @@ def copy_out(trained: Trained, target: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def merge_command(python: str, run: Path, trained: Trained, target: Path) -> tuple[str, ...]:
+def merge_command(python: str, run: Path, trained: TrainedModel, target: Path) -> tuple[str, ...]:
     """The command, in a training environment, that writes the adapter and its base as one model.
 
     Raises:
@@ -159,7 +159,7 @@ def merge_command(python: str, run: Path, trained: Trained, target: Path) -> tup
     return python_command(*words, python=python)
 
 
-def card(trained: Trained, name: str) -> str:
+def card(trained: TrainedModel, name: str) -> str:
     """What stands beside the model: what it is, and how it is served."""
     known = (
         "" if not trained.base or trained.base == TINY or trained.base.startswith(("/", ".")) else f"base_model: {trained.base}\n"
@@ -169,7 +169,7 @@ def card(trained: Trained, name: str) -> str:
     if trained.base:
         what += f"{' for' if trained.kind == 'adapter' else ', trained from'} `{trained.base}`"
     when = f" at step {trained.step}" if trained.step is not None else ""
-    command = shlex.join(trained.serve_command(Path(name), name)) or f"# {trained.not_served}"
+    command = shlex.join(trained.serve_command(Path(name), name)) or f"# {trained.why_not_served}"
     head = f"---\n{known}{library}tags: [grpo, mcp, hudtui]\n---\n"
     return f"{head}\n# {name}\n\n{what}{when}, trained with GRPO by hudtui.\n\n```sh\n{command}\n```\n"
 
@@ -180,15 +180,15 @@ def push(folder: Path, repo: str, *, token: str | None, public: bool = False) ->
     Raises:
         HudtuiError: The Hub refused, or could not be reached.
     """
-    from hudtui.core.tasks.hub import Busy, endpoint, hub, in_words, too_busy
+    from hudtui.core.tasks.hub import HubRateLimited, endpoint, hub_client, hub_errors, rate_limit_error
 
     try:
-        with hub(token) as api, in_words("pushing", repo, writing=True):
+        with hub_client(token) as api, hub_errors("pushing", repo, writing=True):
             made = api.create_repo(repo, repo_type="model", private=not public, exist_ok=True)
             api.upload_folder(repo_id=made.repo_id, folder_path=folder, repo_type="model", commit_message="Upload by hudtui")
             return f"{endpoint()}/{made.repo_id}"
-    except Busy as busy:
-        raise too_busy(busy.seconds, "pushing", repo) from None
+    except HubRateLimited as busy:
+        raise rate_limit_error(busy.seconds, "pushing", repo) from None
 
 
 def _refuse_existing(target: Path) -> None:

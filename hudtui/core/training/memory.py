@@ -17,7 +17,7 @@ _OVERHEAD = 2.0
 
 
 @dataclass(frozen=True)
-class Need:
+class GpuMemory:
     """What one GPU holds. All in GiB."""
 
     gpu: int
@@ -47,7 +47,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GpuLayout:
     """Which GPUs do what."""
 
     serve: tuple[int, ...]
@@ -61,7 +61,7 @@ class Layout:
         return bool(set(self.serve) & set(self.train))
 
 
-def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> Layout:
+def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
     """One GPU does both; two share the work; of more, up to half serve (a power of two) and the rest train.
 
     Raises:
@@ -70,16 +70,16 @@ def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> Layout:
     if not 1 <= gpus <= 8:
         raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="Take a machine with fewer.")
     if gpus == 1:
-        return Layout((0,), (0,))
+        return GpuLayout((0,), (0,))
     serving = 1 << int(math.log2(gpus // 2))
-    plain = Layout(tuple(range(serving)), tuple(range(serving, gpus)))
+    plain = GpuLayout(tuple(range(serving)), tuple(range(serving, gpus)))
     needed = needs(plain, recipe)
     if len(plain.train) > 1 and needed is not None and needed[-1].total > gpu_memory:
-        return Layout(plain.serve, plain.train, sharded=True)
+        return GpuLayout(plain.serve, plain.train, sharded=True)
     return plain
 
 
-def needs(where: Layout, recipe: Recipe) -> tuple[Need, ...] | None:
+def needs(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
     """What each GPU holds; None where the model's name does not tell its size."""
     size = billions(recipe.model)
     if size is None:
@@ -100,7 +100,7 @@ def needs(where: Layout, recipe: Recipe) -> tuple[Need, ...] | None:
     for gpu in range(max(*where.serve, *where.train) + 1):
         serves, trains = gpu in where.serve, gpu in where.train
         found.append(
-            Need(
+            GpuMemory(
                 gpu,
                 "serve and train" if serves and trains else "serve" if serves else "train",
                 weights=(weights / len(where.serve) if serves else 0.0) + (weights / shards if trains else 0.0),
@@ -112,7 +112,7 @@ def needs(where: Layout, recipe: Recipe) -> tuple[Need, ...] | None:
     return tuple(found)
 
 
-def check_memory(found: tuple[Need, ...], gpu_memory: float) -> None:
+def check_memory(found: tuple[GpuMemory, ...], gpu_memory: float) -> None:
     """Refuse what cannot work, before anything is rented or downloaded.
 
     Raises:

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from hudtui.core.training.quantities import QUANTITIES, find_quantity
+from hudtui.core.training.quantities import QUANTITIES, best_series
 
 STEPS = ("training_step", "step", "global_step", "_step", "train/global_step")
 """What a line may call the step it is of."""
@@ -100,7 +100,7 @@ def _mean(points: list[Point]) -> Point:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class NotFiniteStreak:
     """A value that is no finite number."""
 
     name: str
@@ -124,7 +124,7 @@ class MetricsReader:
         self._rest = b""
         self._skipping = False
         self._curves: dict[str, Curve] = {}
-        self._wrong: dict[str, Wrong] = {}
+        self._wrong: dict[str, NotFiniteStreak] = {}
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=ROW_CAP)
         """The newest lines, without what is nested in them."""
         self.count = 0
@@ -140,7 +140,7 @@ class MetricsReader:
         return tuple(self._curves)
 
     @property
-    def wrong(self) -> tuple[Wrong, ...]:
+    def wrong(self) -> tuple[NotFiniteStreak, ...]:
         """The series whose newest value is no finite number."""
         return tuple(self._wrong.values())
 
@@ -156,7 +156,7 @@ class MetricsReader:
 
     def named(self, quantity: str) -> str | None:
         """Name of the series that tells a quantity, whatever the trainer calls it; None where there is none."""
-        return find_quantity(quantity, self._curves)
+        return best_series(quantity, self._curves)
 
     def quantity(self, quantity: str) -> tuple[Point, ...]:
         """The points of a quantity, whatever the trainer calls it."""
@@ -222,7 +222,7 @@ class MetricsReader:
                 self.not_finite += 1
                 before = self._wrong.get(name)
                 if before is not None or len(self._wrong) < SERIES_CAP:
-                    self._wrong[name] = Wrong(name, before.x if before else x, before.count + 1 if before else 1)
+                    self._wrong[name] = NotFiniteStreak(name, before.x if before else x, before.count + 1 if before else 1)
 
     def _take(self, line: bytes) -> None:
         try:

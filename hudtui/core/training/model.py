@@ -21,7 +21,7 @@ _OPEN = Recipe().model
 
 
 @dataclass(frozen=True)
-class Judged:
+class ModelAssessment:
     """What is known of a model before anything is rented."""
 
     state: Literal["fine", "unknown", "refused"]
@@ -29,7 +29,7 @@ class Judged:
     fix: str | None = None
 
 
-def judge_model(name: str, folder: Path, *, here: bool) -> Judged:
+def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
     """What is known of a model.
 
     Args:
@@ -40,36 +40,38 @@ def judge_model(name: str, folder: Path, *, here: bool) -> Judged:
     shown = clean_line(name, 100)
     open_one = f"Name an open model on the Hub, such as {_OPEN}."
     if name in (_OPEN, TINY):
-        return Judged("fine", shown)  # the engine has its own word about the tiny one
+        return ModelAssessment("fine", shown)  # the engine has its own word about the tiny one
     path = folder / Path(name).expanduser()
     if name.startswith(("./", "../", "/", "~")) or path.is_dir():
         return _judge_folder(path, shown, here=here)
     owner, _, rest = name.rpartition("/")
     if _SERVED.match(rest) and (not owner or owner.lower() in _MAKERS):
         fix = f"{open_one} To play the tasks with this one: --engine rollouts --policy openai:{clean_line(rest, 60)}"
-        return Judged("refused", f"{shown} is served by its maker alone: without its weights it cannot be trained", fix)
+        return ModelAssessment("refused", f"{shown} is served by its maker alone: without its weights it cannot be trained", fix)
     if not _ID.fullmatch(name) or ".." in name or "--" in name:
         why = "has no owner" if not owner else "is no id of the Hub"
-        return Judged("refused", f"{shown} {why}: a model on the Hub is OWNER/NAME", open_one)
+        return ModelAssessment("refused", f"{shown} {why}: a model on the Hub is OWNER/NAME", open_one)
     if _is_cached(name):
-        return Judged("fine", f"{shown}, which this computer has fetched before")
-    return Judged(
+        return ModelAssessment("fine", f"{shown}, which this computer has fetched before")
+    return ModelAssessment(
         "unknown", f"whether the Hub has {shown} is not known here: it is asked on the machine, before the training begins"
     )
 
 
-def _judge_folder(path: Path, shown: str, *, here: bool) -> Judged:
+def _judge_folder(path: Path, shown: str, *, here: bool) -> ModelAssessment:
     if not here:
         fix = "Put the model on the Hub and name it OWNER/NAME, or train here: --host local."
         if path.is_dir():
-            return Judged("refused", f"{shown} is a folder of this computer, which does not travel", fix)
-        return Judged("unknown", f"{shown} is a folder of the machine, if it is there", fix)
+            return ModelAssessment("refused", f"{shown} is a folder of this computer, which does not travel", fix)
+        return ModelAssessment("unknown", f"{shown} is a folder of the machine, if it is there", fix)
     if not path.is_dir():
-        return Judged("refused", f"there is no folder {shown}", "Name a folder with a model, or an id on the Hub: OWNER/NAME.")
+        return ModelAssessment(
+            "refused", f"there is no folder {shown}", "Name a folder with a model, or an id on the Hub: OWNER/NAME."
+        )
     if not (path / "config.json").is_file():
         fix = "Name the folder that holds it. An adapter is merged first: hudtui export --format merged."
-        return Judged("refused", f"the folder {shown} holds no model: it has no config.json", fix)
-    return Judged("fine", f"the folder {shown}")
+        return ModelAssessment("refused", f"the folder {shown} holds no model: it has no config.json", fix)
+    return ModelAssessment("fine", f"the folder {shown}")
 
 
 def _is_cached(name: str) -> bool:

@@ -56,7 +56,7 @@ def file_ref(path: Path | str) -> FileRef:
 
 
 @dataclass(frozen=True)
-class Rent:
+class Rental:
     """A machine that is rented for a run, and given back after it."""
 
     provider: str
@@ -125,7 +125,7 @@ class RunSpec:
     """A tiny model, a few steps, on the CPU: the same plan for nothing."""
     trainer_python: str | None = None
     """Python on the machine with all that the run needs; None: an environment is made there."""
-    rent: Rent | None = None
+    rent: Rental | None = None
     """The machine is rented for this run."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Settings that travel to the machine and are no secrets."""
@@ -194,7 +194,7 @@ class PlanFile:
 
 
 @dataclass(frozen=True)
-class Ready:
+class Readiness:
     """How a service shows that it can be used: it listens, or a file appears."""
 
     port: int | None = None
@@ -205,7 +205,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Restart:
+class RestartPolicy:
     """What to do about a stage that ends badly."""
 
     times: int = 0
@@ -227,8 +227,8 @@ class Stage:
     """Names of the secrets it gets as environment variables."""
     service: bool = False
     """It runs until the stages after it are done."""
-    ready: Ready | None = None
-    restart: Restart = Restart()
+    ready: Readiness | None = None
+    restart: RestartPolicy = RestartPolicy()
     max_seconds: float | None = None
     grace: float = 10.0
     """Seconds between the polite and the hard request to end."""
@@ -247,7 +247,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Port:
+class PlanPort:
     """A port that a stage listens on."""
 
     number: int
@@ -255,7 +255,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Output:
+class PlanOutput:
     """A file that the run leaves behind in its folder."""
 
     path: str
@@ -274,8 +274,8 @@ class Plan:
     engine: str
     stages: tuple[Stage, ...]
     files: tuple[PlanFile, ...] = ()
-    ports: tuple[Port, ...] = ()
-    outputs: tuple[Output, ...] = ()
+    ports: tuple[PlanPort, ...] = ()
+    outputs: tuple[PlanOutput, ...] = ()
     max_seconds: float | None = None
     wheel: bool = False
     """Whoever carries it out puts a wheel of hudtui into `WHEELS`: the machine has no hudtui of its own."""
@@ -296,7 +296,7 @@ class Plan:
         """Names of all secrets that its stages need."""
         return tuple(dict.fromkeys(name for stage in self.stages for name in stage.secrets))
 
-    def output(self, kind: str) -> Output | None:
+    def output(self, kind: str) -> PlanOutput | None:
         """The first output of a kind."""
         return next((output for output in self.outputs if output.kind == kind), None)
 

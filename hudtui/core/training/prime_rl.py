@@ -11,9 +11,9 @@ from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, RunSpec, Site, Stage
 from hudtui.core.training.recipe import Recipe, recipe_for
-from hudtui.core.training.resources import PACKAGE
+from hudtui.core.training.resources import PACKAGE_FOLDER
 
 REPOSITORY = "https://github.com/PrimeIntellect-ai/prime-rl.git"
 RELEASE = "v0.8.0"
@@ -53,7 +53,7 @@ class PrimeRl:
     @property
     def ready(self) -> bool:
         """Whether it can plan anything: it plays tasks through a plugin, which need not be there."""
-        return (PACKAGE / "plugins").is_dir()
+        return (PACKAGE_FOLDER / "plugins").is_dir()
 
     def plan(self, spec: RunSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
@@ -86,8 +86,8 @@ class PrimeRl:
             ),
             files=(tasks, config, toml, script),
             outputs=(
-                Output("out/metrics.jsonl", "metrics", "one line or more a step"),
-                Output("out/weights", "model", "checkpoints"),
+                PlanOutput("out/metrics.jsonl", "metrics", "one line or more a step"),
+                PlanOutput("out/weights", "model", "checkpoints"),
             ),
             max_seconds=spec.max_seconds,
             wheel=True,

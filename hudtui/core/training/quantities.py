@@ -87,13 +87,13 @@ def normal(name: str) -> str:
     return _SPACES.sub("_", name.strip().lower().replace(".", ""))
 
 
-def quantity_of(name: str) -> str | None:
+def quantity_named(name: str) -> str | None:
     """The quantity that a trainer's `name` stands for; None for one that has no common name."""
     found = _PLACE.get(normal(name))
     return found[0] if found else None
 
 
-def find_quantity(quantity: str, names: Iterable[str]) -> str | None:
+def best_series(quantity: str, names: Iterable[str]) -> str | None:
     """Of a trainer's `names` the one that tells `quantity` best; None where none does."""
     best: tuple[int, str] | None = None
     for name in names:

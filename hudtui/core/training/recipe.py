@@ -29,7 +29,7 @@ class Recipe:
     model: str = "Qwen/Qwen2.5-3B-Instruct"
     """An id on the Hub, a folder, or `tiny`."""
     learning_rate: float | None = None
-    """None: by the model's size, see `rate_for`."""
+    """None: by the model's size, see `default_learning_rate`."""
     lr_scheduler: str = "constant_with_warmup"
     warmup_steps: int = 10
     steps: int = 100
@@ -102,7 +102,7 @@ class Recipe:
     @property
     def rate(self) -> float:
         """The learning rate that is used."""
-        return rate_for(self.model) if self.learning_rate is None else self.learning_rate
+        return default_learning_rate(self.model) if self.learning_rate is None else self.learning_rate
 
     def check_batch(self, processes: int) -> None:
         """Whether the episodes of a step can be dealt out in whole groups.
@@ -170,7 +170,7 @@ def billions(model: str) -> float | None:
     return float(number) / (1 if unit in "bB" else 1000)
 
 
-def rate_for(model: str) -> float:
+def default_learning_rate(model: str) -> float:
     """A learning rate by size: 1e-5 up to 4 billion parameters, 5e-6 up to 10 (and where the size is unknown), else 1e-6."""
     size = billions(model)
     if size is None:
@@ -218,7 +218,7 @@ def read_settings(text: str, *, name: str) -> Mapping[str, Any]:
     Raises:
         InputError: It is no mapping, or a name or value in it cannot be used.
     """
-    from hudtui.core.yamltext import load_yaml
+    from hudtui.core.yaml_doc import load_yaml
 
     data = load_yaml(text, name=name).data
     if data is None:
@@ -235,7 +235,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     Raises:
         InputError: One of them has no `=`, or is no setting.
     """
-    from hudtui.core.yamltext import load_yaml
+    from hudtui.core.yaml_doc import load_yaml
 
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -258,7 +258,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def recipe_words(recipe: Recipe) -> str:
+def recipe_text(recipe: Recipe) -> str:
     """What decides about a training, in one line: steps, learning rate, episodes, what is trained, lengths."""
     adapter = f"LoRA of rank {recipe.lora_rank}" if recipe.lora else "all weights"
     return (

@@ -15,7 +15,7 @@ SIZE = "1.5 GB on disk with the CPU build of PyTorch, where the package installe
 
 
 @dataclass(frozen=True)
-class Trainer:
+class TrainerEnvironment:
     """The environment that a plan's training runs in."""
 
     python: Path
@@ -34,7 +34,7 @@ def as_rehearsal(spec: RunSpec, *, steps: int | None = None) -> RunSpec:
     return replace(spec, engine="trl", rehearse=True, model=None, learning_rate=None, steps=steps, gpus=0, trainer_python=python)
 
 
-def trainer_of(plan: Plan) -> Trainer:
+def trainer_environment(plan: Plan) -> TrainerEnvironment:
     """Which environment a plan for this machine trains in, and whether it is there.
 
     Raises:
@@ -46,4 +46,4 @@ def trainer_of(plan: Plan) -> Trainer:
     python = Path(stage.argv[0])
     made_here = any(stage.name == "bootstrap" for stage in plan.stages)
     marked = (python.parent.parent / ".hudtui").exists()
-    return Trainer(python, ready=python.exists() and (marked or not made_here))
+    return TrainerEnvironment(python, ready=python.exists() and (marked or not made_here))

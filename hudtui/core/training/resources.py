@@ -7,7 +7,7 @@ from pathlib import Path
 import hudtui
 from hudtui.core.errors import InputError
 
-PACKAGE = Path(hudtui.__file__).parent
+PACKAGE_FOLDER = Path(hudtui.__file__).parent
 """Folder of the package."""
 
 
@@ -20,7 +20,7 @@ def resource_bytes(name: str) -> bytes:
     Raises:
         InputError: This installation does not have it.
     """
-    for folder in (PACKAGE, PACKAGE.parent):
+    for folder in (PACKAGE_FOLDER, PACKAGE_FOLDER.parent):
         path = folder / name
         if path.is_file():
             return path.read_bytes()

@@ -18,7 +18,7 @@ _ANSWERS = (
 )
 
 
-def script_of(plan: Plan, *, name: str) -> str:
+def plan_script(plan: Plan, *, name: str) -> str:
     """The script. It stands alone but for the user's own files, which it expects under `files/`, and the secrets.
 
     Args:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.memory import Layout, check_memory, layout, needs
+from hudtui.core.training.memory import GpuLayout, check_memory, layout, needs
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, Output, Plan, PlanFile, Port, Ready, Restart, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, PlanPort, Readiness, RestartPolicy, RunSpec, Site, Stage
 from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
 from hudtui.core.training.resources import resource_bytes
 
@@ -68,7 +68,7 @@ class Trl:
             base["HUDTUI_PLATFORM"] = spec.platform
         secrets = tuple(name for name in spec.secrets if name not in base)
         cwd = site.workspace or ""
-        ports: tuple[Port, ...] = ()
+        ports: tuple[PlanPort, ...] = ()
         notes: list[str] = []
         if spec.rehearse:
             train = Stage("train", (python, *argv), cwd=cwd, env={**base, "CUDA_VISIBLE_DEVICES": ""}, secrets=secrets, grace=120)
@@ -86,10 +86,10 @@ class Trl:
                 notes += [need.line() for need in found]
             shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
             words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
-            stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=Restart(2, 15.0)))
+            stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=RestartPolicy(2, 15.0)))
             if not where.shared:
                 stages.append(_serve(recipe, where, python, base, shared, cwd))
-                ports = (Port(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
+                ports = (PlanPort(PORT, f"{recipe.model} (vLLM), on the machine's loopback address"),)
             train = _train(recipe, where, python, argv, base, secrets, cwd)
         stages.append(train)
         return Plan(
@@ -98,10 +98,10 @@ class Trl:
             files=tuple(files),
             ports=ports,
             outputs=(
-                Output("out/metrics.jsonl", "metrics", "one line a step"),
-                Output("out/traces.jsonl", "traces", "some episodes of each step"),
-                Output("out/model", "model", "the adapter" if recipe.lora else "the weights"),
-                Output("out/checkpoints", "model", "to go on from"),
+                PlanOutput("out/metrics.jsonl", "metrics", "one line a step"),
+                PlanOutput("out/traces.jsonl", "traces", "some episodes of each step"),
+                PlanOutput("out/model", "model", "the adapter" if recipe.lora else "the weights"),
+                PlanOutput("out/checkpoints", "model", "to go on from"),
             ),
             max_seconds=spec.max_seconds,
             wheel=spec.trainer_python is None and site.package is None,
@@ -125,7 +125,7 @@ def serve_command(vllm: str, recipe: Recipe, serving: int) -> tuple[str, ...]:
     )
 
 
-def _serve(recipe: Recipe, where: Layout, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
+def _serve(recipe: Recipe, where: GpuLayout, python: str, base: dict[str, str], secrets: tuple[str, ...], cwd: str) -> Stage:
     return Stage(
         "serve",
         serve_command(_beside(python, "vllm"), recipe, len(where.serve)),
@@ -133,14 +133,14 @@ def _serve(recipe: Recipe, where: Layout, python: str, base: dict[str, str], sec
         env={**base, "CUDA_VISIBLE_DEVICES": _numbers(where.serve), "VLLM_SERVER_DEV_MODE": "1"},
         secrets=secrets,
         service=True,
-        ready=Ready(port=PORT, timeout=_STARTS_WITHIN),
+        ready=Readiness(port=PORT, timeout=_STARTS_WITHIN),
         grace=30,
     )
 
 
 def _train(
     recipe: Recipe,
-    where: Layout,
+    where: GpuLayout,
     python: str,
     argv: Sequence[str],
     base: dict[str, str],

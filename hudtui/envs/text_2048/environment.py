@@ -9,7 +9,7 @@
 A hub takes its function's arguments as an object or as JSON text under `arguments`, or flat beside `name`:
 `{"name": "board", "board_size": 4}`.
 
-Whoever serves this (`stdio.py`, `server.py`) gives every connection a `Table` of its own.
+Whoever serves this (`stdio.py`, `server.py`) gives every connection a `GameTable` of its own.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def read_resource(uri: str) -> str | None:
     return None
 
 
-class Table:
+class GameTable:
     """One player's table: the game of one connection, and the tools that act on it.
 
     Args:

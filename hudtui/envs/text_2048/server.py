@@ -36,7 +36,7 @@ from hudtui.envs.text_2048.environment import (
     RESOURCES,
     TOOLS,
     VERSION,
-    Table,
+    GameTable,
     read_resource,
 )
 
@@ -50,14 +50,14 @@ def build(seed: int | None = None) -> Server[Any]:
     Args:
         seed: Seed of the game that is on every table before its first set-up; None for a different one each.
     """
-    tables: OrderedDict[str, Table] = OrderedDict()
+    tables: OrderedDict[str, GameTable] = OrderedDict()
 
-    def table(context: ServerRequestContext[Any, Any]) -> Table:
+    def table(context: ServerRequestContext[Any, Any]) -> GameTable:
         session = context.request.headers.get("mcp-session-id") if context.request is not None else None
         if session is None:
             raise _sessionless(context.protocol_version)
         if session not in tables:
-            tables[session] = Table(seed)
+            tables[session] = GameTable(seed)
             if len(tables) > MOST_SESSIONS:
                 tables.popitem(last=False)
         tables.move_to_end(session)

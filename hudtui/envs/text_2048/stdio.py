@@ -20,7 +20,7 @@ from hudtui.envs.text_2048.environment import (
     RESOURCES,
     TOOLS,
     VERSION,
-    Table,
+    GameTable,
     read_resource,
 )
 
@@ -36,10 +36,10 @@ class ProtocolError(Exception):
         self.message = message
 
 
-class Peer:
+class StdioServer:
     """The server's side of one connection: takes messages, gives answers."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: GameTable) -> None:
         self._table = table
         self._methods: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "initialize": self._initialize,
@@ -122,7 +122,7 @@ def serve(seed: int | None = None, incoming: BinaryIO | None = None, outgoing: B
     if outgoing is None:
         outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         sys.stdout = sys.stderr
-    peer = Peer(Table(seed))
+    peer = StdioServer(GameTable(seed))
     try:
         for line in incoming or sys.stdin.buffer:
             if line.strip() and (answer := peer.answer(line)) is not None:

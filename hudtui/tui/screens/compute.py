@@ -14,9 +14,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static, TabbedContent, TabPane
 
-from hudtui.core.compute.pricebook import kind_of
+from hudtui.core.compute.pricebook import price_kind
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens import compute_offers as offers_view
 from hudtui.tui.screens import compute_pods as pods_view
 from hudtui.tui.screens.compute_acts import Acts
@@ -31,10 +31,10 @@ from hudtui.tui.widgets.task_table import TaskTable
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holdings
-    from hudtui.core.compute.machine import Machine
+    from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.market import Market
-    from hudtui.core.compute.pricebook import Point
+    from hudtui.core.compute.overview import PodsSnapshot
+    from hudtui.core.compute.pricebook import PricePoint
     from hudtui.tui.purse import Office
 
 OFFERS_AGE = 60.0
@@ -58,24 +58,24 @@ class ComputeScreen(Acts):
         "Enter launches a run on the machine under the cursor. p shows the machines that are rented: those that were taken back "
         "and those that no run owns come first; n notes the former, X ends the latter. This machine is an offer too: local."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
-        Action("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c", asks=True),
-        Action("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
-        Action("compute.sort", "Sort", "Sort by the next column.", "s"),
-        Action("compute.reverse", "Reverse", "Sort the other way round.", "S", show=False),
-        Action("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x", danger=True, asks=True),
-        Action("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
-        Action("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
-        Action("compute.noted", "Noted", "Note that machines were taken back: the sign in the header goes.", "n"),
-        Action("compute.pods", "Alive", "Show the machines that are alive.", "p"),
-        Action("compute.offers", "Offers", "Show the machines that can be had.", "o"),
-        Action("compute.orphans", "End orphans", "End every machine that no run owns.", "X", danger=True, asks=True),
-        Action("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a", asks=True),
-        Action("compute.refresh", "Look again", "Ask all providers again.", "r"),
-        Action("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
-        Action("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("compute.use", "Launch on it", "Go to the launch screen with this machine.", "l"),
+        AppAction("compute.rent", "Rent", "Rent this machine without a run, after a look at what it costs.", "c", asks=True),
+        AppAction("compute.filter", "Filter", "Show only some: 4xh100 <6 >=80 -spot eu.", "slash"),
+        AppAction("compute.sort", "Sort", "Sort by the next column.", "s"),
+        AppAction("compute.reverse", "Reverse", "Sort the other way round.", "S", show=False),
+        AppAction("compute.terminate", "End", "End this machine, and make sure that it is gone.", "x", danger=True, asks=True),
+        AppAction("compute.terminal", "Terminal", "Log in to this machine; hudtui steps aside.", "t", decides=True),
+        AppAction("compute.limits", "Limits", "Change what this machine may cost, and how long it may live.", "b", asks=True),
+        AppAction("compute.noted", "Noted", "Note that machines were taken back: the sign in the header goes.", "n"),
+        AppAction("compute.pods", "Alive", "Show the machines that are alive.", "p"),
+        AppAction("compute.offers", "Offers", "Show the machines that can be had.", "o"),
+        AppAction("compute.orphans", "End orphans", "End every machine that no run owns.", "X", danger=True, asks=True),
+        AppAction("compute.access", "Set up", "API key and SSH key for renting machines, step by step.", "a", asks=True),
+        AppAction("compute.refresh", "Look again", "Ask all providers again.", "r"),
+        AppAction("compute.copy", "Copy", "Copy what is under the cursor, as JSON.", "y", show=False),
+        AppAction("compute.warnings", "Warnings", "Show in full what could not be asked.", "w", show=False),
+        AppAction(
             "compute.cancel",
             "Cancel",
             "Stop getting a machine; what was created is ended.",
@@ -84,19 +84,19 @@ class ComputeScreen(Acts):
             priority=True,
             yields=True,
         ),
-        Action("compute.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
-        Action("compute.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        AppAction("compute.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
+        AppAction("compute.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine: Machine | None = None
+        self.machine: Hardware | None = None
         """This machine as it was seen last; None before the first look came back."""
         self.sort, self.backwards = "price", False
         self._moved = False
         """The cursor is where the user put it; until then it is on the offer that would be chosen."""
         self._market: Market | None = None
-        self._histories: dict[str, tuple[Point, ...]] = {}
+        self._histories: dict[str, tuple[PricePoint, ...]] = {}
         self._problem = ""
         self._asked_offers: float | None = None
 
@@ -183,7 +183,7 @@ class ComputeScreen(Acts):
             return "no offer is selected"
         if name == "copy":
             return None
-        part = self._market.part_of(offer) if self._market is not None else None
+        part = self._market.offers_of_provider(offer) if self._market is not None else None
         if part is not None and part.remembered:
             return f"this is what {part.title} offered {ago(self._age(part.at))}; wait for its answer, or press r"
         if name == "rent":
@@ -245,12 +245,12 @@ class ComputeScreen(Acts):
         if only_new:
             await self.look()
 
-    def _note_prices(self, office: Office) -> dict[str, tuple[Point, ...]]:
+    def _note_prices(self, office: Office) -> dict[str, tuple[PricePoint, ...]]:
         """Note what was answered, and give what is known. Runs in a thread."""
-        from hudtui.core.compute.pricebook import Pricebook
+        from hudtui.core.compute.pricebook import PriceHistory
         from hudtui.core.errors import InputError
 
-        book = Pricebook(self.shell.workspace.state_dir)
+        book = PriceHistory(self.shell.workspace.state_dir)
         try:
             whole = [p for p in office.desk.market.parts.values() if p.at is not None and not p.remembered and not p.warnings]
             offers = [offer for part in whole for offer in part.offers if part.provider != "local"]
@@ -388,8 +388,8 @@ class ComputeScreen(Acts):
             offer_lines(
                 offer,
                 self.shelf,
-                market.part_of(offer),
-                self._histories.get(kind_of(offer), ()),
+                market.offers_of_provider(offer),
+                self._histories.get(price_kind(offer), ()),
                 self.shell.services.now().timestamp(),
                 simulated=provider is not None and provider.simulated,
                 width=width,
@@ -397,10 +397,10 @@ class ComputeScreen(Acts):
         )
 
     async def _look_here(self) -> None:
-        from hudtui.core.compute import machine
+        from hudtui.core.compute import hardware
         from hudtui.core.remote.local import LocalHost
 
-        self.machine = await machine.inspect(LocalHost(), python=sys.executable)
+        self.machine = await hardware.inspect(LocalHost(), python=sys.executable)
         self._show_offer()
 
     def _show_shown(self) -> None:
@@ -445,7 +445,7 @@ class ComputeScreen(Acts):
         self._show_pod()
         self.refresh_bindings()
 
-    def _show_pods_shown(self, holdings: Holdings, now: float) -> None:
+    def _show_pods_shown(self, holdings: PodsSnapshot, now: float) -> None:
         """How many there are, what they need, and how old that is where a provider does not answer."""
         sure = sum(one.reachable for one in holdings.pods)
         parts = [f"{sure} alive"] if sure else []
@@ -512,7 +512,7 @@ class ComputeScreen(Acts):
             bar.update(Content.styled(cut(f"! {clean_line(warnings[0], 400)}", width - len(more)) + more, "$warning"))
 
     def _who(self, width: int) -> Content:
-        from hudtui.core.compute.guard import money
+        from hudtui.core.compute.limits import money
 
         office, holdings = self.office, self.holdings
         if office is None:

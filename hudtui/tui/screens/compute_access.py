@@ -42,8 +42,8 @@ async def set_up(screen: StationScreen) -> bool:
 
 
 async def _ask_api_key(screen: StationScreen) -> bool:
-    from hudtui.core.keycheck import check_key
-    from hudtui.core.settings import check_value, load_settings, mask, save_env
+    from hudtui.core.credentials import check_key
+    from hudtui.core.settings import check_setting_value, load_settings, mask, save_project_setting
 
     shell = screen.shell
     known = (await shell.purse.open()).settings.keys[KEY]
@@ -58,14 +58,14 @@ async def _ask_api_key(screen: StationScreen) -> bool:
     if not value:
         screen.say("Nothing was changed: renting machines needs a key.", "warning")
         return False
-    problem = check_value(known, value)
+    problem = check_setting_value(known, value)
     if problem is not None:
         raise InputError(f"{KEY} cannot be that", why=problem)
     path = shell.folder / ".env"
     lines = (f"{KEY} = {mask(value)}", f"into {home_short(path)}", "Only you will be able to read the file (mode 0600).")
     if not await shell.confirm("Write this key?", lines, yes="Write"):
         return False
-    await asyncio.to_thread(save_env, shell.folder, KEY, value)
+    await asyncio.to_thread(save_project_setting, shell.folder, KEY, value)
     screen.busy("Asking whether the key works")
     check = await check_key(KEY, await asyncio.to_thread(load_settings, shell.folder, shell.platform))
     screen.say(check.message, "success" if check.ok else "warning")

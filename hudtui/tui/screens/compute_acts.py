@@ -12,8 +12,8 @@ from hudtui.core.text import clean_line
 from hudtui.tui.screens.compute_core import ComputeCore
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding
-    from hudtui.core.compute.guard import Limits
+    from hudtui.core.compute.limits import Limits
+    from hudtui.core.compute.overview import PodRow
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Pod
     from hudtui.core.remote.host import Host
@@ -56,14 +56,14 @@ class Acts(ComputeCore):
             self.start(lambda: self._rent(offer), group="rent", exclusive=False)
 
     async def _rent(self, offer: Offer) -> None:
-        from hudtui.core.compute.acquire import acquire, unique_name
         from hudtui.core.compute.budget import grant_new
-        from hudtui.core.compute.guard import estimate, limits_from_settings
-        from hudtui.core.compute.machine_guard import before_renting
-        from hudtui.core.compute.provider import OfferGone
-        from hudtui.core.compute.providers import login_with
-        from hudtui.core.compute.release import realm_of
+        from hudtui.core.compute.lifecycle import acquire, unique_name
+        from hudtui.core.compute.limits import estimate, limits_from_settings
+        from hudtui.core.compute.provider import OutOfCapacity
+        from hudtui.core.compute.registry import pod_login
+        from hudtui.core.compute.release import endpoint_of
         from hudtui.core.compute.values import Order
+        from hudtui.core.compute.watchdog import watchdog_notice
         from hudtui.tui.screens.compute_access import ready_to_log_in
 
         office = await self.shell.purse.open()
@@ -76,7 +76,7 @@ class Acts(ComputeCore):
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
         # What the day's budget has no room for is refused here, before anything is asked.
         entries = await asyncio.to_thread(office.desk.ledger.owned, alive=False)
-        most = grant_new("", offer.price, realm_of(provider), limits)(entries)
+        most = grant_new("", offer.price, endpoint_of(provider), limits)(entries)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
         lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
         if provider.simulated:
@@ -87,7 +87,7 @@ class Acts(ComputeCore):
             *([lasts] if (lasts := self.shell.purse.wallet_lasts(offer.provider, offer.price.hourly)) else []),
             "",
             _told(limits),
-            *([] if most is None else [before_renting(provider, office.settings.get)]),
+            *([] if most is None else [watchdog_notice(provider, office.settings.get)]),
             f"SSH key {key.fingerprint}",
         ]
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
@@ -99,7 +99,7 @@ class Acts(ComputeCore):
             order,
             provider,
             office.desk.ledger,
-            login=login_with(office.settings.get),
+            login=pod_login(office.settings.get),
             limits=limits,
             workspace=self.shell.folder,
             sleep=self.shell.services.sleep,
@@ -122,7 +122,7 @@ class Acts(ComputeCore):
                             told = await self._leave_guard(step.host, step.pod, provider, office)
             self.ready = order.name
             self.say(f"{order.name} is ready: t opens a terminal on it, x ends it. {told}", "success")
-        except OfferGone:
+        except OutOfCapacity:
             self.start(self.refresh_offers(), group="offers")  # what is gone leaves the list
             raise
         finally:
@@ -137,12 +137,12 @@ class Acts(ComputeCore):
 
     async def _leave_guard(self, host: Host, pod: Pod, provider: Provider, office: Office) -> str:
         """What the guard on a machine without a run will do; it is started, or told its limits."""
-        from hudtui.core.compute.machine_guard import UNLIMITED, guard
+        from hudtui.core.compute.watchdog import UNLIMITED, start_watchdog
 
         owned = await asyncio.to_thread(office.desk.ledger.get, pod.name)
         until = owned.until if owned is not None else None
         try:
-            told = await guard(host, until, provider, pod.id, lookup=office.settings.get)
+            told = await start_watchdog(host, until, provider, pod.id, lookup=office.settings.get)
         except HudtuiError as error:
             return f"There is no guard on it: {error.lines()[0]}."
         return f"{told.text} {told.caveat}".strip() if told is not None else UNLIMITED
@@ -178,9 +178,9 @@ class Acts(ComputeCore):
             orphans = tuple(one for one in self.holdings.pods if one.orphan is not None)
             self.start(self._end(orphans), group="end", exclusive=False)
 
-    async def _end(self, holdings: tuple[Holding, ...]) -> None:
-        from hudtui.core.compute.acquire import release
-        from hudtui.core.compute.spending import charged
+    async def _end(self, holdings: tuple[PodRow, ...]) -> None:
+        from hudtui.core.compute.costs import charge_text
+        from hudtui.core.compute.lifecycle import terminate_pod
 
         office = await self.shell.purse.open()
         lines = [line for one in holdings for line in _ending(one)]
@@ -194,8 +194,10 @@ class Acts(ComputeCore):
             self.busy(f"Ending {one.pod.name}, and making sure")
             provider = office.desk.provider_of(one.pod.provider)
             try:
-                gone = await release(one.pod, provider, office.desk.ledger, why="ended by hand", sleep=self.shell.services.sleep)
-                cost = charged(gone)
+                gone = await terminate_pod(
+                    one.pod, provider, office.desk.ledger, why="ended by hand", sleep=self.shell.services.sleep
+                )
+                cost = charge_text(gone)
                 ended.append(f"{one.pod.name} is gone" + (f", {cost} in all" if cost else ""))
             except HudtuiError as error:
                 failed.append(error)
@@ -214,10 +216,10 @@ class Acts(ComputeCore):
         if self.holding is not None:
             self.start(self._change(self.holding), group="limits")
 
-    async def _change(self, holding: Holding) -> None:
-        from hudtui.core.compute.doors import enter
-        from hudtui.core.compute.guard import amount, limits_from_settings
-        from hudtui.core.compute.providers import login_with
+    async def _change(self, holding: PodRow) -> None:
+        from hudtui.core.compute.doors import log_in_to_pod
+        from hudtui.core.compute.limits import amount, limits_from_settings
+        from hudtui.core.compute.registry import pod_login
         from hudtui.tui.widgets.pick import Pick
 
         office = await self.shell.purse.open()
@@ -244,7 +246,7 @@ class Acts(ComputeCore):
         await asyncio.to_thread(office.desk.change_limits, holding.pod.name, changed)
         if holding.run is None and holding.pod.stage == "ready":
             provider = office.desk.provider_of(holding.pod.provider)
-            _, host = await enter(holding.pod, login_with(office.settings.get))
+            _, host = await log_in_to_pod(holding.pod, pod_login(office.settings.get))
             told = await self._leave_guard(host, holding.pod, provider, office)
             self.say(f"{holding.pod.name}: {title} is {text.strip()} now. {told}", "success")
             return await self._look_quietly()
@@ -258,11 +260,11 @@ class Acts(ComputeCore):
         if self.holding is not None:
             self.start(self._terminal(self.holding), group="terminal", busy=f"Logging in to {self.holding.pod.name}")
 
-    async def _terminal(self, holding: Holding) -> None:
-        from hudtui.core.compute.providers import terminal_of
+    async def _terminal(self, holding: PodRow) -> None:
+        from hudtui.core.compute.registry import pod_ssh_command
 
         office = await self.shell.purse.open()
-        argv = await terminal_of(holding.pod, office.settings.get)
+        argv = await pod_ssh_command(holding.pod, office.settings.get)
         self.clear_message()
         self.step_aside(argv)
         self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
@@ -282,7 +284,7 @@ class Acts(ComputeCore):
 
 
 def _told(limits: Limits) -> str:
-    from hudtui.core.compute.guard import amount
+    from hudtui.core.compute.limits import amount
 
     bounds = [
         words.format(amount(value))
@@ -296,8 +298,8 @@ def _told(limits: Limits) -> str:
     return f"It is ended {' or '.join(bounds)}." if bounds else "No limit: only x ends it."
 
 
-def _ending(one: Holding) -> list[str]:
-    from hudtui.core.compute.guard import money
+def _ending(one: PodRow) -> list[str]:
+    from hudtui.core.compute.limits import money
 
     pod = one.pod
     words = [f"{pod.name} ({pod.id}): {pod.gpu_count} × {pod.gpu_type}" if pod.gpu_count else f"{pod.name} ({pod.id})"]

@@ -12,8 +12,8 @@ from hudtui.tui.screens.compute_pods import row_key
 from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding, Holdings
-    from hudtui.core.compute.ledger import Owned
+    from hudtui.core.compute.overview import PodRow, PodsSnapshot
+    from hudtui.core.compute.pods import PodRecord
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.tui.purse import Office
@@ -36,7 +36,7 @@ class ComputeCore(StationScreen):
         return self.shell.purse.office
 
     @property
-    def holdings(self) -> Holdings | None:
+    def holdings(self) -> PodsSnapshot | None:
         """What was seen alive last."""
         return self.shell.purse.holdings
 
@@ -65,13 +65,13 @@ class ComputeCore(StationScreen):
         return next((offer for offer in self.shelf.offers if key_of(offer) == self._offer), None)
 
     @property
-    def holding(self) -> Holding | None:
+    def holding(self) -> PodRow | None:
         """The machine under the cursor."""
         pods = self.holdings.pods if self.holdings is not None else ()
         return next((one for one in pods if row_key(one) == self._pod), None)
 
     @property
-    def gone(self) -> Owned | None:
+    def gone(self) -> PodRecord | None:
         """The machine under the cursor, where it is one that was taken back."""
         taken = self.holdings.taken if self.holdings is not None else ()
         return next((one for one in taken if row_key(one) == self._pod), None)

@@ -10,7 +10,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fit import cut, pad
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.machine import Machine
+    from hudtui.core.compute.hardware import Hardware
 
 _NEEDED_FOR = {
     "tmux": "runs in a session that you can attach to",
@@ -22,9 +22,9 @@ _NEEDED_FOR = {
 }
 
 
-def machine_lines(machine: Machine, width: int) -> Content:
+def machine_lines(machine: Hardware, width: int) -> Content:
     """What a machine has, in lines of at most `width` cells."""
-    from hudtui.core.compute.machine import size
+    from hudtui.core.compute.hardware import size
 
     rows: list[tuple[str, str, str, str]] = [
         ("✓", "system", f"{machine.system}, {machine.architecture}, Python {machine.python}", "$success"),

@@ -9,15 +9,15 @@ from typing import Any
 
 from textual.content import Content
 
-from hudtui.core.compute.choose import OWN, Choice, choose, comparable, select
-from hudtui.core.compute.gpuspec import has_gpu
-from hudtui.core.compute.guard import amount, estimate, money
-from hudtui.core.compute.market import Part
-from hudtui.core.compute.pricebook import Point
+from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, price_in_usd, select
+from hudtui.core.compute.gpus import has_gpu
+from hudtui.core.compute.limits import amount, estimate, money
+from hudtui.core.compute.market import ProviderOffers
+from hudtui.core.compute.pricebook import PricePoint
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
-from hudtui.core.training.curve import curve
+from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.task_table import Cell, Column
 from hudtui.tui.widgets.words import ago
 
@@ -49,7 +49,7 @@ _STOCKS = {"high": 0, "medium": 1, "low": 2, "": 3, "unavailable": 4}
 
 
 @dataclass(frozen=True)
-class Wish:
+class OfferFilter:
     """What is asked for: conditions, and words that an offer must have or must not have."""
 
     query: Query = field(default_factory=Query)
@@ -63,7 +63,7 @@ class Wish:
         return all(word in text for word in self.words) and not any(word in text for word in self.without)
 
 
-def parse_wish(text: str) -> Wish:
+def parse_wish(text: str) -> OfferFilter:
     """What somebody typed: `4xh100 <6 >=80 -spot eu`."""
     query, words, without = Query(), [], []
     for token in text.lower().split():
@@ -82,7 +82,7 @@ def parse_wish(text: str) -> Wish:
                 without.append(token[1:])
             elif token[0] not in "<>-!":
                 words.append(token)
-    return Wish(query, tuple(words), tuple(without))
+    return OfferFilter(query, tuple(words), tuple(without))
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class Shelf:
     offers: tuple[Offer, ...] = ()
     total: int = 0
     """All that there are."""
-    choice: Choice | None = None
+    choice: OfferChoice | None = None
     nothing: tuple[str, ...] = ()
     """Why none fits, in words."""
 
 
-def arrange(offers: Sequence[Offer], wish: Wish, sort: str, *, reverse: bool = False) -> Shelf:
+def arrange(offers: Sequence[Offer], wish: OfferFilter, sort: str, *, reverse: bool = False) -> Shelf:
     """Filter and sort.
 
     Args:
@@ -113,7 +113,7 @@ def arrange(offers: Sequence[Offer], wish: Wish, sort: str, *, reverse: bool = F
     shown = sorted(fits, key=key) if key is not None else list(fits)
     if reverse:
         shown.reverse()
-    choice: Choice | None = None
+    choice: OfferChoice | None = None
     nothing: tuple[str, ...] = ("No offer has these words.",) if offers else ()
     try:
         choice = choose(named, query=wish.query, order=order) if named else None
@@ -131,18 +131,18 @@ def _plain(offers: Sequence[Offer], query: Query) -> list[Offer]:
         for offer in offers
         if not has_gpu(offer)
         and query.spot in (None, offer.spot)
-        and (query.max_price is None or (offer.price.stated and comparable(offer) <= query.max_price))
+        and (query.max_price is None or (offer.price.stated and price_in_usd(offer) <= query.max_price))
     ]
-    return sorted(fits, key=lambda offer: (offer.provider not in OWN, comparable(offer)))
+    return sorted(fits, key=lambda offer: (offer.provider not in OWN_PROVIDERS, price_in_usd(offer)))
 
 
 _KEYS: dict[str, Callable[[Offer], Any]] = {
-    "gpu": lambda offer: (offer.gpu_type, offer.gpu_count, comparable(offer)),
-    "spot": lambda offer: (not offer.spot, not offer.price.stated, comparable(offer)),
-    "provider": lambda offer: (who(offer), not offer.price.stated, comparable(offer)),
-    "region": lambda offer: (offer.region or offer.country or "~", comparable(offer)),
-    "stock": lambda offer: (_STOCKS.get(offer.stock.lower(), 3), comparable(offer)),
-    "images": lambda offer: (-len(offer.images), comparable(offer)),
+    "gpu": lambda offer: (offer.gpu_type, offer.gpu_count, price_in_usd(offer)),
+    "spot": lambda offer: (not offer.spot, not offer.price.stated, price_in_usd(offer)),
+    "provider": lambda offer: (who(offer), not offer.price.stated, price_in_usd(offer)),
+    "region": lambda offer: (offer.region or offer.country or "~", price_in_usd(offer)),
+    "stock": lambda offer: (_STOCKS.get(offer.stock.lower(), 3), price_in_usd(offer)),
+    "images": lambda offer: (-len(offer.images), price_in_usd(offer)),
 }
 
 
@@ -193,7 +193,14 @@ class OfferRows:
 
 
 def offer_lines(
-    offer: Offer, shelf: Shelf, part: Part | None, history: Sequence[Point], now: float, *, simulated: bool, width: int
+    offer: Offer,
+    shelf: Shelf,
+    part: ProviderOffers | None,
+    history: Sequence[PricePoint],
+    now: float,
+    *,
+    simulated: bool,
+    width: int,
 ) -> Content:
     """One offer in full."""
     price = offer.price
@@ -255,13 +262,13 @@ def why_lines(offer: Offer, shelf: Shelf) -> list[Content]:
     return [Content.styled("Why another one is chosen", "bold $primary"), Content(clean_line(words))]
 
 
-def _history(history: Sequence[Point], offer: Offer, now: float, width: int) -> list[Content]:
+def _history(history: Sequence[PricePoint], offer: Offer, now: float, width: int) -> list[Content]:
     prices = [price for _, price in history]
     low, high, currency = min(prices), max(prices), offer.price.currency
     span = money(low, currency) if low == high else f"{money(low, currency)} to {money(high, currency)}"
     times = "once" if len(prices) == 1 else f"{len(prices)} times"
     return [
         Content.styled("Price of one GPU and hour, the lowest of its kind", "bold $primary"),
-        Content.assemble((curve(prices, max(min(width - 2, 48), 8)), "$accent"), f"  {span}"),
+        Content.assemble((sparkline(prices, max(min(width - 2, 48), 8)), "$accent"), f"  {span}"),
         Content.styled(f"seen {times}, {'' if len(prices) == 1 else 'first '}{ago(now - history[0][0])}", "$foreground-muted"),
     ]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from hudtui.core.compute.guard import Limits, Usage, amount, money
-from hudtui.core.compute.ledger import Owned
+from hudtui.core.compute.limits import Limits, LimitUsage, amount, money
+from hudtui.core.compute.pods import PodRecord
 from hudtui.core.text import clean_line, duration
 from hudtui.tui.widgets.task_table import Cell, Column
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.desk import Holding, Holdings
+    from hudtui.core.compute.overview import PodRow, PodsSnapshot
     from hudtui.core.compute.values import Pod
 
 COLUMNS = (
@@ -38,7 +38,7 @@ GLYPHS = {
 }
 
 
-def state_of(holding: Holding) -> tuple[str, str]:
+def state_of(holding: PodRow) -> tuple[str, str]:
     """Glyph and word, and the style of the cell."""
     pod = holding.pod
     word = pod.stage + (f" {pod.progress}%" if pod.progress is not None and pod.stage == "installing" else "")
@@ -50,7 +50,7 @@ def state_of(holding: Holding) -> tuple[str, str]:
     return f"{GLYPHS.get(pod.stage, '?')} {word}", style
 
 
-def owner_of(holding: Holding) -> str:
+def owner_of(holding: PodRow) -> str:
     """Whose it is: a run, the user, no run any more, or somebody outside this program."""
     if holding.orphan is not None:
         return "no run"
@@ -66,11 +66,11 @@ class PodRows:
         now: The time, in seconds since the epoch.
     """
 
-    def __init__(self, holdings: Holdings, noted: Collection[str], now: float) -> None:
+    def __init__(self, holdings: PodsSnapshot, noted: Collection[str], now: float) -> None:
         self.holdings = holdings
         self._now = now
         loud = [one for one in holdings.taken if one.name not in noted]
-        self.rows: tuple[Holding | Owned, ...] = (
+        self.rows: tuple[PodRow | PodRecord, ...] = (
             *loud,
             *holdings.pods,
             *(one for one in holdings.taken if one.name in noted),
@@ -88,9 +88,9 @@ class PodRows:
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
         one = self.rows[row]
-        return self._gone(one) if isinstance(one, Owned) else self._alive(one)
+        return self._gone(one) if isinstance(one, PodRecord) else self._alive(one)
 
-    def _alive(self, one: Holding) -> Sequence[Cell]:
+    def _alive(self, one: PodRow) -> Sequence[Cell]:
         pod, age, left = one.pod, one.age(self.holdings.at), self.holdings.left(one)
         style = "" if one.ours and one.reachable else "table--muted"
         near = one.verdict is not None and one.verdict.level != "fine"
@@ -105,7 +105,7 @@ class PodRows:
             (owner_of(one), "table--warning" if one.orphan else style),
         )
 
-    def _gone(self, one: Owned) -> Sequence[Cell]:
+    def _gone(self, one: PodRecord) -> Sequence[Cell]:
         style = "table--error" if one.name in self._loud else "table--muted"
         lasted = (one.ended or one.updated) - one.created
         cost = money(one.billed, one.currency) if one.billed is not None else "–"
@@ -114,9 +114,9 @@ class PodRows:
         return (("✗ taken back", style), *((word, style) for word in words))
 
 
-def row_key(row: Holding | Owned) -> str:
+def row_key(row: PodRow | PodRecord) -> str:
     """By what a row is known again: the provider's id, or the name while there is none."""
-    if isinstance(row, Owned):
+    if isinstance(row, PodRecord):
         return f"gone {row.name}"
     return row.pod.id or row.pod.name
 
@@ -125,7 +125,7 @@ def _gpus(pod: Pod) -> str:
     return f"{pod.gpu_count}× {pod.gpu_type}" if pod.gpu_count else pod.gpu_type or "–"
 
 
-def gone_lines(one: Owned) -> Content:
+def gone_lines(one: PodRecord) -> Content:
     """A machine that was taken back, in full."""
     pod = one.last_pod()
     lines = [
@@ -147,7 +147,7 @@ def gone_lines(one: Owned) -> Content:
 
 
 def pod_lines(
-    holding: Holding, holdings: Holdings, *, title: str, simulated: bool, terminal: str | None, now: float | None = None
+    holding: PodRow, holdings: PodsSnapshot, *, title: str, simulated: bool, terminal: str | None, now: float | None = None
 ) -> Content:
     """One machine in full.
 
@@ -195,14 +195,14 @@ def pod_lines(
         pays = holdings.wallet_lasts(holding)
         if pays is not None:
             fact("wallet", f"pays for {duration(pays * 3600)} of all that is alive", "bold $warning" if pays < 1 else "")
-        lines += [Content(""), *limit_lines(holding.limits, Usage(cost.hours, cost.spent, holdings.spending.today))]
+        lines += [Content(""), *limit_lines(holding.limits, LimitUsage(cost.hours, cost.spent, holdings.spending.today))]
     if holding.verdict is not None and holding.verdict.reasons:
         style = "bold $error" if holding.verdict.level == "end" else "$warning"
         lines += [Content.styled(f"! {clean_line(reason)}", style) for reason in holding.verdict.reasons]
     return Content("\n").join(lines)
 
 
-def limit_lines(limits: Limits | None, usage: Usage) -> list[Content]:
+def limit_lines(limits: Limits | None, usage: LimitUsage) -> list[Content]:
     """The limits, each with what is used of it."""
     if limits is None:
         return [

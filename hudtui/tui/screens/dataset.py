@@ -16,7 +16,7 @@ from textual.widgets import Static, TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.dataset_rows import PROBLEMS, Shown, TaskRows, columns_for
 from hudtui.tui.screens.dataset_view import TICK, Viewing
 from hudtui.tui.widgets.empty import EmptyState
@@ -27,8 +27,8 @@ from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.index import TaskIndex
-    from hudtui.core.tasks.opening import Opened, Print
+    from hudtui.core.tasks.opening import Fingerprint, OpenedSource
+    from hudtui.core.tasks.table import TaskIndex
 
 SLOW_TICK = 0.5
 """The same after the first second: a picture takes time that the reading wants."""
@@ -56,26 +56,28 @@ class DatasetScreen(Viewing):
         "p shows only tasks with problems, s sorts. Enter shows a task in full. t sets one task up in its environment and judges "
         "it at once: a broken evaluator shows here. c converts, P publishes; both show first what would be written."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
-        Action("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
-        Action("dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"),
-        Action("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
-        Action("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
-        Action("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("dataset.open", "Open", "Choose a task file, or name a path or a dataset on the Hub.", "o", asks=True),
+        AppAction("dataset.search", "Search", "Show only tasks whose id, prompt, server or evaluator holds a word.", "slash"),
+        AppAction(
+            "dataset.problem", "Filter", "Show all tasks, those with problems, with errors, with one kind of problem …", "p"
+        ),
+        AppAction("dataset.test", "Test", "Set this task up in its environment and judge it at once.", "t", decides=True),
+        AppAction("dataset.convert", "Convert", "Write a dataset file, after a look at what it would hold.", "c", asks=True),
+        AppAction("dataset.publish", "Publish", "Push a dataset to the Hugging Face Hub, after a look at it.", "P", asks=True),
+        AppAction(
             "dataset.carry", "To HUD v6", "Write the tasks as HUD v6 reads them; v5 tasks need that.", "6", show=False, asks=True
         ),
-        Action("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
-        Action("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
-        Action("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
-        Action("dataset.reverse", "Reverse", "Sort the other way round.", "S", show=False),
-        Action("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
-        Action("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
-        Action("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
-        Action("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
-        Action("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
-        Action(
+        AppAction("dataset.problems", "Problems", "List every problem; Enter goes to its task.", "e", show=False),
+        AppAction("dataset.numbers", "Statistics", "Prompt lengths, tools and categories.", "i", show=False),
+        AppAction("dataset.sort", "Sort", "Sort by the next column.", "s", show=False),
+        AppAction("dataset.reverse", "Reverse", "Sort the other way round.", "S", show=False),
+        AppAction("dataset.next", "Next problem", "Go to the next task with a problem.", "n", show=False),
+        AppAction("dataset.previous", "Problem before", "Go to the task with a problem before this one.", "N", show=False),
+        AppAction("dataset.check", "Check calls", "Check calls against the last analysed environment, or not.", "v", show=False),
+        AppAction("dataset.again", "Read again", "Read the tasks again from the beginning.", "r", show=False),
+        AppAction("dataset.copy", "Copy task", "Copy the task as JSON, secrets masked.", "y", show=False),
+        AppAction(
             "dataset.cancel",
             "Cancel",
             "Stop the reading, the writing or the test that is going on.",
@@ -84,8 +86,8 @@ class DatasetScreen(Viewing):
             priority=True,
             yields=True,
         ),
-        Action("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
-        Action("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        AppAction("dataset.back", "To the table", "Back to the table; from there, home.", "escape", show=False, palette=False),
+        AppAction("dataset.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class DatasetScreen(Viewing):
         self._fitted: tuple[str | None, int] = (None, 0)
         """Category and longest id that the columns of the table were made for."""
         self._reads = 0
-        self._print: Print | None = None
+        self._print: Fingerprint | None = None
         self._return_to: int | None = None
         self._counted = -1
 
@@ -241,14 +243,14 @@ class DatasetScreen(Viewing):
 
     def _analysed(self) -> bool:
         """Whether an analysis is remembered. Asked at every change of the keys: it is not read."""
-        from hudtui.core.workspace import STATE
+        from hudtui.core.workspace import STATE_FOLDER
 
-        return any((self.shell.folder / STATE / "analyses").glob("*.json"))
+        return any((self.shell.folder / STATE_FOLDER / "analyses").glob("*.json"))
 
     def _latest(self) -> Analysis | None:
-        from hudtui.core.environment.cache import latest
+        from hudtui.core.environment.cache import latest_analysis
 
-        return latest(self.shell.folder)
+        return latest_analysis(self.shell.folder)
 
     async def _read(self, text: str) -> None:
         """Read, check and show as it comes."""
@@ -261,9 +263,9 @@ class DatasetScreen(Viewing):
             found = await asyncio.to_thread(self._find, text)
             if found.opened.source.kind == "hub":
                 self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
-                from hudtui.core.tasks.opening import bring
+                from hudtui.core.tasks.opening import download_source
 
-                found = found._replace(opened=await asyncio.to_thread(bring, found.opened))
+                found = found._replace(opened=await asyncio.to_thread(download_source, found.opened))
                 self.clear_message()
             opened = found.opened
             self._take(text, found)
@@ -288,9 +290,9 @@ class DatasetScreen(Viewing):
         opened = open_source(text, self.shell.folder, self.shell.platform, analysis=analysis)
         return _Found(opened, analysis, fingerprint(opened.source))
 
-    async def _fill(self, opened: Opened) -> None:
-        from hudtui.core.tasks.index import TaskIndex
+    async def _fill(self, opened: OpenedSource) -> None:
         from hudtui.core.tasks.opening import fingerprint, read_into
+        from hudtui.core.tasks.table import TaskIndex
 
         self._return_to, self.chosen = self.chosen, None
         before, self.index = self.index, TaskIndex()
@@ -452,9 +454,9 @@ class DatasetScreen(Viewing):
 class _Found(NamedTuple):
     """A source that is there, before it is read."""
 
-    opened: Opened
+    opened: OpenedSource
     analysis: Analysis | None
-    print: Print | None
+    print: Fingerprint | None
 
 
 def _size(count: int) -> str:

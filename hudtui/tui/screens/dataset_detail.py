@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from textual.content import Content
 
-from hudtui.core.settings import sounds_secret
-from hudtui.core.tasks.index import Kind, Record, Row, TaskIndex
+from hudtui.core.settings import looks_secret
 from hudtui.core.tasks.secrets import masked, without_secrets
+from hudtui.core.tasks.table import ProblemKind, TaskIndex, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.json_text import pretty
@@ -22,7 +22,7 @@ from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.platform import Platform
-    from hudtui.core.tasks.stats import Stats
+    from hudtui.core.tasks.stats import TaskStats
     from hudtui.tui.screens.dataset_trial import Trial
 
 LONGEST = 20_000
@@ -49,7 +49,7 @@ def _masked(value: Any, without: Any, name: str = "") -> Any:
     if isinstance(value, list):
         others = without if isinstance(without, list) and len(without) == len(value) else value
         return [_masked(item, other, name) for item, other in zip(value, others, strict=True)]
-    if isinstance(value, str) and "$" not in value and value and (value != without or sounds_secret(name)):
+    if isinstance(value, str) and "$" not in value and value and (value != without or looks_secret(name)):
         head, blank, secret = value.rpartition(" ")
         if "=" in value and value != without:
             head, blank, secret = value.rpartition("=")
@@ -68,7 +68,7 @@ def masked_text(text: str) -> str:
     """Text that may be damaged JSON, with the values of keys that sound like secrets masked."""
 
     def hide(match: re.Match[str]) -> str:
-        if "$" in match[3] or not match[3] or not sounds_secret(match[2]):
+        if "$" in match[3] or not match[3] or not looks_secret(match[2]):
             return match[0]
         return f'{match[1]}{masked(match[3])}"'
 
@@ -105,7 +105,7 @@ def _long(text: str) -> Content:
     return shown
 
 
-def problem_lines(kinds: Sequence[Kind]) -> list[Content]:
+def problem_lines(kinds: Sequence[ProblemKind]) -> list[Content]:
     """Problems, one a line."""
     lines = []
     for kind in kinds:
@@ -135,7 +135,7 @@ def told_calls(value: Any) -> Content:
     return Content("\n").join(lines)
 
 
-def task_content(row: Row, record: Record, kinds: Sequence[Kind], platform: Platform, line: int | None) -> Content:
+def task_content(row: TaskRow, record: TaskRecord, kinds: Sequence[ProblemKind], platform: Platform, line: int | None) -> Content:
     """A usable task."""
     glyph, style = GLYPHS[row.state]
     place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
@@ -161,7 +161,7 @@ def task_content(row: Row, record: Record, kinds: Sequence[Kind], platform: Plat
     return Content("\n").join(lines)
 
 
-def broken_content(row: Row, kinds: Sequence[Kind], line: int | None, raw: Any, platform: Platform) -> Content:
+def broken_content(row: TaskRow, kinds: Sequence[ProblemKind], line: int | None, raw: Any, platform: Platform) -> Content:
     """An unusable task: why, and what stands in the source. `raw` is None while that is not known yet."""
     place = f"task {row.index:,}" + (f", line {line:,}" if line else "")
     lines = [
@@ -186,7 +186,7 @@ def _muted(text: str) -> Content:
     return Content.styled(text, "$foreground-muted")
 
 
-def stats_content(stats: Stats, width: int) -> Content:
+def stats_content(stats: TaskStats, width: int) -> Content:
     """The numbers as bars."""
     if not stats.tasks:
         return _muted("No usable task, so nothing to count.")

@@ -21,19 +21,19 @@ from textual.widgets import Button, OptionList, Static
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.screens.dataset_detail import masked_text, shown_config
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
-from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetRequest
-    from hudtui.core.tasks.index import TaskIndex
-    from hudtui.core.tasks.opening import Opened
-    from hudtui.core.tasks.preview import Preview
+    from hudtui.core.tasks.opening import OpenedSource
+    from hudtui.core.tasks.preview import DatasetPreview
+    from hudtui.core.tasks.table import TaskIndex
 
 _NO_TOKEN = "✗ no token for the Hub: set HF_TOKEN in the settings; what you entered here is kept"
 _PAUSE = 0.3
@@ -60,9 +60,9 @@ class OpenDialog(Dialog["str | None"]):
             options = []
             for name, word in self._files:
                 mark = "● " if name == self._chosen else "  "
-                options.append(Rows.option(Content.assemble(mark, clean_line(name), (f"  {word}", "$foreground-muted")), name))
+                options.append(Choices.option(Content.assemble(mark, clean_line(name), (f"  {word}", "$foreground-muted")), name))
             if options:
-                yield Rows(*options, id="open-files")
+                yield Choices(*options, id="open-files")
             else:
                 yield Static(
                     Content.styled("No task file was found in this project.", "$foreground-muted"), classes="dialog-title"
@@ -74,14 +74,14 @@ class OpenDialog(Dialog["str | None"]):
         """In the field, with the cursor of the list on what is open now: arrows choose, letters name another source."""
         self.query_one(Field).focus()
         names = [name for name, _ in self._files]
-        for rows in self.query(Rows):
+        for rows in self.query(Choices):
             rows.highlighted = names.index(self._chosen) if self._chosen in names else 0
 
     def on_key(self, event: events.Key) -> None:
         """Up and down move in the list while the field has the keys."""
         if event.key in ("up", "down") and isinstance(self.focused, Field):
             event.stop()
-            for rows in self.query(Rows):
+            for rows in self.query(Choices):
                 (rows.action_cursor_up if event.key == "up" else rows.action_cursor_down)()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -93,8 +93,8 @@ class OpenDialog(Dialog["str | None"]):
         """One by name; with none written, the one under the cursor of the list."""
         event.stop()
         name = event.value.strip()
-        rows = self.query(Rows)
-        if not name and rows and (at := rows.first(Rows).highlighted) is not None:
+        rows = self.query(Choices)
+        if not name and rows and (at := rows.first(Choices).highlighted) is not None:
             name = self._files[at][0]
         if name:
             self.dismiss(name)
@@ -103,8 +103,8 @@ class OpenDialog(Dialog["str | None"]):
 class Toggle(Acting, Widget, can_focus=True):
     """Something that is done or not."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("toggle.flip", "Change", "Switch it on or off.", "space", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("toggle.flip", "Change", "Switch it on or off.", "space", palette=False, show=False),
     )
     DEFAULT_CSS = """
     Toggle { height: 1; width: 1fr; padding: 0 1; }
@@ -150,10 +150,10 @@ class Toggle(Acting, Widget, can_focus=True):
 
 
 @dataclass(frozen=True)
-class Offer:
+class ConvertContext:
     """What is known of the tasks before the dialog opens."""
 
-    opened: Opened
+    opened: OpenedSource
     settings: Settings
     tasks: str
     """The source, as the user named it."""
@@ -180,13 +180,13 @@ class Offer:
 class MakeDialog(Dialog["DatasetRequest | None"]):
     """Convert or publish: what to do on the left of each row, and below what would come of it."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
-        Action("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
-        Action("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("make.start", "Start", "Write the dataset.", "ctrl+g", palette=False, priority=True, decides=True),
+        AppAction("make.up", "Row above", "Go to the row above.", "up", palette=False, show=False, priority=True),
+        AppAction("make.down", "Row below", "Go to the row below.", "down,enter", palette=False, show=False, priority=True),
     )
 
-    def __init__(self, offer: Offer, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
+    def __init__(self, offer: ConvertContext, *, publish: bool, entries: Mapping[str, str | bool] | None = None) -> None:
         super().__init__()
         self.offer, self.publish = offer, publish
         self.entries: dict[str, str | bool] = dict(entries or {})
@@ -300,19 +300,19 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
 
     async def _preview(self) -> None:
-        from hudtui.core.tasks.preview import Preview, preview
-        from hudtui.core.tasks.steps import in_thread
+        from hudtui.core.tasks.preview import DatasetPreview, preview
+        from hudtui.core.tasks.steps import iterate_in_thread
 
         shown = self.query_one("#make-preview", Static)
         try:
             self.request = request = self._read()
             self.refresh_bindings()
-            last: Preview | None = None
+            last: DatasetPreview | None = None
             told = 0.0
             work = preview(request, self.offer.settings, self.offer.opened.source, known=self.offer.known)
-            async with aclosing(in_thread(work)) as steps:  # type: ignore[type-var]
+            async with aclosing(iterate_in_thread(work)) as steps:  # type: ignore[type-var]
                 async for step in steps:
-                    if isinstance(step, Preview):
+                    if isinstance(step, DatasetPreview):
                         last = step
                         shown.update(self._told(last))
                     elif isinstance(step, Progress) and step.total and last is not None:
@@ -327,7 +327,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
                 body += Content("\n  ") + Content.styled(clean_line(line, 400), "$foreground-muted")
             shown.update(body)
 
-    def _told(self, found: Preview, progress: str = "") -> Content:
+    def _told(self, found: DatasetPreview, progress: str = "") -> Content:
         lines: list[Content] = []
         if not found.exact:
             lines.append(Content.styled(progress or "counting …", "$accent"))
@@ -398,7 +398,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     def _read(self) -> DatasetRequest:
         from hudtui.core.tasks.dataset import DatasetRequest
         from hudtui.core.tasks.names import check_name
-        from hudtui.core.tasks.select import Selection, parse_filter
+        from hudtui.core.tasks.select import TaskSelection, parse_filter
 
         output, name = self._text("output"), self._text("name") or None
         if self.publish:
@@ -423,7 +423,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             token_budget=self._number("budget", "budget") or None,
             in_place=self._on("in-place"),
             min_tasks=self._number("min", "at least") or 0,
-            selection=Selection(
+            selection=TaskSelection(
                 filters,
                 self._on("shuffle"),
                 self._number("sample", "sample") or None,

@@ -19,10 +19,10 @@ from hudtui.tui.screens.base import StationScreen
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.dataset import DatasetRequest, Made
-    from hudtui.core.tasks.index import TaskIndex
-    from hudtui.core.tasks.opening import Opened
-    from hudtui.tui.screens.dataset_dialogs import Offer
+    from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
+    from hudtui.core.tasks.opening import OpenedSource
+    from hudtui.core.tasks.table import TaskIndex
+    from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
 _TOLD = 0.1
 """Seconds between two words of progress."""
@@ -36,7 +36,7 @@ class Making(StationScreen):
         self.source: str | None = None
         """The source as the user named it."""
         self.index: TaskIndex | None = None
-        self.opened_source: Opened | None = None
+        self.opened_source: OpenedSource | None = None
         self.analysis: Analysis | None = None
         """What calls are checked against."""
         self.chosen: int | None = None
@@ -122,17 +122,17 @@ class Making(StationScreen):
         await self._carry_out(request, offer.settings)
         self._entries.pop(kept, None)
 
-    async def _last_look(self, request: DatasetRequest, offer: Offer, rows: int | None) -> bool:
+    async def _last_look(self, request: DatasetRequest, offer: ConvertContext, rows: int | None) -> bool:
         """Say where the dataset would go and who would see it, and ask. False: back to the entries."""
         from hudtui.core.tasks.dataset import hub_token
         from hudtui.core.tasks.hub import endpoint, use_hub_of
-        from hudtui.core.tasks.publish import Standing, standing
+        from hudtui.core.tasks.publish import RepoStatus, repo_status
 
         self.busy("Asking the Hub")
 
-        def ask() -> Standing:
+        def ask() -> RepoStatus:
             use_hub_of(offer.settings)
-            return standing(request.name or "", private=request.private, token=hub_token(request, offer.settings))
+            return repo_status(request.name or "", private=request.private, token=hub_token(request, offer.settings))
 
         found = await asyncio.to_thread(ask)
         self.clear_message()
@@ -155,8 +155,8 @@ class Making(StationScreen):
         self.start(self._carry(), group="make")
 
     async def _carry(self) -> None:
-        from hudtui.core.tasks.carry import Carried, carry_to_v6
-        from hudtui.core.tasks.steps import in_thread
+        from hudtui.core.tasks.carry import Migration, migrate_to_v6
+        from hudtui.core.tasks.steps import iterate_in_thread
         from hudtui.tui.screens.dataset_detail import suggested_output
 
         opened = self.opened_source
@@ -176,10 +176,10 @@ class Making(StationScreen):
         if not await self._may_replace(path, output.strip()):
             return
         self.busy("Writing (Ctrl-X cancels)")
-        made: Carried | None = None
-        async with aclosing(in_thread(carry_to_v6(opened.source, path))) as steps:  # type: ignore[type-var]
+        made: Migration | None = None
+        async with aclosing(iterate_in_thread(migrate_to_v6(opened.source, path))) as steps:  # type: ignore[type-var]
             async for step in steps:
-                if isinstance(step, Carried):
+                if isinstance(step, Migration):
                     made = step
                 else:
                     self.busy(f"{step.message} (Ctrl-X cancels)")
@@ -196,12 +196,12 @@ class Making(StationScreen):
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def _offer(self) -> Offer:
+    def _offer(self) -> ConvertContext:
         from hudtui.core.settings import load_settings
         from hudtui.core.tasks import rewrite
-        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for, names_in_lock
+        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for, updates_lock
         from hudtui.tui.screens.dataset_detail import suggested_output
-        from hudtui.tui.screens.dataset_dialogs import Offer
+        from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
         index, opened = self.index, self.opened_source
         assert index is not None and opened is not None and self.source is not None
@@ -213,7 +213,7 @@ class Making(StationScreen):
             from huggingface_hub import get_token
 
             token = get_token()
-        return Offer(
+        return ConvertContext(
             opened,
             settings,
             self.source,
@@ -223,25 +223,25 @@ class Making(StationScreen):
             index.noticed.get(rewrite.LOCAL, 0),
             index.noticed.get(rewrite.SECRETS, 0),
             lock.name if lock is not None else None,
-            names_in_lock(plain, settings),
+            updates_lock(plain, settings),
             token is not None,
             self.analysis,
             index if self.complete else None,
         )
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
-        from hudtui.core.tasks.dataset import Made, make_dataset
+        from hudtui.core.tasks.dataset import DatasetResult, make_dataset
         from hudtui.core.tasks.hub import use_hub_of
-        from hudtui.core.tasks.steps import in_thread
+        from hudtui.core.tasks.steps import iterate_in_thread
 
-        made: Made | None = None
+        made: DatasetResult | None = None
         notes: list[str] = []
         told = 0.0
         self.busy("Writing (Ctrl-X cancels)")
         use_hub_of(settings)
-        async with aclosing(in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
+        async with aclosing(iterate_in_thread(make_dataset(request, settings))) as steps:  # type: ignore[type-var]
             async for step in steps:
-                if isinstance(step, Made):
+                if isinstance(step, DatasetResult):
                     made = step
                 elif isinstance(step, Notice):
                     if step.severity != "info":  # the dialog has shown what is merely good to know
@@ -255,7 +255,7 @@ class Making(StationScreen):
         self.say(" ".join([_told(made, self.shell.folder), *notes]), "warning" if notes else "success")
 
 
-def _told(made: Made, folder: Path) -> str:
+def _told(made: DatasetResult, folder: Path) -> str:
     converted = made.converted
     written = ", ".join(f"{count:,} in {split}" for split, count in converted.written.items())
     parts = []

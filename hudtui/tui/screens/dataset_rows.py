@@ -13,7 +13,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.widgets.task_table import Cell, Column
 
 if TYPE_CHECKING:
-    from hudtui.core.tasks.index import Kind, State, TaskIndex
+    from hudtui.core.tasks.table import ProblemKind, State, TaskIndex
 
 COLUMNS = (
     Column("task", "task", 7, from_width=100),
@@ -79,7 +79,7 @@ class ProblemRows:
         """Index of the task that has the problem in a row."""
         return self.index.problems.tasks[self.numbers[row]]
 
-    def kind(self, row: int) -> Kind:
+    def kind(self, row: int) -> ProblemKind:
         """What the problem in a row says."""
         return self.index.problems.kind(self.numbers[row])
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.tasks.index import Record
 from hudtui.core.tasks.load import calls_of
+from hudtui.core.tasks.table import TaskRecord
 from hudtui.core.tasks.task import Task
 from hudtui.tui.widgets.json_text import pretty
 
@@ -49,7 +49,7 @@ class Trial:
     seconds: float = 0.0
 
 
-def task_of(record: Record) -> Task:
+def task_of(record: TaskRecord) -> Task:
     """A record of an index as a task that can be played."""
     data = record.columns
     return Task(
@@ -89,7 +89,7 @@ def _words(result: ToolResult) -> str:
         block.text if block.type == "text" and block.text is not None else f"[{block.type} {block.mime_type or block.uri or ''}]"
         for block in result.blocks
     ]
-    if result.structured is not None and not result.says_it_twice:
+    if result.structured is not None and not result.repeats_text:
         parts.append(pretty(result.structured))
     return "\n".join(parts) or "(an empty answer)"
 
@@ -101,7 +101,7 @@ async def try_task(task: Task, lookup: Lookup) -> Trial:
         task: The task.
         lookup: Values of the variables in its `mcp_config`.
     """
-    from hudtui.core.environment.connection import connect_config
+    from hudtui.core.environment.client import connect_config
     from hudtui.core.gym.config import GymConfig
     from hudtui.core.rollouts.episode import EpisodePlayer
 

@@ -21,7 +21,7 @@ from hudtui.tui.widgets.fields import Field, FilterField
 from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
-    from hudtui.core.tasks.index import TaskIndex, Want
+    from hudtui.core.tasks.table import TaskFilter, TaskIndex
 
 TICK = 0.1
 """Seconds between two updates of the picture while tasks are read."""
@@ -76,7 +76,7 @@ class Viewing(Making):
         """Against what the calls are checked, the longest way to say it first."""
         if self.analysis is None:
             return [f"calls not checked: {'no environment was analysed yet' if self.check_calls else 'v switches that on'}"]
-        from hudtui.core.environment.cache import age, age_text
+        from hudtui.core.environment.cache import age_text, analysis_age
 
         source = clean_line(self.analysis.source, 40)
         others = sum(index.elsewhere.values())
@@ -88,7 +88,7 @@ class Viewing(Making):
         if others:
             tasks, use = ("1 task", "uses") if others == 1 else (f"{others:,} tasks", "use")
             return [f"{checked}; calls of {tasks} that {use} {names} are not", f"calls of {tasks} not checked"]
-        return [f"{checked}, seen {age_text(age(self.analysis, self.shell.services.now()))}"]
+        return [f"{checked}, seen {age_text(analysis_age(self.analysis, self.shell.services.now()))}"]
 
     def _filter_words(self) -> str:
         if len(self.filter) == 2:
@@ -157,13 +157,13 @@ class Viewing(Making):
             self.sort = (event.key, self.sort == (event.key, False))
             self._choose()
 
-    def _want(self) -> Want:
-        from hudtui.core.tasks.index import Want
+    def _want(self) -> TaskFilter:
+        from hudtui.core.tasks.table import TaskFilter
 
         states = {"problems": frozenset((1, 2)), "error": frozenset((2,)), "warning": frozenset((1,))}
         if len(self.filter) == 2:
-            return Want(self.word, None, (self.filter[0], self.filter[1]))  # type: ignore[arg-type]
-        return Want(self.word, states[self.filter[0]] if self.filter else None)
+            return TaskFilter(self.word, None, (self.filter[0], self.filter[1]))  # type: ignore[arg-type]
+        return TaskFilter(self.word, states[self.filter[0]] if self.filter else None)
 
     def _choose(self) -> None:
         """Show the tasks that are wanted, in the order that is wanted."""
@@ -172,7 +172,7 @@ class Viewing(Making):
         self.table.sorted_by = None if self.sort == ("task", False) else self.sort
         self.start(self._chosen(self.index, self._want()), group="view")
 
-    async def _chosen(self, index: TaskIndex, want: Want) -> None:
+    async def _chosen(self, index: TaskIndex, want: TaskFilter) -> None:
         if want.everything and self.sort == ("task", False):
             self._choosing = False
             self._use(TaskRows(index))
@@ -412,9 +412,9 @@ class Viewing(Making):
         from hudtui.tui.screens.dataset_detail import stats_content
 
         def count() -> Any:
-            from hudtui.core.tasks.stats import stats_of
+            from hudtui.core.tasks.stats import task_stats
 
-            return stats_of(index)
+            return task_stats(index)
 
         stats = await asyncio.to_thread(count)
         page = self.query_one("#ds-stats-page")

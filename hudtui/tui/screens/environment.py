@@ -19,16 +19,16 @@ from textual.widgets.tree import TreeNode
 
 from hudtui.core.environment.forms import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
-from hudtui.core.environment.values import Analysis, Block, Prompt, Resource, Tool, ToolResult
+from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
-from hudtui.core.workspace import STATE
+from hudtui.core.workspace import STATE_FOLDER
 from hudtui.tui.facts import Facts
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
-from hudtui.tui.widgets.fields import Entry, Field, FilterField
+from hudtui.tui.widgets.fields import Field, FilterField, TextEntry
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.json_view import JsonView, schema_text
@@ -38,7 +38,7 @@ from hudtui.tui.widgets.trees import Branches
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.connection import EnvironmentSession
+    from hudtui.core.environment.client import EnvironmentSession
     from hudtui.core.environment.source import Source
 
 MOST_TOOLS = 500
@@ -64,15 +64,15 @@ class EnvironmentScreen(StationScreen):
         "at anew with r. Call a tool by hand to see what the agent would see. w writes a configuration from what was found. "
         "Tab goes through everything that can be read or filled in, Esc back to the tools."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("environment.source", "Source", "Name the environment to look at.", "a"),
-        Action("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
-        Action("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
-        Action("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
-        Action("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
-        Action("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
-        Action("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("environment.source", "Source", "Name the environment to look at.", "a"),
+        AppAction("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
+        AppAction("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
+        AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
+        AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
+        AppAction("environment.image", "Open image", "Open the image of the last answer outside the terminal.", "o", show=False),
+        AppAction("environment.disconnect", "Disconnect", "End the connection that calls by hand keep open.", "x", show=False),
+        AppAction(
             "environment.cancel",
             "Cancel",
             "Stop the look or the call that is going on.",
@@ -81,8 +81,8 @@ class EnvironmentScreen(StationScreen):
             priority=True,
             yields=True,
         ),
-        Action("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
-        Action(
+        AppAction("environment.notes", "Notes", "Read the warnings and the server's instructions.", "i", show=False),
+        AppAction(
             "environment.back",
             "Back",
             "Go to the tools; there, show all of them; from there, home.",
@@ -90,8 +90,8 @@ class EnvironmentScreen(StationScreen):
             show=False,
             palette=False,
         ),
-        Action("environment.pane", "Next", "Go to the next field or pane.", "tab", show=False, palette=False),
-        Action("environment.pane-before", "Before", "Go to the field or pane before.", "shift+tab", show=False, palette=False),
+        AppAction("environment.pane", "Next", "Go to the next field or pane.", "tab", show=False, palette=False),
+        AppAction("environment.pane-before", "Before", "Go to the field or pane before.", "shift+tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class EnvironmentScreen(StationScreen):
         self.selected: Leaf = None
         self._stack: AsyncExitStack | None = None
         self._session: EnvironmentSession | None = None
-        self._images: tuple[Block, ...] = ()
+        self._images: tuple[ContentBlock, ...] = ()
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class EnvironmentScreen(StationScreen):
         """Source line, tree on the left, detail on the right."""
         with Horizontal(id="env-source"):
             yield Static(Content.styled("Source ", "bold $primary"), classes="label")
-            yield Entry(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
+            yield TextEntry(placeholder="text-2048, org/name:tag, folder, URL, lock file, -- command …", id="source")
             yield Static(id="env-state")
         with Horizontal(id="env-panes"):
             with Vertical(id="env-left"):
@@ -173,11 +173,11 @@ class EnvironmentScreen(StationScreen):
 
     def action_source(self) -> None:
         """Write into the source field."""
-        field = self.query_one("#source", Entry)
+        field = self.query_one("#source", TextEntry)
         self.set_focus(field)
         field.action_select_all()
 
-    def on_entry_left(self, event: Entry.Left) -> None:
+    def on_entry_left(self, event: TextEntry.Left) -> None:
         """Esc in the source field or the form."""
         event.stop()
         self._to_tools()
@@ -189,22 +189,22 @@ class EnvironmentScreen(StationScreen):
             self._look_at(event.value.strip() or "text-2048")
 
     def _look_at(self, text: str) -> None:
-        self.query_one("#source", Entry).begin(text)
+        self.query_one("#source", TextEntry).begin(text)
         self.start(lambda: self._open(text), group="look")
 
     async def _recall(self) -> None:
         """What was seen last in this workspace, else its lock file."""
-        from hudtui.core.environment.cache import latest
+        from hudtui.core.environment.cache import latest_analysis
 
-        found = await asyncio.to_thread(latest, self.shell.folder)
+        found = await asyncio.to_thread(latest_analysis, self.shell.folder)
         facts = self.shell.facts
         if found is not None:
-            await self._open(found.source, self.shell.folder / STATE / "analyses")
+            await self._open(found.source, self.shell.folder / STATE_FOLDER / "analyses")
         elif facts is not None and facts.lock is not None:
             await self._open(facts.lock.name)
         else:
             self.query_one(EmptyState).display = True
-            self.set_focus(self.query_one("#source", Entry))
+            self.set_focus(self.query_one("#source", TextEntry))
 
     async def _open(self, text: str, file: Path | None = None) -> None:
         """Show what is remembered of a source at once, then look at it again.
@@ -213,7 +213,7 @@ class EnvironmentScreen(StationScreen):
             text: The source.
             file: The file that names it; None when the user did.
         """
-        from hudtui.core.environment.cache import cached
+        from hudtui.core.environment.cache import load_analysis
         from hudtui.core.environment.source import parse_source
         from hudtui.core.settings import load_settings
 
@@ -234,8 +234,8 @@ class EnvironmentScreen(StationScreen):
         if self.source is None or source.key != self.source.key:
             await self._forget()
         self.source = source
-        self.query_one("#source", Entry).begin(text)
-        remembered = await asyncio.to_thread(cached, source)
+        self.query_one("#source", TextEntry).begin(text)
+        remembered = await asyncio.to_thread(load_analysis, source)
         if remembered is not None:
             self._take(remembered, fresh=False)
         await self._look()
@@ -256,8 +256,8 @@ class EnvironmentScreen(StationScreen):
         self.start(self._look, group="look")
 
     async def _look(self) -> None:
-        from hudtui.core.environment.analyze import analyze
-        from hudtui.core.environment.cache import store
+        from hudtui.core.environment.cache import save_analysis
+        from hudtui.core.environment.discover import analyze
 
         source = self.source
         if source is None:
@@ -275,7 +275,7 @@ class EnvironmentScreen(StationScreen):
             raise
         self._take(found, fresh=True)
         try:
-            await asyncio.to_thread(store, source, found)
+            await asyncio.to_thread(save_analysis, source, found)
         except HudtuiError as error:
             self.say(f"Not remembered: {error.what}", "warning")
         else:
@@ -297,7 +297,7 @@ class EnvironmentScreen(StationScreen):
         self.say("Cancelled." if going else "Nothing is going on.", "information")
 
     def _take(self, analysis: Analysis, *, fresh: bool) -> None:
-        from hudtui.core.environment.cache import age, age_text
+        from hudtui.core.environment.cache import age_text, analysis_age
 
         self.analysis = analysis
         self.query_one(EmptyState).display = False
@@ -312,7 +312,7 @@ class EnvironmentScreen(StationScreen):
             took = analysis.timings.get("connect")
             self._show_state(f"✓ seen now{f' in {span(took)}' if took is not None else ''}", "$success", server)
         else:
-            self._show_state(f"○ seen {age_text(age(analysis, self.shell.services.now()))}", "$foreground-muted", server)
+            self._show_state(f"○ seen {age_text(analysis_age(analysis, self.shell.services.now()))}", "$foreground-muted", server)
         self.refresh_bindings()
 
     def _show_state(self, text: str = "", style: str = "$foreground-muted", server: str = "") -> None:
@@ -426,7 +426,7 @@ class EnvironmentScreen(StationScreen):
 
     def _walk(self, step: int) -> None:
         """Walk through everything that can have the focus, in the order in which it stands."""
-        left: list[Widget] = [self.query_one("#source", Entry), self.query_one(FilterField), self.query_one(Branches)]
+        left: list[Widget] = [self.query_one("#source", TextEntry), self.query_one(FilterField), self.query_one(Branches)]
         left = [widget for widget in left if widget.display]
         right: list[Widget] = []
         tabs = self.query_one(TabbedContent)
@@ -541,7 +541,7 @@ class EnvironmentScreen(StationScreen):
         self.refresh_bindings()
 
     async def _connected(self) -> EnvironmentSession:
-        from hudtui.core.environment.connection import connect
+        from hudtui.core.environment.client import connect
 
         if self._session is None:
             assert self.source is not None
@@ -576,7 +576,7 @@ class EnvironmentScreen(StationScreen):
         """Save the image and open it with what the desktop has."""
         self.start(self._open_image(self._images[-1]), group="image")
 
-    async def _open_image(self, block: Block) -> None:
+    async def _open_image(self, block: ContentBlock) -> None:
         from hudtui.core.workspace import make_state_dir
         from hudtui.tui.outside import open_file
 
@@ -595,7 +595,7 @@ class EnvironmentScreen(StationScreen):
 
     async def _generate(self) -> None:
         from hudtui.core.files import write_atomic
-        from hudtui.core.gym.draft import draft
+        from hudtui.core.gym.draft import draft_config
         from hudtui.core.gym.generate import config_file_name, generate
 
         analysis = self.analysis
@@ -621,7 +621,7 @@ class EnvironmentScreen(StationScreen):
             f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
         ):
             return
-        offered = await asyncio.to_thread(lambda: draft(analysis).per_value)
+        offered = await asyncio.to_thread(lambda: draft_config(analysis).per_value)
         each = [action for actions in offered.values() for action in actions]
         per_value = bool(each) and await self.shell.confirm(
             "One action for each value?",
@@ -655,5 +655,5 @@ def _told(result: ToolResult, seconds: float) -> str:
             if block.text:
                 parts.append(clean(block.text))
     if result.structured is not None:
-        parts += ["structured: the same"] if result.says_it_twice else ["structured:", pretty(result.structured)]
+        parts += ["structured: the same"] if result.repeats_text else ["structured:", pretty(result.structured)]
     return "\n".join(cut(line, 100_000) for part in parts for line in part.split("\n"))

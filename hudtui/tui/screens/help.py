@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from hudtui.tui.keymap import Action, ActiveKey
+from hudtui.tui.keymap import ActiveKey, AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, STYLES, WORDS, State
 from hudtui.tui.widgets.dialog import Dialog
@@ -23,8 +23,8 @@ _SIGNS: tuple[State, ...] = ("done", "next", "missing", "running", "failed")
 class HelpScreen(Dialog[None]):
     """Made from the actions that the focus could reach when help was asked for."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("help.close", "Close", "Close the help.", "question_mark,q,f1", palette=False),
     )
 
     def __init__(self, screen: Screen[object], keys: list[ActiveKey], keymap_file: str, text: list[tuple[str, str, str]]) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
-from hudtui.tui.keymap import Action, keys_of, shown
+from hudtui.tui.keymap import AppAction, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
 from hudtui.tui.widgets.fit import cut, cut_left, home_short, pad
@@ -33,9 +33,9 @@ class HomeScreen(StationScreen):
         "The road from an environment to a watched run. Each station says whether it is done, next, missing or running. "
         "Enter goes to the next one, 1 to 5 open any of them."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("home.next", "Next step", "Open the station that comes next.", "enter"),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("home.next", "Next step", "Open the station that comes next.", "enter"),
+        AppAction(
             "home.demo",
             "Demo workspace",
             "Make a small working example, the game 2048: in a folder of its own, or here.",

@@ -22,7 +22,7 @@ from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import Recipe, parse_settings
 from hudtui.tui.facts import Facts
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import home_short
@@ -30,11 +30,11 @@ from hudtui.tui.widgets.fit import home_short
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
-    from hudtui.core.runs.preflight import Check, Wish
-    from hudtui.core.runs.shown import PlanLine
+    from hudtui.core.runs.plan_text import PlanLine
+    from hudtui.core.runs.preflight import Check, RunRequest
+    from hudtui.core.runs.request import Preparation
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
-    from hudtui.core.runs.wish import Preparation
     from hudtui.core.settings import Settings
 
 _ALWAYS, _PLAYS, _TRAINS, _RENTS, _AWAY = "always", "plays", "trains", "rents", "away"
@@ -88,17 +88,17 @@ class LaunchScreen(StationScreen):
         "pressed; what costs money is asked for once more. f7 rehearses a training for nothing. Page up and page "
         "down scroll the plan."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction(
             "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
         ),
-        Action("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
-        Action(
+        AppAction("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
+        AppAction(
             "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
         ),
-        Action("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
-        Action("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
-        Action(
+        AppAction("launch.back", "Back", "Go to the runs without starting anything.", "escape"),
+        AppAction("launch.copy", "Copy command", "Copy the command that does the same.", "f6"),
+        AppAction(
             "launch.cancel",
             "Give up",
             "Give up the machine that is being got; what was created is ended.",
@@ -106,10 +106,10 @@ class LaunchScreen(StationScreen):
             show=False,
             danger=True,
         ),
-        Action("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
-        Action("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
-        Action("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
-        Action("launch.plan_down", "Plan down", "Scroll the plan down.", "pagedown", show=False, palette=False, priority=True),
+        AppAction("launch.up", "Field above", "Go to the field above.", "up", show=False, palette=False, priority=True),
+        AppAction("launch.down", "Field below", "Go to the field below.", "down,enter", show=False, palette=False, priority=True),
+        AppAction("launch.plan_up", "Plan up", "Scroll the plan up.", "pageup", show=False, palette=False, priority=True),
+        AppAction("launch.plan_down", "Plan down", "Scroll the plan down.", "pagedown", show=False, palette=False, priority=True),
     )
 
     def __init__(self) -> None:
@@ -289,9 +289,9 @@ class LaunchScreen(StationScreen):
             self.call_after_refresh(self._show, *self._shown)
 
     async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...]]:
-        from hudtui.core.runs.shown import plan_lines
+        from hudtui.core.runs.plan_text import plan_lines
+        from hudtui.core.runs.request import prepare_run
         from hudtui.core.runs.store import RunStore
-        from hudtui.core.runs.wish import prepare
 
         workspace = self.shell.workspace
         store = RunStore(workspace.state_dir)
@@ -300,7 +300,7 @@ class LaunchScreen(StationScreen):
             settings, providers = office.settings, self._quote(office.desk.providers)
         else:
             settings, providers = await asyncio.to_thread(self._settings), None
-        prepared = await prepare(self._wish(settings), workspace, settings, store, providers=providers)
+        prepared = await prepare_run(self._wish(settings), workspace, settings, store, providers=providers)
         if prepared.record is None:
             return prepared, ()
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
@@ -319,9 +319,9 @@ class LaunchScreen(StationScreen):
                 self._quoted[name] = _Quoted(provider)
         return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
 
-    def _wish(self, settings: Settings) -> Wish:
-        from hudtui.core.compute.guard import limits_from_settings
-        from hudtui.core.runs.preflight import Wish
+    def _wish(self, settings: Settings) -> RunRequest:
+        from hudtui.core.compute.limits import limits_from_settings
+        from hudtui.core.runs.preflight import RunRequest
 
         machine = self._value("machine") or "local"
         rents = machine in _RENTED
@@ -333,7 +333,7 @@ class LaunchScreen(StationScreen):
                 if self._value(field):
                     limits = limits.with_value(name, self._value(field))
         config = self._value("config")
-        return Wish(
+        return RunRequest(
             engine=self._value("engine") or "rollouts",
             tasks=self._value("tasks") or None,
             config=Path(config) if config else None,
@@ -445,7 +445,7 @@ class LaunchScreen(StationScreen):
 
     async def _set_keys(self, names: Iterable[str]) -> None:
         """Ask for keys and other values that are missing, one after the other, and note them in the project's `.env`."""
-        from hudtui.core.settings import check_value, mask, save_env
+        from hudtui.core.settings import check_setting_value, mask, save_project_setting
 
         settings = await asyncio.to_thread(self._settings)
         for name in names:
@@ -457,24 +457,24 @@ class LaunchScreen(StationScreen):
             value = (given or "").strip()
             if not value:
                 break
-            problem = check_value(key, value) if key is not None else None
+            problem = check_setting_value(key, value) if key is not None else None
             if problem is not None:
                 raise InputError(f"{name} cannot be that", why=problem)
             lines = (f"{name} = {mask(value)}", f"into {home_short(self.shell.folder / '.env')}, which only you can read")
             if not await self.shell.confirm("Write this key?", lines, yes="Write"):
                 break
-            await asyncio.to_thread(save_env, self.shell.folder, name, value)
+            await asyncio.to_thread(save_project_setting, self.shell.folder, name, value)
         self.shell.reload()
         self._plan_soon()
 
     async def _push_image(self, image: str) -> None:
-        from hudtui.core.runs.preflight import push_locked
+        from hudtui.core.runs.preflight import push_lock_image
 
         name = await self.shell.ask(f"Push {clean_line(image, 60)} under which name?", placeholder="ghcr.io/my-org/")
         if not name:
             return
         self.busy("Pushing the image")
-        async with aclosing(push_locked(self.shell.workspace, name)) as steps:
+        async with aclosing(push_lock_image(self.shell.workspace, name)) as steps:
             async for step in steps:
                 self.busy(clean_line(step.text, 200))
         self.clear_message()
@@ -508,11 +508,11 @@ class LaunchScreen(StationScreen):
 
     async def _rehearse(self) -> None:
         from hudtui.core.files import read_text
-        from hudtui.core.runs.hosts import LOCAL, find_host
-        from hudtui.core.runs.launcher import draft, make_spec
+        from hudtui.core.remote.hosts import LOCAL, find_host
+        from hudtui.core.runs.launch import draft_run, make_spec
         from hudtui.core.runs.store import RunStore
         from hudtui.core.training.recipe import read_settings
-        from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_of
+        from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_environment
 
         workspace = self.shell.workspace
         tasks, config = (workspace.folder / self._value(name) if self._value(name) else None for name in ("tasks", "config"))
@@ -521,8 +521,8 @@ class LaunchScreen(StationScreen):
         file: Path | None = chosen.get("training")
         told = await asyncio.to_thread(lambda: read_settings(read_text(file), name=file.name)) if file else {}
         spec = as_rehearsal(replace(spec, training={**told, **chosen.get("settings", {})}), steps=chosen.get("steps"))
-        record = await asyncio.to_thread(draft, spec, find_host(LOCAL), RunStore(workspace.state_dir))
-        trainer = trainer_of(record.plan)
+        record = await asyncio.to_thread(draft_run, spec, find_host(LOCAL), RunStore(workspace.state_dir))
+        trainer = trainer_environment(record.plan)
         if not trainer.ready:
             lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
             if not await self.shell.confirm("Make the environment for rehearsals?", lines, yes="Make it", no="Not now"):
@@ -533,8 +533,8 @@ class LaunchScreen(StationScreen):
     async def _launch(self, record: RunRecord) -> None:
         """On this machine, or one of the user's own."""
         from hudtui.core.flows.trust import require_run
-        from hudtui.core.runs.hosts import find_host
-        from hudtui.core.runs.launcher import launch
+        from hudtui.core.remote.hosts import find_host
+        from hudtui.core.runs.launch import launch
         from hudtui.core.runs.store import RunStore
 
         workspace = self.shell.workspace
@@ -560,7 +560,7 @@ class LaunchScreen(StationScreen):
 
     def _keep_tunnels(self, record: RunRecord) -> None:
         """Ports of this computer that the run's machine reaches, until hudtui is closed."""
-        from hudtui.core.runs.hosts import Distant, find_host
+        from hudtui.core.remote.hosts import Distant, find_host
 
         host = find_host(record.host)
         if not isinstance(host, Distant):
@@ -579,7 +579,7 @@ class LaunchScreen(StationScreen):
             self.run_worker(keep(port), name="forever", group=f"tunnel-{record.id}-{port}", exit_on_error=False)
 
     async def _ask_and_rent(self, prepared: Preparation) -> None:
-        from hudtui.core.compute.guard import money
+        from hudtui.core.compute.limits import money
         from hudtui.core.flows.trust import require_run
 
         record = prepared.record

@@ -11,10 +11,10 @@ from textual.widgets import OptionList
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.mapping_play import MappingPlay
 from hudtui.tui.widgets.find_bar import FindBar
-from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import DataTable
 
-    from hudtui.core.gym.findings import Finding
+    from hudtui.core.gym.lint.findings import Finding
 
 
 class MappingScreen(MappingPlay):
@@ -40,30 +40,32 @@ class MappingScreen(MappingPlay):
         "pane (on a narrow terminal they take turns), Esc leaves the text. F8 sends the call to the environment that was looked "
         "at last. Lines cannot be folded; ^o jumps to an action instead."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
-        Action("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("mapping.save", "Save", "Write the file, in one step.", "f9,ctrl+s", decides=True),
+        AppAction("mapping.pane", "Other pane", "Go to the other pane, or show it where only one has room.", "f6"),
+        AppAction(
             "mapping.send", "Send it", "Send the call, or the scenario's next reply, to the live environment.", "f8", decides=True
         ),
-        Action("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
-        Action("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
-        Action("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
-        Action("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
-        Action("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
-        Action("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p", asks=True),
-        Action("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
-        Action("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
-        Action("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
-        Action("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
-        Action("mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"),
-        Action("mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False),
-        Action("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
-        Action("mapping.find-previous", "Find previous", "Go to the match before.", "shift+f3", show=False),
-        Action("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
-        Action("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
-        Action("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
-        Action(
+        AppAction("mapping.problem", "Next finding", "Go to the next finding.", "f4"),
+        AppAction("mapping.outline", "Outline", "Jump to an action or a section.", "ctrl+o"),
+        AppAction("mapping.find", "Find", "Search in the text, and replace.", "ctrl+f,slash"),
+        AppAction("mapping.new", "New action", "Put an action for a tool into the text, and into the prompt.", "f7"),
+        AppAction("mapping.sample", "Samples", "Choose the reply to try.", "f12,s"),
+        AppAction("mapping.raise", "Scenario", "Raise a scenario: play a task by hand, reply by reply.", "p", asks=True),
+        AppAction("mapping.judge", "Evaluate", "Call the scenario's evaluate tools now.", "e", show=False, decides=True),
+        AppAction("mapping.end", "End scenario", "End the scenario and its environment.", "X", show=False, danger=True),
+        AppAction("mapping.fix", "Fix", "Carry out the fix of the finding at the cursor.", "ctrl+l,f", show=False),
+        AppAction("mapping.fix-all", "Fix all", "Carry out every certain fix.", "F", show=False),
+        AppAction(
+            "mapping.outside", "Difference", "The file was changed by another program: see it, read it, or keep yours.", "d"
+        ),
+        AppAction("mapping.line", "Go to line", "Go to a line by its number.", "ctrl+g", show=False),
+        AppAction("mapping.find-next", "Find next", "Go to the next match.", "f3", show=False),
+        AppAction("mapping.find-previous", "Find previous", "Go to the match before.", "shift+f3", show=False),
+        AppAction("mapping.problem-before", "Finding before", "Go to the finding before.", "shift+f4", show=False),
+        AppAction("mapping.sample-next", "Next sample", "Try the next reply.", "n", show=False),
+        AppAction("mapping.sample-previous", "Previous sample", "Try the reply before.", "N", show=False),
+        AppAction(
             "mapping.keep",
             "Keep sample",
             "Keep this reply for this configuration, or forget a kept one.",
@@ -71,16 +73,18 @@ class MappingScreen(MappingPlay):
             show=False,
             decides=True,
         ),
-        Action("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
-        Action("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
-        Action("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
-        Action("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
-        Action("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
-        Action("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
-        Action("mapping.copy", "Copy transcript", "Copy what the scenario played so far.", "y", show=False),
-        Action("mapping.transcript", "Save transcript", "Write what the scenario played into a file.", "W", show=False),
-        Action("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
-        Action("mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True),
+        AppAction("mapping.write", "Write reply", "Write into the sample reply.", "w", show=False),
+        AppAction("mapping.preview", "Preview", "Show what the reply means.", "v", show=False),
+        AppAction("mapping.actions", "All actions", "Show every action with an example.", "a", show=False),
+        AppAction("mapping.findings", "Findings", "Show the list of findings.", "l", show=False),
+        AppAction("mapping.scenario", "Scenario pane", "Show the scenario that is played.", "S", show=False),
+        AppAction("mapping.config", "Other config", "Choose another configuration of this project.", "c", show=False, asks=True),
+        AppAction("mapping.copy", "Copy transcript", "Copy what the scenario played so far.", "y", show=False),
+        AppAction("mapping.transcript", "Save transcript", "Write what the scenario played into a file.", "W", show=False),
+        AppAction("mapping.disconnect", "Disconnect", "End the connections to the environment.", "x", show=False),
+        AppAction(
+            "mapping.cancel", "Cancel", "Stop the call that is going on.", "ctrl+x", show=False, priority=True, yields=True
+        ),
     )
 
     def offers(self, action_id: str) -> bool:
@@ -212,7 +216,7 @@ class MappingScreen(MappingPlay):
         self._jump(*place)
 
     def _chosen_finding(self) -> Finding | None:
-        rows = self.query_one("#map-findings", Rows)
+        rows = self.query_one("#map-findings", Choices)
         if self.focused is rows and rows.highlighted is not None and rows.highlighted < len(self.findings):
             return self.findings[rows.highlighted]
         row = self.editor.cursor_location[0] + 1
@@ -224,7 +228,7 @@ class MappingScreen(MappingPlay):
 
     def action_fix(self) -> None:
         """Carry one fix out."""
-        from hudtui.core.gym.fixes import apply_fixes
+        from hudtui.core.gym.lint.fixes import apply_fixes
 
         finding = self._chosen_finding()
         fix = None if finding is None else finding.fix or finding.guess
@@ -242,7 +246,7 @@ class MappingScreen(MappingPlay):
         self.start(self._fix_all(), group="fix", busy="Fixing")
 
     async def _fix_all(self) -> None:
-        from hudtui.core.gym.fixes import fix_text
+        from hudtui.core.gym.lint.fixes import fix_text
 
         assert self.path is not None
         text = self.editor.text
@@ -261,7 +265,7 @@ class MappingScreen(MappingPlay):
         self.start(self._outline(), group="outline")
 
     async def _outline(self) -> None:
-        from hudtui.core.gym.live import outline
+        from hudtui.core.gym.editing.incremental import outline
 
         entries = outline(self.editor.lines)
         if not entries:
@@ -299,16 +303,16 @@ class MappingScreen(MappingPlay):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Enter on an action tries its example and goes to its entry."""
-        from hudtui.core.gym.live import outline
-        from hudtui.core.gym.preview import reply_of
-        from hudtui.core.gym.samples import Sample
+        from hudtui.core.gym.editing.incremental import outline
+        from hudtui.core.gym.editing.preview import reply_of
+        from hudtui.core.gym.editing.samples import SampleReply
 
         event.stop()
         if not 0 <= event.cursor_row < len(self.rows):
             return
         row = self.rows[event.cursor_row]
         thinking = self.config.parser.use_thinking if self.config is not None else True
-        self.try_sample(Sample(f"example of {row.action}", reply_of(row.example, thinking)))
+        self.try_sample(SampleReply(f"example of {row.action}", reply_of(row.example, thinking)))
         entry = next((entry for entry in outline(self.editor.lines) if entry.action and entry.name == row.action), None)
         self.tabs.active = "preview"
         if entry is not None:
@@ -387,7 +391,7 @@ class MappingScreen(MappingPlay):
 
     def on_yaml_editor_wants(self, event: YamlEditor.Wants) -> None:
         """Offer what can stand at the cursor."""
-        from hudtui.core.gym.completion import complete
+        from hudtui.core.gym.editing.completion import complete
 
         event.stop()
         popup, editor = self.query_one(Popup), self.editor
@@ -459,9 +463,9 @@ class MappingScreen(MappingPlay):
         self.start(self._new(), group="new")
 
     async def _new(self) -> None:
-        from hudtui.core.gym.completion import new_action
-        from hudtui.core.gym.findings import Finding, Fix
-        from hudtui.core.gym.fixes import apply_fixes
+        from hudtui.core.gym.editing.completion import new_action
+        from hudtui.core.gym.lint.findings import Finding, Fix
+        from hudtui.core.gym.lint.fixes import apply_fixes
 
         tools = self._snippet_tools()
         lines = [
@@ -512,7 +516,7 @@ class MappingScreen(MappingPlay):
 
     async def action_keep(self) -> None:
         """Keep this reply, or forget it."""
-        from hudtui.core.gym.samples import save_samples
+        from hudtui.core.gym.editing.samples import save_samples
 
         assert self.path is not None
         text = self.reply.text

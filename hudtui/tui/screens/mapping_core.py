@@ -21,18 +21,18 @@ from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.find_bar import FindBar
 from hudtui.tui.widgets.fit import cut_left
 from hudtui.tui.widgets.hanging import Hanging
-from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.lists import Choices
 from hudtui.tui.widgets.popup import Popup
 from hudtui.tui.widgets.reply_editor import ReplyEditor
 from hudtui.tui.widgets.sheet import Sheet
 from hudtui.tui.widgets.yaml_editor import GLYPHS, Note, YamlEditor
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.matching import Identity
+    from hudtui.core.environment.matching import EnvironmentIdentity
     from hudtui.core.environment.values import Analysis, Tool
-    from hudtui.core.gym.findings import Finding
-    from hudtui.core.gym.interpret import Interpretation
-    from hudtui.core.gym.preview import Row
+    from hudtui.core.gym.editing.preview import ActionRow
+    from hudtui.core.gym.interpreter import Interpretation
+    from hudtui.core.gym.lint.findings import Finding
     from hudtui.core.gym.values import GymConfig
 
 QUIET = 0.15
@@ -46,10 +46,10 @@ class MappingCore(StationScreen):
     """Text on the left, meaning on the right."""
 
     def __init__(self) -> None:
-        from hudtui.core.gym.checker import Checker
-        from hudtui.core.gym.live import Live
-        from hudtui.core.gym.preview import Table
-        from hudtui.core.gym.samples import Sample, Samples
+        from hudtui.core.gym.editing.incremental import IncrementalReader
+        from hudtui.core.gym.editing.preview import ActionTable
+        from hudtui.core.gym.editing.samples import SampleReply, Samples
+        from hudtui.core.gym.lint.worker import LintWorker
 
         super().__init__()
         self.path: Path | None = None
@@ -66,19 +66,19 @@ class MappingCore(StationScreen):
         self.all_tools: Mapping[str, Tool] | None = None
         self.foreign: str | None = None
         """What the configuration is for, when that is not the analysed environment: its tools say nothing of it then."""
-        self._identity: Identity | None = None
+        self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
         """What decided on `foreign`."""
         self.samples = Samples()
-        self.sample = Sample("", "")
+        self.sample = SampleReply("", "")
         self.meaning: Interpretation | None = None
-        self.rows: tuple[Row, ...] = ()
+        self.rows: tuple[ActionRow, ...] = ()
         self.answer: list[Content] = []
         """What the environment said to the call that was sent last."""
-        self.checker = Checker()
+        self.checker = LintWorker()
         self.quiet = QUIET
-        self._live = Live("")
-        self._table = Table()
+        self._live = IncrementalReader("")
+        self._table = ActionTable()
         self._version = 0
         self._checked = -1
         self._lines: list[str] = []
@@ -111,7 +111,7 @@ class MappingCore(StationScreen):
                     with TabPane("Actions", id="actions"):
                         yield Grid(id="map-table")
                     with TabPane("Findings", id="findings"):
-                        yield Rows(id="map-findings")
+                        yield Choices(id="map-findings")
                     with TabPane("Scenario", id="scenario"):
                         yield Sheet(id="map-scores")
                         yield Sheet(id="map-episode")
@@ -175,11 +175,11 @@ class MappingCore(StationScreen):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """The reply was edited; the editor of the configuration tells by itself."""
-        from hudtui.core.gym.samples import Sample
+        from hudtui.core.gym.editing.samples import SampleReply
 
         event.stop()
         if event.text_area is self.reply:
-            self.sample = Sample("your own", self.reply.text) if self.reply.text != self.sample.text else self.sample
+            self.sample = SampleReply("your own", self.reply.text) if self.reply.text != self.sample.text else self.sample
             self.answer = []
             self.show_sample_name()
             self.show_meaning()
@@ -249,7 +249,7 @@ class MappingCore(StationScreen):
         try:
             findings = await self.checker.check(text, name, self.all_tools)
         except HudtuiError:
-            from hudtui.core.gym.lint import lint
+            from hudtui.core.gym.lint.check import lint
 
             findings = await asyncio.to_thread(lint, text, name=name, tools=self.all_tools)
         if version != self._version:
@@ -292,7 +292,7 @@ class MappingCore(StationScreen):
 
     def show_meaning(self) -> None:
         """What the sample means under the configuration."""
-        from hudtui.core.gym.preview import interpret
+        from hudtui.core.gym.editing.preview import interpret_reply
         from hudtui.tui.screens.mapping_view import brief, preview_lines
 
         sheet = self.query_one("#map-meaning", Sheet)
@@ -303,7 +303,7 @@ class MappingCore(StationScreen):
             self.query_one("#map-brief", Static).update(Content(""))
             note.display = False
             return
-        meaning = self.meaning = interpret(self.config, self.tools, self.reply.text)
+        meaning = self.meaning = interpret_reply(self.config, self.tools, self.reply.text)
         lines = preview_lines(meaning, self.config)
         if self.answer:
             lines += [Content(""), *self.answer]
@@ -358,22 +358,22 @@ class MappingCore(StationScreen):
         self.editor.show_notes(Note.of(finding, lines) for finding in findings)
         if findings != self.findings:
             self.findings = findings
-            rows = self.query_one("#map-findings", Rows)
+            rows = self.query_one("#map-findings", Choices)
             at = rows.highlighted
             rows.clear_options()
-            rows.add_options(Rows.option(_finding_line(finding)) for finding in findings)
+            rows.add_options(Choices.option(_finding_line(finding)) for finding in findings)
             if not findings:
                 rows.add_option(
-                    Rows.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
+                    Choices.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
                 )
             elif at is not None:
                 rows.highlighted = min(at, len(findings) - 1)
             count = len(findings)
             self.tabs.get_tab("findings").label = Content(f"Findings {count}" if count else "Findings")
             self.refresh_bindings()
-        elif not self.query_one("#map-findings", Rows).option_count:
-            self.query_one("#map-findings", Rows).add_option(
-                Rows.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
+        elif not self.query_one("#map-findings", Choices).option_count:
+            self.query_one("#map-findings", Choices).add_option(
+                Choices.option(Content.styled("✓ Nothing is wrong with this configuration.", "$success"), disabled=True)
             )
         self.show_file()
         self.show_cursor_line()
@@ -445,7 +445,7 @@ class MappingCore(StationScreen):
 
     # -- the environment that is known -------------------------------------------------------------------------------
 
-    def take_analysis(self, analysis: Analysis | None, identity: Identity | None) -> None:
+    def take_analysis(self, analysis: Analysis | None, identity: EnvironmentIdentity | None) -> None:
         """The environment that was analysed last, and what it is known by."""
         if analysis != self.analysis:
             self.analysis, self._identity, self._aim = analysis, identity, None
@@ -453,18 +453,18 @@ class MappingCore(StationScreen):
 
     def choose_tools(self) -> None:
         """Check calls against the analysed environment's tools where the configuration is for it, else against none."""
-        from hudtui.core.gym.preview import agent_tools
-        from hudtui.core.gym.target import environment_of, is_for, tools_of
+        from hudtui.core.gym.editing.preview import agent_tools
+        from hudtui.core.gym.target import called_tools, declared_environment, is_config_for
 
         analysis, identity = self.analysis, self._identity
         if analysis is None or identity is None:
             self.tools = self.all_tools = self.foreign = None
             return
-        aim = (environment_of(self.config), tools_of(self.config)) if self.config is not None else (None, ())
+        aim = (declared_environment(self.config), called_tools(self.config)) if self.config is not None else (None, ())
         if aim == self._aim:
             return
         first, self._aim = self._aim is None, aim
-        foreign = None if is_for(*aim, analysis, identity) else aim[0] or "another environment"
+        foreign = None if is_config_for(*aim, analysis, identity) else aim[0] or "another environment"
         if first or (foreign is None) != (self.foreign is None):
             self.tools = None if foreign else agent_tools(analysis)
             self.all_tools = None if foreign else {tool.name: tool for tool in analysis.tools}

@@ -18,8 +18,8 @@ from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.pick import Pick
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.recovery import Stamp
-    from hudtui.core.gym.samples import Sample
+    from hudtui.core.gym.editing.autosave import FileStamp
+    from hudtui.core.gym.editing.samples import SampleReply
 
 LOOK_EVERY = 3.0
 """Seconds between two looks at the file on disk."""
@@ -32,10 +32,10 @@ class MappingFiles(MappingCore):
     """Opening and saving."""
 
     def __init__(self) -> None:
-        from hudtui.core.gym.recovery import Stamp
+        from hudtui.core.gym.editing.autosave import FileStamp
 
         super().__init__()
-        self._stamp = Stamp()
+        self._stamp = FileStamp()
         self._outside: str | None = None
         """What the file holds since somebody else changed it."""
         self._copied: str | None = None
@@ -115,9 +115,9 @@ class MappingFiles(MappingCore):
             InputError: It cannot be read.
         """
         from hudtui.core.files import read_text
-        from hudtui.core.gym.live import Live
-        from hudtui.core.gym.recovery import stamp_of
-        from hudtui.core.gym.samples import Sample, load_samples
+        from hudtui.core.gym.editing.autosave import file_stamp
+        from hudtui.core.gym.editing.incremental import IncrementalReader
+        from hudtui.core.gym.editing.samples import SampleReply, load_samples
 
         path = path if path.is_absolute() else self.shell.folder / path
         if path == self.path:
@@ -131,10 +131,10 @@ class MappingFiles(MappingCore):
             title = f"{self.path.name} is not saved"
             if not await self.shell.settle_unsaved([self], title, told, leave="Leave it", lost=complaint is not None):
                 return
-        stamp = await asyncio.to_thread(stamp_of, path)
+        stamp = await asyncio.to_thread(file_stamp, path)
         text = await asyncio.to_thread(read_text, path)
         form = await asyncio.to_thread(_form_of, path)
-        live, lines = Live(path.name), text.split("\n")
+        live, lines = IncrementalReader(path.name), text.split("\n")
         reading = await asyncio.to_thread(live.read, lines)
         samples = await asyncio.to_thread(load_samples, self.shell.folder, path)
         samples.rollouts = await asyncio.to_thread(self._from_rollouts)
@@ -151,7 +151,7 @@ class MappingFiles(MappingCore):
         self.editor.notes = {}
         self.editor.load_text(text)
         offered = samples.all(self.config, self.tools)
-        self.try_sample(offered[0] if offered else Sample("", ""))
+        self.try_sample(offered[0] if offered else SampleReply("", ""))
         self.show_file()
         self.editor.focus()
         self.call_after_refresh(self._scroll_top)
@@ -160,7 +160,7 @@ class MappingFiles(MappingCore):
     def _scroll_top(self) -> None:
         self.editor.scroll_to(0, 0, animate=False)
 
-    def try_sample(self, sample: Sample) -> None:
+    def try_sample(self, sample: SampleReply) -> None:
         """Show another reply."""
         self.sample = sample
         self.answer = []
@@ -170,13 +170,13 @@ class MappingFiles(MappingCore):
         self.show_meaning()
 
     async def _look_at_environment(self) -> None:
-        from hudtui.core.environment.cache import latest
+        from hudtui.core.environment.cache import latest_analysis
         from hudtui.core.environment.matching import identity_of
 
         before, folder = self.tools, self.shell.folder
 
         def look() -> tuple[Any, Any]:
-            analysis = latest(folder)
+            analysis = latest_analysis(folder)
             return analysis, None if analysis is None else identity_of(analysis, folder)
 
         self.take_analysis(*await asyncio.to_thread(look))
@@ -184,15 +184,15 @@ class MappingFiles(MappingCore):
             self.show_meaning()
             self._later()
 
-    def _from_rollouts(self) -> tuple[Sample, ...]:
+    def _from_rollouts(self) -> tuple[SampleReply, ...]:
         """Replies of the newest traces of this project."""
-        from hudtui.core.gym.recovery import stamp_of
-        from hudtui.core.gym.samples import from_replies
+        from hudtui.core.gym.editing.autosave import file_stamp
+        from hudtui.core.gym.editing.samples import samples_from_replies
         from hudtui.core.rollouts.trace import read_trace
 
         folder = self.shell.folder
         files = [*folder.glob("outputs/*/traces.jsonl"), *folder.glob(".hudtui/runs/**/traces.jsonl")]
-        files.sort(key=lambda file: stamp_of(file).modified, reverse=True)
+        files.sort(key=lambda file: file_stamp(file).modified, reverse=True)
         replies: list[tuple[str, str]] = []
         for file in files[:_MOST_TRACES]:
             try:
@@ -203,12 +203,12 @@ class MappingFiles(MappingCore):
                         break
             except InputError:
                 continue
-        return from_replies(replies)
+        return samples_from_replies(replies)
 
     # -- the copy of unsaved work ------------------------------------------------------------------------------------
 
     async def _offer_copy(self) -> None:
-        from hudtui.core.gym.recovery import drop_copy, find_copy
+        from hudtui.core.gym.editing.autosave import delete_copy, find_copy
 
         assert self.path is not None
         found = await asyncio.to_thread(find_copy, self.shell.folder, self.path, self.saved)
@@ -227,14 +227,14 @@ class MappingFiles(MappingCore):
                 self.editor.replace_all(found.text)
                 self.say("The unsaved work is back; F9 saves it.", "success")
             elif index == 2:
-                await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+                await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
             return
 
     async def _read_difference(self, before: str, after: str, before_name: str, after_name: str) -> None:
-        from hudtui.core.gym.recovery import difference
+        from hudtui.core.gym.editing.autosave import unified_diff
         from hudtui.tui.widgets.dialog import TextDialog
 
-        text = difference(before, after, before_name, after_name) or "They say the same."
+        text = unified_diff(before, after, before_name, after_name) or "They say the same."
         await self.shell.push_screen_wait(TextDialog(f"{before_name} → {after_name}", text))
 
     async def while_typing(self) -> None:
@@ -246,7 +246,7 @@ class MappingFiles(MappingCore):
         """Copy unsaved work, and keep the reply."""
         await self._copy()
         if self.path is not None and self.sample.label == "your own" and self.reply.text != self._kept_last:
-            from hudtui.core.gym.samples import save_samples
+            from hudtui.core.gym.editing.samples import save_samples
 
             self._kept_last = self.samples.last = self.reply.text
             try:
@@ -256,12 +256,12 @@ class MappingFiles(MappingCore):
 
     async def on_unmount(self) -> None:
         """The app ends: what was typed in the last moment is copied, too."""
-        from hudtui.core.gym.recovery import keep_copy
+        from hudtui.core.gym.editing.autosave import save_copy
 
         text = "\n".join(self._lines)
         if self.path is not None and text not in (self.saved, self._copied):
             with contextlib.suppress(HudtuiError):
-                keep_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
+                save_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
     async def keep_unsaved(self) -> str | None:
         """Copy what is not saved."""
@@ -281,7 +281,7 @@ class MappingFiles(MappingCore):
             self._copy_fails = True
 
     async def _keep(self) -> None:
-        from hudtui.core.gym.recovery import drop_copy, keep_copy
+        from hudtui.core.gym.editing.autosave import delete_copy, save_copy
 
         if self.path is None:
             return
@@ -290,10 +290,10 @@ class MappingFiles(MappingCore):
         if text == self.saved:
             if self._copied is not None:
                 self._copied = None
-                await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+                await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
         elif text != self._copied:
             now = self.shell.services.now().isoformat(timespec="seconds")
-            await asyncio.to_thread(keep_copy, self.shell.folder, self.path, text, now)
+            await asyncio.to_thread(save_copy, self.shell.folder, self.path, text, now)
             self._copied = text
 
     # -- saving ------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class MappingFiles(MappingCore):
 
     async def _save(self) -> None:
         from hudtui.core.files import write_atomic
-        from hudtui.core.gym.recovery import drop_copy, stamp_of
+        from hudtui.core.gym.editing.autosave import delete_copy, file_stamp
 
         assert self.path is not None
         await self.look_outside()
@@ -317,13 +317,13 @@ class MappingFiles(MappingCore):
             return
         path, text, form = self.path, self.editor.text, self._form
 
-        def write() -> Stamp:
+        def write() -> FileStamp:
             write_atomic(path, form.encode(text))
-            return stamp_of(path)
+            return file_stamp(path)
 
         stamp = await asyncio.to_thread(write)
         self.saved, self._stamp, self._outside, self._copied = text, stamp, None, None
-        await asyncio.to_thread(drop_copy, self.shell.folder, self.path)
+        await asyncio.to_thread(delete_copy, self.shell.folder, self.path)
         self.show_file()
         errors = sum(finding.severity == "error" for finding in self.findings)
         note = f" It has {errors} error{'s' if errors > 1 else ''}." if errors else ""
@@ -417,12 +417,12 @@ class Form(NamedTuple):
         return self.mark + text.replace("\n", self.newline).encode(self.encoding)
 
 
-def _changed(path: Path, before: Stamp) -> tuple[Stamp, str | None]:
+def _changed(path: Path, before: FileStamp) -> tuple[FileStamp, str | None]:
     """The stamp of a file now, and what it holds where the stamp is another one; None where it cannot be read."""
     from hudtui.core.files import read_text
-    from hudtui.core.gym.recovery import stamp_of
+    from hudtui.core.gym.editing.autosave import file_stamp
 
-    stamp = stamp_of(path)
+    stamp = file_stamp(path)
     if stamp == before:
         return stamp, None
     try:

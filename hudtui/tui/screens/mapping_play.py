@@ -13,13 +13,13 @@ from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line
 from hudtui.core.trust import require
-from hudtui.core.workspace import STATE
+from hudtui.core.workspace import STATE_FOLDER
 from hudtui.tui.screens.mapping_files import MappingFiles
 from hudtui.tui.widgets.pick import Pick
 from hudtui.tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from hudtui.core.environment.connection import EnvironmentSession
+    from hudtui.core.environment.client import EnvironmentSession
     from hudtui.core.rollouts.episode import EpisodePlayer
     from hudtui.core.rollouts.values import Scores
     from hudtui.core.tasks.task import Task
@@ -111,7 +111,7 @@ class MappingPlay(MappingFiles):
         return time.monotonic() - began
 
     async def _connected(self) -> EnvironmentSession:
-        from hudtui.core.environment.connection import connect
+        from hudtui.core.environment.client import connect
         from hudtui.core.environment.source import parse_source
         from hudtui.core.settings import load_settings
 
@@ -120,7 +120,7 @@ class MappingPlay(MappingFiles):
         assert self.analysis is not None
         folder, platform, text = self.shell.folder, self.shell.platform, self.analysis.source
         self.busy(f"Connecting to {text}")
-        file = folder / STATE / "analyses"
+        file = folder / STATE_FOLDER / "analyses"
         source = await asyncio.to_thread(
             lambda: parse_source(text, folder=folder, lookup=load_settings(folder, platform).lookup, file=file)
         )
@@ -170,10 +170,10 @@ class MappingPlay(MappingFiles):
         self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
-        from hudtui.core.environment.connection import connect_config
+        from hudtui.core.environment.client import connect_config
         from hudtui.core.environment.powers import task_powers
         from hudtui.core.rollouts.episode import EpisodePlayer
-        from hudtui.core.rollouts.request import with_python
+        from hudtui.core.rollouts.request import with_python_variable
         from hudtui.core.settings import load_settings
 
         task = await self._pick_task()
@@ -186,7 +186,9 @@ class MappingPlay(MappingFiles):
         settings = await asyncio.to_thread(load_settings, folder, platform)
         stack = AsyncExitStack()
         try:
-            session = await stack.enter_async_context(connect_config(task.mcp_config, lookup=with_python(settings.lookup)))
+            session = await stack.enter_async_context(
+                connect_config(task.mcp_config, lookup=with_python_variable(settings.lookup))
+            )
             player = EpisodePlayer(session, self.config, task)
             await player.start()
         except BaseException:

@@ -9,12 +9,12 @@ from textual.content import Content
 
 from hudtui.core.environment.images import describe_image
 from hudtui.core.environment.values import ToolResult
-from hudtui.core.gym.examples import literal
-from hudtui.core.gym.interpret import Interpretation
-from hudtui.core.gym.jsonvalues import dumps
+from hudtui.core.gym.editing.preview import ActionRow, describe_call, describe_check
+from hudtui.core.gym.interpreter import Interpretation
+from hudtui.core.gym.json_safe import dumps
 from hudtui.core.gym.mapping import ParameterTrace
-from hudtui.core.gym.preview import Row, call_words, meaning_findings
-from hudtui.core.gym.scores import format_score
+from hudtui.core.gym.rubric import format_score
+from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.values import Scores
@@ -69,7 +69,7 @@ def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
     if meaning.draft is not None:
         lines += [Content(""), _heading("call", "" if meaning.call is not None else "as far as it could be worked out; not sent")]
         lines += _json({"tool": meaning.draft.tool, "arguments": meaning.draft.arguments}, dim=meaning.call is None)
-    verdict = meaning_findings(meaning)
+    verdict = describe_check(meaning)
     glyph, style = _glyph(meaning)
     lines += [Content(""), _field("schema", Content.assemble((glyph + " ", f"bold {style}"), clean_line(verdict, 400)))]
     xml, action = meaning.format
@@ -168,7 +168,7 @@ def brief(meaning: Interpretation) -> Content:
     if meaning.done:
         return Content.assemble(("■ ", "bold $accent"), "ends the episode")
     glyph = ("✓ ", "bold $success") if meaning.checked else ("· ", _MUTED)
-    return Content.assemble(glyph, call_words(meaning))
+    return Content.assemble(glyph, describe_call(meaning))
 
 
 def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
@@ -184,12 +184,12 @@ def answer_lines(result: ToolResult, seconds: float) -> list[Content]:
             lines.append(
                 Content.styled(f"  [{clean_line(block.type, 40)} {clean_line(block.uri or block.mime_type or '', 200)}]", _MUTED)
             )
-    if result.structured is not None and not result.says_it_twice:
+    if result.structured is not None and not result.repeats_text:
         lines += [Content.styled("  structured", "$primary"), *_json(result.structured)]
     return lines
 
 
-def row_cells(row: Row) -> tuple[str, str, str, str]:
+def row_cells(row: ActionRow) -> tuple[str, str, str, str]:
     """A row of the table of actions."""
     word = {"ok": "", "error": "error ", "broken": "broken ", "done": ""}[row.verdict]
     return (VERDICTS[row.verdict][0], clean_line(row.action, 40), clean_line(row.example, 80), word + clean_line(row.words, 300))

@@ -17,7 +17,7 @@ from textual.widgets import Static, TabbedContent, TabPane
 from hudtui.core.errors import HudtuiError
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts, RunFact
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.run_logs import SELDOM, RunLogs
 from hudtui.tui.screens.run_words import CURVE, NO_LOAD, event_cells, head, list_cells, result_table
@@ -28,9 +28,9 @@ from hudtui.tui.widgets.tables import Grid
 from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.monitor import Monitor, Result, RunView
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunEvent
+    from hudtui.core.runs.watch import Monitor, RunResult, RunView
 
 GLANCE = 2.0
 """Seconds between two looks at the runs in the list."""
@@ -56,22 +56,24 @@ class RunScreen(StationScreen):
         "stops nothing. m shows its numbers as curves; c puts the run under the cursor beside them; > goes on to GPUs and model "
         "server. v shows the real tmux session; a starts another run; r shows those of others."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
-        Action("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True, asks=True),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("run.start", "Start a run", "Choose tasks, config and policy, see the plan, and start.", "a"),
+        AppAction("run.stop", "Stop", "End the run, and make sure that it is gone.", "x", danger=True, asks=True),
+        AppAction(
             "run.terminal",
             "Terminal",
             "Show the run's tmux session; Ctrl-B d (inside tmux Ctrl-B Ctrl-B d) comes back.",
             "v",
             decides=True,
         ),
-        Action("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
-        Action(
+        AppAction("run.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
+        AppAction(
             "run.compare", "Compare", "Draw this run's numbers beside those of the run that is open, or not.", "c", show=False
         ),
-        Action("run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "r"),
-        Action(
+        AppAction(
+            "run.others", "Others", "Runs that this workspace did not start: any tmux session or log, on any machine.", "r"
+        ),
+        AppAction(
             "run.next-tab",
             "Next tab",
             "Log, metrics, machine, result, events, plan.",
@@ -79,12 +81,12 @@ class RunScreen(StationScreen):
             show=False,
             palette=False,
         ),
-        Action("run.previous-tab", "Previous tab", "The tab before.", "less_than_sign", show=False, palette=False),
-        Action("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
-        Action("run.logs", "All logs", "The logs of all stages below one another, or one.", "p", show=False),
-        Action("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
-        Action("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
-        Action("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        AppAction("run.previous-tab", "Previous tab", "The tab before.", "less_than_sign", show=False, palette=False),
+        AppAction("run.window", "Next log", "Show the log of the run's next stage.", "right_square_bracket", show=False),
+        AppAction("run.logs", "All logs", "The logs of all stages below one another, or one.", "p", show=False),
+        AppAction("run.reveal", "Paths", "Where the run's files are, and the commands that show it.", "i", show=False),
+        AppAction("run.back", "To the list", "Go to the list of runs.", "escape", show=False, palette=False),
+        AppAction("run.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -353,8 +355,8 @@ class RunScreen(StationScreen):
             self._follow()
 
     def _open_store(self) -> RunStore:
-        from hudtui.core.runs.monitor import Monitor
         from hudtui.core.runs.store import RunStore
+        from hudtui.core.runs.watch import Monitor
 
         store = RunStore(self.shell.workspace.state_dir)
         if self._monitor is None or self._monitor.store.folder != store.folder:
@@ -419,7 +421,7 @@ class RunScreen(StationScreen):
             grid.add_row(*event_cells(event))
         grid.move_cursor(row=grid.row_count - 1)
 
-    def _show_result(self, result: Result) -> None:
+    def _show_result(self, result: RunResult) -> None:
         """Tasks, or steps: the newest of these in sight."""
         titles, rows = result_table(result)
         table = self.query_one("#run-result", Grid)
@@ -455,7 +457,7 @@ class RunScreen(StationScreen):
             self.start(self._stop(self.view.summary.id, self.view.summary.name), group="stop")
 
     async def _stop(self, run: str, name: str) -> None:
-        from hudtui.core.runs import launcher
+        from hudtui.core.runs import launch as launcher
 
         store = await asyncio.to_thread(self._open_store)
         record = store.record(run)

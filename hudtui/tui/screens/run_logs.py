@@ -17,7 +17,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.monitor import Monitor
+    from hudtui.core.runs.watch import Monitor
     from hudtui.tui.screens.base import StationScreen
 
 OPENING_LINES = 2_000
@@ -157,18 +157,18 @@ class RunLogs(Vertical):
 
     async def _follow(self, pane: LogView, reading: _Reading) -> None:
         """Read a log until its run has ended. Whatever goes wrong is told, and it is gone on with where it was."""
-        from hudtui.core.remote.lines import LineFeed
+        from hudtui.core.remote.lines import LineSplitter
 
         monitor, run, window = reading.monitor, reading.run, reading.window
         pane.save_name = f"{run}-{window}.log" if window else f"{run}.log"
-        feed: LineFeed | None = None
+        feed: LineSplitter | None = None
         pause = _AGAIN
         while True:
             try:
                 if feed is None:
                     offset = 0 if reading.from_start else await monitor.tail(run, window, lines=OPENING_LINES)
                     pane.before = offset
-                    feed, partial = LineFeed(offset=offset), ""
+                    feed, partial = LineSplitter(offset=offset), ""
                 async with aclosing(monitor.follow(run, window, offset=feed.offset)) as chunks:
                     async for chunk in chunks:
                         found, pause = feed.feed(chunk), _AGAIN

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from hudtui.core.text import clean_line
-from hudtui.core.training.curve import curve
+from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.words import ago, span
 
 if TYPE_CHECKING:
     from hudtui.core.runs.alarms import Alarm
+    from hudtui.core.runs.status import RunResult, RunView
     from hudtui.core.runs.values import RunEvent
-    from hudtui.core.runs.view import Result, RunView
     from hudtui.tui.facts import RunFact
 
 STYLES = {
@@ -55,7 +55,7 @@ def list_cells(
     if view is not None:
         step = view.step or ""
         values = [point.y for point in view.metrics.quantity("reward")]
-        rewards = curve(values, CURVE)
+        rewards = sparkline(values, CURVE)
     alarm = "! " if view is not None and view.alarms and view.summary.active else ""
     if fact.running:
         sign = "" if view is None or view.silent is None else span(view.silent + (since if since > LATE else 0.0))
@@ -74,19 +74,19 @@ def head(view: RunView, width: int, shown: str | None) -> Content:
         width: Cells of a line.
         shown: Name of the log that is shown.
     """
-    from hudtui.core.compute.guard import money
-    from hudtui.core.runs.values import GLYPHS
-    from hudtui.core.runs.view import gpu_text, server_text
+    from hudtui.core.compute.limits import money
+    from hudtui.core.runs.status import gpu_text, server_text
+    from hudtui.core.runs.values import STATE_GLYPHS
 
     run = view.summary
-    parts: list[Any] = [(f"{GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
+    parts: list[Any] = [(f"{STATE_GLYPHS[run.state]} {run.state}", STYLES.get(run.state, "$foreground-muted"))]
     parts.append(f"  {clean_line(run.name, 40)}")
     if view.elapsed is not None:
         parts.append((f"  {span(view.elapsed)}", "$foreground-muted"))
     if run.active and view.left is not None:
         parts.append((f"  ~{span(view.left)} left", "$foreground-muted"))
     if view.cost is not None:
-        hourly = "" if run.hourly is None or not run.unsettled else f" at {money(run.hourly, run.currency)}/h"
+        hourly = "" if run.hourly is None or not run.holds_machine else f" at {money(run.hourly, run.currency)}/h"
         parts.append((f"  {money(view.cost, run.currency)}{hourly}", "$foreground-muted"))
     if view.away is not None and run.active:
         parts.append((f"  no contact for {span(view.away)}", "bold $error"))
@@ -125,7 +125,7 @@ def _reward(view: RunView, width: int) -> list[Content]:
     line = Content.assemble(("reward ", "bold $primary"), f"{value:.3f}", (f"  {told}", "$foreground-muted"))
     room = width - line.cell_length - 2
     if room >= 8:
-        line += Content.styled("  " + curve([point.y for point in points], min(room, 60)), "$accent")
+        line += Content.styled("  " + sparkline([point.y for point in points], min(room, 60)), "$accent")
     return [line]
 
 
@@ -148,7 +148,7 @@ def _wrapped(text: str, width: int, style: str, *, lead: str = "  ") -> list[Con
     return [Content.styled(line, style) for line in wrap(clean_line(text), width, initial_indent=lead, subsequent_indent="  ")]
 
 
-def result_table(result: Result) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def result_table(result: RunResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows of a result: its tasks, or the steps of a training."""
     if result.steps:
         steps: list[tuple[str, ...]] = [

@@ -15,15 +15,15 @@ from textual.widgets import DataTable, Input, Static
 
 from hudtui.core.text import clean_line
 from hudtui.tui.facts import Facts
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut, home_short
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:
-    from hudtui.core.keycheck import KeyCheck
-    from hudtui.core.settings import Key, Settings
+    from hudtui.core.credentials import KeyCheck
+    from hudtui.core.settings import Setting, Settings
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class SettingsScreen(StationScreen):
         "Every key and address that hudtui knows, and where its value comes from: the environment wins over .env of this folder, "
         "that over your own file for all projects. Secrets are masked, and written nowhere but into the file you choose."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
-        Action("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("settings.edit", "Set in .env", "Give the setting a value in .env of this folder.", "enter,e"),
+        AppAction("settings.edit-user", "Set for me", "Give the setting a value in your own file, for all projects.", "E"),
+        AppAction(
             "settings.unset", "Remove", "Take the setting out of the file that its value comes from.", "u,delete", danger=True
         ),
-        Action(
+        AppAction(
             "settings.test", "Test key", "Ask the service whether it knows the key. Only now, only this one.", "t", decides=True
         ),
-        Action("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
-        Action("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
-        Action("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
+        AppAction("settings.filter", "Filter", "Show only settings whose name or purpose holds a text.", "slash"),
+        AppAction("settings.copy", "Copy name", "Copy the name of the setting.", "y", show=False),
+        AppAction("settings.back", "Home", "Show all settings again; from there, home.", "escape", show=False, palette=False),
     )
 
     def __init__(self) -> None:
@@ -106,11 +106,11 @@ class SettingsScreen(StationScreen):
         self.start(self._load(), group="load")
 
     async def _load(self) -> None:
-        from hudtui.core.settings import check, load_settings
+        from hudtui.core.settings import check_settings, load_settings
 
         folder, platform = self.shell.folder, self.shell.platform
         settings = await asyncio.to_thread(load_settings, folder, platform)
-        problems = (await asyncio.to_thread(check, settings)).problems
+        problems = (await asyncio.to_thread(check_settings, settings)).problems
         self._settings = settings
         self._rows = [_row(settings, key, problems.get(name)) for name, key in settings.keys.items()]
         if self._row is None and self._rows:
@@ -213,13 +213,13 @@ class SettingsScreen(StationScreen):
         if row is None:
             return "no setting is chosen"
         if action_id == "settings.test":
-            from hudtui.core.keycheck import checkable
+            from hudtui.core.credentials import can_check
 
             if not row.secret:
                 return "this is no key"
             if row.origin is None:
                 return f"{row.name} is not set"
-            if self._settings is None or not checkable(row.name, self._settings):
+            if self._settings is None or not can_check(row.name, self._settings):
                 return "there is no service to ask"
         if action_id == "settings.unset" and row.origin not in (".env", "user file"):
             return "its value comes from no file of hudtui" if row.origin else f"{row.name} is not set"
@@ -255,7 +255,7 @@ class SettingsScreen(StationScreen):
         self.start(self._edit(user=True), group="edit")
 
     async def _edit(self, *, user: bool) -> None:
-        from hudtui.core.settings import check_value, mask, save_env, save_user, user_file
+        from hudtui.core.settings import check_setting_value, mask, save_project_setting, save_user_setting, user_file
 
         row = self._row
         if row is None:
@@ -280,7 +280,7 @@ class SettingsScreen(StationScreen):
             if not value:
                 self.say("An empty value changes nothing; u removes a setting.", "warning")
                 return
-            complaint = await asyncio.to_thread(check_value, key, value)
+            complaint = await asyncio.to_thread(check_setting_value, key, value)
             if complaint is None:
                 break
         shown = mask(value) if row.secret else value
@@ -290,8 +290,8 @@ class SettingsScreen(StationScreen):
             lines.append(f"! The value from {row.origin} still comes first.")
         if not await self.shell.confirm("Write this setting?", tuple(lines), yes="Write"):
             return
-        await asyncio.to_thread(save_user, row.name, value) if user else await asyncio.to_thread(
-            save_env, self.shell.folder, row.name, value
+        await asyncio.to_thread(save_user_setting, row.name, value) if user else await asyncio.to_thread(
+            save_project_setting, self.shell.folder, row.name, value
         )
         self._tests.pop(row.name, None)
         await self._load()
@@ -303,7 +303,7 @@ class SettingsScreen(StationScreen):
         self.start(self._unset(), group="edit")
 
     async def _unset(self) -> None:
-        from hudtui.core.settings import unset, user_file
+        from hudtui.core.settings import remove_setting, user_file
 
         row = self._row
         if row is None:
@@ -312,7 +312,7 @@ class SettingsScreen(StationScreen):
         path = user_file() if user else self.shell.folder / ".env"
         if not await self.shell.confirm(f"Remove {row.name}?", (f"from {home_short(path)}",), yes="Remove", danger=True):
             return
-        await asyncio.to_thread(unset, self.shell.folder, row.name, user=user)
+        await asyncio.to_thread(remove_setting, self.shell.folder, row.name, user=user)
         self._tests.pop(row.name, None)
         await self._load()
         self.say(f"{row.name} is removed from {home_short(path)}.", "success")
@@ -325,7 +325,7 @@ class SettingsScreen(StationScreen):
             self.start(self._test(row.name), group="test", busy=f"Asking about {row.name}")
 
     async def _test(self, name: str) -> None:
-        from hudtui.core.keycheck import check_key
+        from hudtui.core.credentials import check_key
 
         if self._settings is None:
             return
@@ -336,7 +336,7 @@ class SettingsScreen(StationScreen):
             self._describe(self._row)
 
 
-def _row(settings: Settings, key: Key, problem: str | None) -> _Row:
+def _row(settings: Settings, key: Setting, problem: str | None) -> _Row:
     place = settings.location(key.name)
     shown = settings.shown(key.name)
     return _Row(

@@ -13,8 +13,8 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static, TabbedContent, TabPane
 
 from hudtui.core.text import clean_line
-from hudtui.core.training.curve import curve
-from hudtui.tui.keymap import Action
+from hudtui.core.training.sparkline import sparkline
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.screens.run_words import alarm_lines
 from hudtui.tui.widgets.empty import EmptyState
@@ -26,7 +26,7 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.remote.host import Host
-    from hudtui.core.runs.foreign import Foreign, Seen, TmuxSession, Watch
+    from hudtui.core.runs.sessions import ExternalSession, SessionUpdate, SessionWatcher, TmuxSession
 
 _LINES = 2_000
 """Lines before the end that are shown at the beginning."""
@@ -46,13 +46,13 @@ class WatchScreen(StationScreen):
         "under the cursor, o a log by its path; numbers of TRL, verifiers, prime-rl, ART, vLLM, key=value and JSON lines become "
         "curves. It only looks: nothing is sent, and nothing is written there."
     )
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "a"),
-        Action("watch.file", "A log", "Follow a log, or a file of metrics, by its path there.", "o"),
-        Action("watch.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
-        Action("watch.window", "Next log", "Show the next window or file.", "right_square_bracket", show=False),
-        Action("watch.again", "Look again", "List the sessions anew.", "r", show=False),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("watch.machine", "Machine", "Look at another machine: local, a name of ~/.ssh/config, user@host.", "a"),
+        AppAction("watch.file", "A log", "Follow a log, or a file of metrics, by its path there.", "o"),
+        AppAction("watch.metrics", "Metrics", "Its numbers as curves; again for the log.", "m"),
+        AppAction("watch.window", "Next log", "Show the next window or file.", "right_square_bracket", show=False),
+        AppAction("watch.again", "Look again", "List the sessions anew.", "r", show=False),
+        AppAction(
             "watch.back",
             "To the list",
             "Go to the list of sessions; from there to the runs.",
@@ -60,16 +60,16 @@ class WatchScreen(StationScreen):
             show=False,
             palette=False,
         ),
-        Action("watch.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
+        AppAction("watch.pane", "Other pane", "Go to the other pane.", "tab", show=False, palette=False),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.machine = "local"
         self.sessions: tuple[TmuxSession, ...] = ()
-        self.foreign: Foreign | None = None
+        self.foreign: ExternalSession | None = None
         """What is followed."""
-        self.watching: Watch | None = None
+        self.watching: SessionWatcher | None = None
         self._logs: dict[str, LogView] = {}
         self._whole = False
         """The logs are read from their first lines on."""
@@ -114,13 +114,13 @@ class WatchScreen(StationScreen):
         return await open_host(self.machine, ask=ask, say=lambda notice: self.say(notice.message))
 
     async def _look(self, *, session: str | None = None, file: str | None = None) -> None:
-        from hudtui.core.runs.foreign import find_foreign, tmux_sessions
+        from hudtui.core.runs.sessions import find_session, list_tmux_sessions
 
         host = await self._host()
-        self.sessions = await tmux_sessions(host)
+        self.sessions = await list_tmux_sessions(host)
         self._list(host)
         if session is not None or file is not None:
-            self._follow(host, await find_foreign(host, session=session, file=file))
+            self._follow(host, await find_session(host, session=session, file=file))
 
     def _list(self, host: Host) -> None:
         self.query_one("#watch-machine", Static).update(
@@ -175,17 +175,17 @@ class WatchScreen(StationScreen):
 
     # -- what is followed --------------------------------------------------------------------------------------------
 
-    def _follow(self, host: Host, foreign: Foreign, *, whole: bool = False) -> None:
-        from hudtui.core.runs.foreign import Watch
+    def _follow(self, host: Host, foreign: ExternalSession, *, whole: bool = False) -> None:
+        from hudtui.core.runs.sessions import SessionWatcher
 
         self.foreign, self._whole = foreign, whole
-        self.watching = Watch(host, foreign, lines=None if whole else _LINES)
+        self.watching = SessionWatcher(host, foreign, lines=None if whole else _LINES)
         self.query_one("#watch-panes").add_class("-detail")
         self.workers.cancel_group(self, "read")
         # Never cancelled: widgets that are being mounted or removed must be let be.
         self.run_worker(self._switch(self.watching), group="switch", exit_on_error=False)
 
-    async def _switch(self, watching: Watch) -> None:
+    async def _switch(self, watching: SessionWatcher) -> None:
         """Make the panes of what is followed, one switch after the other, and read."""
         async with self._switching:
             if watching is not self.watching or not self.is_attached:
@@ -197,7 +197,7 @@ class WatchScreen(StationScreen):
         if watching is self.watching:
             self.run_worker(self._read(watching), name="forever", group="read", exclusive=True, exit_on_error=False)
 
-    async def _make_logs(self, watching: Watch) -> None:
+    async def _make_logs(self, watching: SessionWatcher) -> None:
         switcher = self.query_one("#watch-logs", ContentSwitcher)
         switcher.current = None  # the next log has the name of the one before: only a change shows it
         await switcher.remove_children()
@@ -221,7 +221,7 @@ class WatchScreen(StationScreen):
         if self.watching is not None:
             self._follow(self.watching.host, self.watching.foreign, whole=whole)
 
-    async def _read(self, watching: Watch) -> None:
+    async def _read(self, watching: SessionWatcher) -> None:
         drawn = asyncio.get_running_loop().time() - _DRAW
         waiting = False
 
@@ -247,7 +247,7 @@ class WatchScreen(StationScreen):
             if self.is_attached:
                 self.fail(error)
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: SessionUpdate) -> None:
         log = self._logs[seen.source]
         assert self.watching is not None
         log.before = self.watching.before.get(seen.source, 0)
@@ -275,7 +275,7 @@ class WatchScreen(StationScreen):
         if newest is not None:
             parts.append(f"  step {newest[0]:g}" + (f"/{last:g}" if last is not None else ""))
         if rewards:
-            parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (curve(rewards, 20), "$accent")]
+            parts += [("  reward ", "$primary"), f"{rewards[-1]:.3f}  ", (sparkline(rewards, 20), "$accent")]
         if self.foreign.folder:
             parts.append(("  a run of hudtui", "$foreground-muted"))
         lines = [Content.assemble(*parts)]

@@ -26,7 +26,7 @@ COLOURS = ("$accent", "$primary", "$success", "$error", "$secondary", "$foregrou
 
 
 @dataclass(frozen=True)
-class Trace:
+class ChartLine:
     """One curve of a chart."""
 
     points: tuple[Pair, ...]
@@ -145,7 +145,7 @@ def _line(start: tuple[int, int], end: tuple[int, int], dot: Callable[[int, int]
 
 def chart(
     title: str,
-    traces: Sequence[Trace],
+    traces: Sequence[ChartLine],
     width: int,
     height: int,
     *,

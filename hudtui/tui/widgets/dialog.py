@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 
 T = TypeVar("T")
@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Dialog(Acting, ModalScreen[T]):
     """Base of all dialogs: a titled box in the middle, Esc gives up."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("dialog.cancel", "Cancel", "Close without doing anything.", "escape", palette=False),
     )
     cancelled: Any = None
     """What the dialog gives when it is given up."""
@@ -47,10 +47,10 @@ class Dialog(Acting, ModalScreen[T]):
 class Confirm(Dialog[bool]):
     """A yes or no. What cannot be undone has the focus on No."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("confirm.yes", "Yes", "Do it.", "y", palette=False),
-        Action("confirm.no", "No", "Leave everything as it is.", "n", palette=False),
-        Action("confirm.other", "Other button", "Move to the other button.", "left,right,h,l", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("confirm.yes", "Yes", "Do it.", "y", palette=False),
+        AppAction("confirm.no", "No", "Leave everything as it is.", "n", palette=False),
+        AppAction("confirm.other", "Other button", "Move to the other button.", "left,right,h,l", palette=False, show=False),
     )
     cancelled = False
 
@@ -151,9 +151,9 @@ class Ask(Dialog["str | None"]):
 class TextDialog(Dialog[None]):
     """Text to read in full and to copy: an error, a plan, a tool's answer."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("text.copy", "Copy", "Copy the whole text.", "y,c", palette=False),
-        Action("text.close", "Close", "Close this text.", "q,enter", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("text.copy", "Copy", "Copy the whole text.", "y,c", palette=False),
+        AppAction("text.close", "Close", "Close this text.", "q,enter", palette=False),
     )
 
     def __init__(self, title: str, text: str) -> None:

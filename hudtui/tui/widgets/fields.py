@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 
 
 class Field(Input):
@@ -81,11 +81,11 @@ class Field(Input):
             self._undo, self._redo, self._typing = undo, redo, False
 
 
-class Entry(Acting, Field):
+class TextEntry(Acting, Field):
     """A field of a screen. Enter takes what is typed; Esc puts back what stood here before and leaves."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("entry.leave", "Back", "Put back what stood here before, and leave the field.", "escape", palette=False),
     )
 
     class Left(Message):
@@ -118,9 +118,9 @@ class FilterField(Acting, Field):
     FilterField, FilterField.-textual-compact { background: $surface; }
     """
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("filter.leave", "Clear filter", "Empty the filter and go back to the list.", "escape", palette=False),
-        Action("filter.done", "To the list", "Keep the filter and go to the list.", "down", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("filter.leave", "Clear filter", "Empty the filter and go back to the list.", "escape", palette=False),
+        AppAction("filter.done", "To the list", "Keep the filter and go to the list.", "down", palette=False, show=False),
     )
 
     class Left(Message):

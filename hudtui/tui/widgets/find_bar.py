@@ -12,17 +12,19 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 
 
 class FindBar(Acting, Horizontal):
     """Two fields. Enter in the first goes to the next match; in the second it replaces and goes on."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),
-        Action("find.all", "Replace all", "Replace every match, as one change that can be taken back.", "ctrl+l", palette=False),
-        Action("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),
+        AppAction(
+            "find.all", "Replace all", "Replace every match, as one change that can be taken back.", "ctrl+l", palette=False
+        ),
+        AppAction("find.case", "Case", "Mind capital letters, or do not.", "ctrl+t", palette=False, show=False),
     )
     DEFAULT_CSS = """
     FindBar { height: 1; display: none; background: $surface; }

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.widgets.fit import pad
 from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.lists import MOVES
@@ -35,9 +35,9 @@ class JsonView(Scrolling, LogLines):
     JsonView > .json--number { color: $accent; }
     JsonView > .json--word { color: $warning; text-style: italic; }
     """
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("json.copy", "Copy", "Copy the whole text.", "y", palette=False),
-        Action("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "w", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("json.copy", "Copy", "Copy the whole text.", "y", palette=False),
+        AppAction("json.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "w", palette=False, show=False),
         *MOVES,
     )
 
@@ -103,7 +103,7 @@ class JsonView(Scrolling, LogLines):
 
 
 @dataclass(frozen=True)
-class Property:
+class ShownProperty:
     """One property of an object schema, nested ones with their depth."""
 
     name: str
@@ -132,14 +132,14 @@ _MAX_DEPTH = 4
 _MAX_ROWS = 500
 
 
-def describe(schema: Mapping[str, Any]) -> list[Property]:
+def describe(schema: Mapping[str, Any]) -> list[ShownProperty]:
     """The properties of an object schema, in its own order. Takes any nonsense a server may send."""
-    found: list[Property] = []
+    found: list[ShownProperty] = []
     _walk(schema, schema, 0, found, ())
     return found
 
 
-def _walk(root: Mapping[str, Any], schema: Any, depth: int, found: list[Property], seen: tuple[str, ...]) -> None:
+def _walk(root: Mapping[str, Any], schema: Any, depth: int, found: list[ShownProperty], seen: tuple[str, ...]) -> None:
     schema, seen = _resolve(root, schema, seen)
     properties = schema.get("properties")
     required = schema.get("required")
@@ -151,7 +151,7 @@ def _walk(root: Mapping[str, Any], schema: Any, depth: int, found: list[Property
         own, path = _resolve(root, raw, seen)
         must = isinstance(required, Sequence) and name in required
         found.append(
-            Property(
+            ShownProperty(
                 clean_line(str(name), 60),
                 _type(root, own),
                 must,

@@ -10,26 +10,26 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 
-MOVES: tuple[Action, ...] = (
-    Action("list.down", "Down", "One row down.", "j", palette=False, show=False),
-    Action("list.up", "Up", "One row up.", "k", palette=False, show=False),
-    Action("list.first", "First", "The first row.", "g", palette=False, show=False),
-    Action("list.last", "Last", "The last row.", "G", palette=False, show=False),
-    Action("list.page-down", "Page down", "One page down.", "ctrl+d", palette=False, show=False),
-    Action("list.page-up", "Page up", "One page up.", "ctrl+u", palette=False, show=False),
+MOVES: tuple[AppAction, ...] = (
+    AppAction("list.down", "Down", "One row down.", "j", palette=False, show=False),
+    AppAction("list.up", "Up", "One row up.", "k", palette=False, show=False),
+    AppAction("list.first", "First", "The first row.", "g", palette=False, show=False),
+    AppAction("list.last", "Last", "The last row.", "G", palette=False, show=False),
+    AppAction("list.page-down", "Page down", "One page down.", "ctrl+d", palette=False, show=False),
+    AppAction("list.page-up", "Page up", "One page up.", "ctrl+u", palette=False, show=False),
 )
 """What lists, tables and trees have in common."""
 
 
-class Rows(Acting, OptionList):
+class Choices(Acting, OptionList):
     """A list of options. `OptionList.OptionSelected` tells of Enter or a click, `OptionHighlighted` of movement."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
-    Rows { border: none; padding: 0; background: $background; height: 1fr; }
-    Rows:focus { border: none; background-tint: $foreground 0%; }
+    Choices { border: none; padding: 0; background: $background; height: 1fr; }
+    Choices:focus { border: none; background-tint: $foreground 0%; }
     """
 
     def __init__(self, *options: Option, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002

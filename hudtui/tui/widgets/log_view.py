@@ -19,7 +19,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.log_lines import FloodLines, LogLines
 from hudtui.tui.widgets.log_model import Level, LogBuffer, Pattern
@@ -62,15 +62,15 @@ class _Status(Widget):
 
 
 class _SearchField(Acting, Field):
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction(
             "logsearch.leave",
             "Leave",
             "Leave the search; the matches stay marked until the next search.",
             "escape",
             palette=False,
         ),
-        Action("logsearch.regex", "Regex", "Read the pattern as a regular expression, or not.", "ctrl+t", palette=False),
+        AppAction("logsearch.regex", "Regex", "Read the pattern as a regular expression, or not.", "ctrl+t", palette=False),
     )
 
     class Left(Message):
@@ -101,22 +101,22 @@ class LogView(Acting, Vertical):
     LogView > _SearchField { display: none; }
     LogView.-searching > _SearchField { display: block; }
     """
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
-        Action("log.pause", "Pause", "Hold the picture, or let it go on.", "space", palette=False),
-        Action("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
-        Action("log.next", "Next match", "Go to the next match.", "n", palette=False, show=False),
-        Action("log.previous", "Previous match", "Go to the match before.", "N", palette=False, show=False),
-        Action("log.error", "Next error", "Go to the first error, then to the one after.", "e", palette=False),
-        Action("log.level", "Level", "Show all lines, or only those from a level up.", "l", palette=False),
-        Action("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "w", palette=False, show=False),
-        Action("log.times", "Times", "Show when each line arrived.", "t", palette=False, show=False),
-        Action("log.save", "Save", "Write the shown lines into a file.", "s", palette=False, show=False),
-        Action("log.copy", "Copy", "Copy the lines in sight.", "y", palette=False, show=False),
-        Action("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y", palette=False, show=False),
-        Action("log.down", "Down", "One line down.", "j", palette=False, show=False),
-        Action("log.up", "Up", "One line up.", "k", palette=False, show=False),
-        Action("log.top", "First", "Go to the first line of the log.", "g", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("log.now", "Now", "Jump to the newest line and follow it.", "G,f", palette=False),
+        AppAction("log.pause", "Pause", "Hold the picture, or let it go on.", "space", palette=False),
+        AppAction("log.search", "Search", "Mark and find text in the log.", "slash", palette=False),
+        AppAction("log.next", "Next match", "Go to the next match.", "n", palette=False, show=False),
+        AppAction("log.previous", "Previous match", "Go to the match before.", "N", palette=False, show=False),
+        AppAction("log.error", "Next error", "Go to the first error, then to the one after.", "e", palette=False),
+        AppAction("log.level", "Level", "Show all lines, or only those from a level up.", "l", palette=False),
+        AppAction("log.wrap", "Wrap", "Wrap long lines, or scroll sideways.", "w", palette=False, show=False),
+        AppAction("log.times", "Times", "Show when each line arrived.", "t", palette=False, show=False),
+        AppAction("log.save", "Save", "Write the shown lines into a file.", "s", palette=False, show=False),
+        AppAction("log.copy", "Copy", "Copy the lines in sight.", "y", palette=False, show=False),
+        AppAction("log.copy-all", "Copy all", "Copy every line that the filter lets through.", "Y", palette=False, show=False),
+        AppAction("log.down", "Down", "One line down.", "j", palette=False, show=False),
+        AppAction("log.up", "Up", "One line up.", "k", palette=False, show=False),
+        AppAction("log.top", "First", "Go to the first line of the log.", "g", palette=False, show=False),
     )
 
     class Earlier(Message):

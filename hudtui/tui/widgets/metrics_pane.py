@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
-from hudtui.tui.widgets.charts import COLOURS, Trace, chart, smooth
+from hudtui.tui.keymap import Acting, AppAction
+from hudtui.tui.widgets.charts import COLOURS, ChartLine, chart, smooth
 from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.words import span
@@ -131,7 +131,7 @@ class _Charts(Widget):
                 continue
             pairs = self._pairs(run.metrics.series(name))
             faint = pairs if self.weight and len(self.runs) == 1 else ()
-            traces.append(Trace(smooth(pairs, self.weight), COLOURS[place % len(COLOURS)], faint))
+            traces.append(ChartLine(smooth(pairs, self.weight), COLOURS[place % len(COLOURS)], faint))
             scale = scale or run.scales.get(name)
             if place == 0 and (point := run.metrics.last(name)) is not None:
                 last = point.y
@@ -154,14 +154,14 @@ class MetricsPane(Acting, Vertical):
     MetricsPane > Page { height: 1fr; }
     MetricsPane > #plot-words { height: 1; background: $surface; color: $foreground-muted; padding: 0 1; }
     """
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "s", palette=False),
-        Action("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "t", palette=False),
-        Action("plots.zoom", "Zoom", "The chart at the cursor alone, or all again.", "z", palette=False),
-        Action("plots.all", "All charts", "All charts again.", "escape", palette=False),
-        Action("plots.next", "Next chart", "Move the cursor to the next chart.", "right", palette=False, show=False),
-        Action("plots.previous", "Chart before", "Move the cursor to the chart before.", "left", palette=False, show=False),
-        Action("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("plots.smooth", "Smooth", "Smooth the curves: not at all, somewhat, strongly.", "s", palette=False),
+        AppAction("plots.axis", "Step/time", "Draw by step, or by the time since the first value.", "t", palette=False),
+        AppAction("plots.zoom", "Zoom", "The chart at the cursor alone, or all again.", "z", palette=False),
+        AppAction("plots.all", "All charts", "All charts again.", "escape", palette=False),
+        AppAction("plots.next", "Next chart", "Move the cursor to the next chart.", "right", palette=False, show=False),
+        AppAction("plots.previous", "Chart before", "Move the cursor to the chart before.", "left", palette=False, show=False),
+        AppAction("plots.others", "All numbers", "Also show the numbers that have no common name.", "o", palette=False),
     )
 
     def __init__(self, *, by_time: bool = False, empty: str = EMPTY, id: str | None = None) -> None:  # noqa: A002

@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.lists import Rows
+from hudtui.tui.widgets.lists import Choices
 
 
 class Pick(Dialog["int | None"]):
@@ -29,14 +29,14 @@ class Pick(Dialog["int | None"]):
         careful: Something is made or written at once when one is chosen: a key in the middle of a burst chooses nothing.
     """
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("pick.take", "Choose", "Take the one under the cursor.", "enter", palette=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("pick.take", "Choose", "Take the one under the cursor.", "enter", palette=False),
     )
     DEFAULT_CSS = """
     Pick .dialog { height: auto; max-height: 80%; width: 100; }
-    Pick Rows { background: $surface; height: auto; max-height: 24; }
-    Pick.-h20 Rows { max-height: 9; }
-    Pick.-h24 Rows { max-height: 13; }
+    Pick Choices { background: $surface; height: auto; max-height: 24; }
+    Pick.-h20 Choices { max-height: 9; }
+    Pick.-h24 Choices { max-height: 13; }
     """
     _most = 500
 
@@ -55,23 +55,23 @@ class Pick(Dialog["int | None"]):
             yield Static(Content(clean_line(self._title)), classes="dialog-title")
             if len(self._options) > 4:
                 yield Field(placeholder="type to narrow the list", id="pick-word")
-            yield Rows(id="pick-rows")
+            yield Choices(id="pick-rows")
             yield Static(Content(self._hint or "Enter chooses   Esc closes"), classes="dialog-keys")
 
     def on_mount(self) -> None:
         """Show everything."""
         self._fill("")
         if self._at in self._shown:
-            self.query_one(Rows).highlighted = self._shown.index(self._at)
-        (self.query_one(Field) if self.query(Field) else self.query_one(Rows)).focus()
+            self.query_one(Choices).highlighted = self._shown.index(self._at)
+        (self.query_one(Field) if self.query(Field) else self.query_one(Choices)).focus()
 
     def _fill(self, word: str) -> None:
         words = word.casefold().split()
         fits = [index for index, option in enumerate(self._options) if all(part in option.plain.casefold() for part in words)]
         self._shown = fits[: self._most]
-        rows = self.query_one(Rows)
+        rows = self.query_one(Choices)
         rows.clear_options()
-        rows.add_options(Rows.option(self._options[index]) for index in self._shown)
+        rows.add_options(Choices.option(self._options[index]) for index in self._shown)
         if self._shown:
             rows.highlighted = 0
 
@@ -87,7 +87,7 @@ class Pick(Dialog["int | None"]):
 
     def on_key(self, event: events.Key) -> None:
         """Up and down move in the list while the field is written into."""
-        rows = self.query_one(Rows)
+        rows = self.query_one(Choices)
         if isinstance(self.focused, Field) and event.key in ("up", "down", "pageup", "pagedown"):
             event.stop()
             moves: dict[str, Callable[[], None]] = {
@@ -105,7 +105,7 @@ class Pick(Dialog["int | None"]):
 
     def action_take(self) -> None:
         """Take the one under the cursor."""
-        self._take(self.query_one(Rows).highlighted)
+        self._take(self.query_one(Choices).highlighted)
 
     def _take(self, at: int | None) -> None:
         if not self._careful or self.decides("Enter"):

@@ -14,7 +14,7 @@ from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fit import cut, pad
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.completion import Candidate, Completion
+    from hudtui.core.gym.editing.completion import Candidate, Completion
 
 
 class Popup(OptionList, can_focus=False):

@@ -9,17 +9,17 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.parser import Span
+    from hudtui.core.gym.reply import TagSpan
 
 
 class ReplyEditor(Acting, TextArea):
     """Text with think and tool tags coloured as they count. `TextArea.Changed` tells of edits."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False, show=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {"reply--think", "reply--tool", "reply--extra", "reply--unclosed", "reply--outside"}
     DEFAULT_CSS = """
@@ -43,13 +43,13 @@ class ReplyEditor(Acting, TextArea):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self._spans_of = ""
-        self._spans: tuple[Span, ...] = ()
+        self._spans: tuple[TagSpan, ...] = ()
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id=id)
         self.cursor_blink = False
 
     def get_line(self, line_index: int) -> Text:
         """A line with its tags."""
-        from hudtui.core.gym.parser import split_reply
+        from hudtui.core.gym.reply import split_reply
 
         text = self.text
         if text != self._spans_of:

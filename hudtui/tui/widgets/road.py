@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from hudtui.core.text import counted
+from hudtui.core.text import plural
 from hudtui.tui.facts import StationFact
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS, State, Station
 
@@ -73,7 +73,7 @@ class RoadBar(Widget):
             fact = self._stations.get(station.name)
             glyph, word = GLYPHS[state], WORDS[state]
             if fact is not None and fact.errors:
-                word = counted(fact.errors, "error") if form < 2 else str(fact.errors)
+                word = plural(fact.errors, "error") if form < 2 else str(fact.errors)
             name = station.title if form < 2 else station.short
             if form == 3:
                 word = {"missing": "todo", "running": "busy"}.get(word, word)

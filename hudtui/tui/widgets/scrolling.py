@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import VerticalScroll
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.lists import MOVES
 
 if TYPE_CHECKING:
@@ -36,4 +36,4 @@ class Scrolling(Acting):
 class Page(Scrolling, VerticalScroll):
     """What is longer than there is room for."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES

@@ -10,7 +10,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.scrolling import Scrolling
 
@@ -18,7 +18,7 @@ from hudtui.tui.widgets.scrolling import Scrolling
 class Sheet(Scrolling, ScrollView, can_focus=True):
     """Lines, wrapped to the width there is."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
     Sheet { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; background: $background; }
     Sheet:focus { background-tint: $foreground 3%; }

@@ -10,7 +10,7 @@ from textual.widgets import DataTable
 from textual.widgets.data_table import ColumnKey, RowKey
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.lists import MOVES
 
 
@@ -20,7 +20,7 @@ class Grid(Acting, DataTable[Any]):
     Texts are cleaned and never read as markup; give a rich `Text` for style.
     """
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = MOVES
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = MOVES
     DEFAULT_CSS = """
     Grid { height: 1fr; background: $background; }
     Grid:focus { background-tint: $foreground 0%; }

@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.fit import cut, pad
 from hudtui.tui.widgets.lists import MOVES
 
@@ -39,7 +39,7 @@ class Column:
     """The narrowest table that shows it."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Where the rows come from."""
 
     def __len__(self) -> int:
@@ -59,15 +59,15 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         empty: Shown while there is no row.
     """
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,
-        Action("tasktable.up", "Up", "One row up.", "up", palette=False, show=False),
-        Action("tasktable.down", "Down", "One row down.", "down", palette=False, show=False),
-        Action("tasktable.page-up", "Page up", "One page up.", "pageup", palette=False, show=False),
-        Action("tasktable.page-down", "Page down", "One page down.", "pagedown", palette=False, show=False),
-        Action("tasktable.first", "First", "The first row.", "home", palette=False, show=False),
-        Action("tasktable.last", "Last", "The last row.", "end", palette=False, show=False),
-        Action("tasktable.select", "Open", "Open the row under the cursor.", "enter", palette=False, show=False),
+        AppAction("tasktable.up", "Up", "One row up.", "up", palette=False, show=False),
+        AppAction("tasktable.down", "Down", "One row down.", "down", palette=False, show=False),
+        AppAction("tasktable.page-up", "Page up", "One page up.", "pageup", palette=False, show=False),
+        AppAction("tasktable.page-down", "Page down", "One page down.", "pagedown", palette=False, show=False),
+        AppAction("tasktable.first", "First", "The first row.", "home", palette=False, show=False),
+        AppAction("tasktable.last", "Last", "The last row.", "end", palette=False, show=False),
+        AppAction("tasktable.select", "Open", "Open the row under the cursor.", "enter", palette=False, show=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--heading",
@@ -133,7 +133,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         """Row under the cursor."""
         self.sorted_by: tuple[str, bool] | None = None
         """Key of the column that the rows are sorted by, and whether the other way round."""
-        self.rows: Rows | None = None
+        self.rows: RowSource | None = None
         """Where the rows come from; see `show`."""
         self._count = 0
         self._base = Style.null()
@@ -147,7 +147,7 @@ class TaskTable(Acting, ScrollView, can_focus=True):
         """How many rows are shown."""
         return self._count
 
-    def show(self, rows: Rows | None, *, cursor: int | None = None) -> None:
+    def show(self, rows: RowSource | None, *, cursor: int | None = None) -> None:
         """Show other rows.
 
         Args:

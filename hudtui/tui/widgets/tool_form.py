@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Static
 
-from hudtui.core.environment.forms import WHOLE, FormField
+from hudtui.core.environment.forms import ALL_ARGUMENTS, FormField
 from hudtui.core.text import clean_line
-from hudtui.tui.widgets.fields import Entry, Field
+from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad
 
 
@@ -67,7 +67,7 @@ class ToolForm(VerticalScroll):
 
     @staticmethod
     def _hint(field: FormField) -> str:
-        if field.name == WHOLE:
+        if field.name == ALL_ARGUMENTS:
             return '{"name": "value"}'
         words = " | ".join(field.choices[:8]) if field.choices else field.type
         return clean_line(f"{words}   default {field.default}" if field.default else words, 100)
@@ -101,5 +101,5 @@ class _Row(Horizontal):
 
     def __init__(self, number: int) -> None:
         self.label = Static()
-        self.entry = Entry(id=f"field-{number}")
+        self.entry = TextEntry(id=f"field-{number}")
         super().__init__(self.label, self.entry, classes="row")

@@ -9,7 +9,7 @@ from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from hudtui.core.text import clean_line
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.lists import MOVES
 
 T = TypeVar("T")
@@ -18,10 +18,10 @@ T = TypeVar("T")
 class Branches(Acting, Tree[T]):
     """A tree. `Tree.NodeSelected` tells of Enter or a click, `NodeHighlighted` of movement. h and l close and open a branch."""
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         *MOVES,
-        Action("tree.open", "Open branch", "Open the branch, or go to its first leaf.", "l,right", palette=False, show=False),
-        Action("tree.close", "Close branch", "Close the branch, or go to the one above.", "h,left", palette=False, show=False),
+        AppAction("tree.open", "Open branch", "Open the branch, or go to its first leaf.", "l,right", palette=False, show=False),
+        AppAction("tree.close", "Close branch", "Close the branch, or go to the one above.", "h,left", palette=False, show=False),
     )
     DEFAULT_CSS = """
     Branches { background: $background; height: 1fr; padding: 0; }

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Button, Static
 
 from hudtui.core.text import clean, clean_line
-from hudtui.tui.keymap import Action
+from hudtui.tui.keymap import AppAction
 from hudtui.tui.widgets.dialog import Dialog
 
 Answer = Literal["save", "leave"]
@@ -26,13 +26,13 @@ class Unsaved(Dialog["Answer | None"]):
         lost: Leaving loses the work, because no copy of it can be kept. It has a key of its own then.
     """
 
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("unsaved.save", "Save", "Save first.", "s", palette=False),
-        Action("unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False),
-        Action("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
-        Action("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
-        Action("unsaved.next", "Next button", "Move to the next button.", "right,l", palette=False, show=False),
-        Action("unsaved.previous", "Previous button", "Move to the button before.", "left,h", palette=False, show=False),
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("unsaved.save", "Save", "Save first.", "s", palette=False),
+        AppAction("unsaved.leave", "Leave", "Leave without saving; a copy is kept.", "y", palette=False),
+        AppAction("unsaved.lose", "Lose", "Leave without saving, and lose the changes.", "L", palette=False),
+        AppAction("unsaved.stay", "Stay", "Go back to the work.", "n", palette=False),
+        AppAction("unsaved.next", "Next button", "Move to the next button.", "right,l", palette=False, show=False),
+        AppAction("unsaved.previous", "Previous button", "Move to the button before.", "left,h", palette=False, show=False),
     )
 
     def __init__(self, title: str, lines: tuple[str, ...], *, leave: str, lost: bool) -> None:

@@ -30,11 +30,11 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
-from hudtui.tui.keymap import Acting, Action
+from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.widgets.yaml_marks import BLOCK, YamlMarks
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.findings import Finding
+    from hudtui.core.gym.lint.findings import Finding
 
 GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
 """In the gutter; each readable without colour."""
@@ -84,23 +84,23 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         for keys in [",".join(key for key in binding.key.split(",") if key not in _GIVEN_UP)]
         if keys
     ]
-    ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
-        Action(
+    ACTIONS: ClassVar[tuple[AppAction, ...]] = (
+        AppAction("editor.complete", "Complete", "Offer what can stand at the cursor.", "ctrl+n,ctrl+@"),
+        AppAction(
             "editor.comment", "Comment", "Make the selected lines comments, or text again.", "ctrl+t,ctrl+underscore", show=False
         ),
-        Action("editor.undo", "Undo", "Take the last change back.", "ctrl+z", show=False),
-        Action("editor.redo", "Redo", "Do it again after all.", "ctrl+y", show=False),
-        Action("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
-        Action("editor.select-all", "Select all", "Select the whole text.", show=False),
-        Action("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
-        Action("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
-        Action("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
-        Action("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+d", show=False),
-        Action("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
-        Action("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
-        Action("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),
-        Action("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape", palette=False, show=False),
+        AppAction("editor.undo", "Undo", "Take the last change back.", "ctrl+z", show=False),
+        AppAction("editor.redo", "Redo", "Do it again after all.", "ctrl+y", show=False),
+        AppAction("editor.dedent", "Dedent", "Move the selected lines to the left.", "shift+tab", show=False),
+        AppAction("editor.select-all", "Select all", "Select the whole text.", show=False),
+        AppAction("editor.first", "Beginning", "Go to the beginning of the text.", "ctrl+home", show=False),
+        AppAction("editor.last", "End", "Go to the end of the text.", "ctrl+end", show=False),
+        AppAction("editor.delete-lines", "Delete lines", "Delete the selected lines.", "shift+delete,ctrl+shift+k", show=False),
+        AppAction("editor.duplicate", "Duplicate lines", "Put the selected lines in a second time.", "ctrl+d", show=False),
+        AppAction("editor.move-up", "Move up", "Move the selected lines up.", "ctrl+shift+up", show=False),
+        AppAction("editor.move-down", "Move down", "Move the selected lines down.", "ctrl+shift+down", show=False),
+        AppAction("editor.wrap", "Wrap lines", "Break long lines at the side, or let them run on.", "ctrl+shift+w", show=False),
+        AppAction("editor.leave", "Leave editor", "Go from the text to the pane beside it.", "escape", palette=False, show=False),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "yaml--text",

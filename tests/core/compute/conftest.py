@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.prime import Prime
-from hudtui.sim import Simulator
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.sim import PrimeSimulator
 
 _spec = importlib.util.spec_from_file_location(
     "support_compute_world", Path(__file__).parents[2] / "support" / "compute_world.py"
@@ -24,8 +24,8 @@ _spec.loader.exec_module(_user)
 
 
 @pytest.fixture
-def sim(key_pair: Path) -> Iterator[Simulator]:
-    with Simulator() as running:
+def sim(key_pair: Path) -> Iterator[PrimeSimulator]:
+    with PrimeSimulator() as running:
         running.add_ssh_key(key_pair.with_suffix(".pub").read_text())
         yield running
 
@@ -33,7 +33,7 @@ def sim(key_pair: Path) -> Iterator[Simulator]:
 class World(_user.User):  # type: ignore[name-defined,misc]
     """A user of a simulator in the same process."""
 
-    def __init__(self, sim: Simulator, ledger: Ledger, key: Path, folder: Path) -> None:
+    def __init__(self, sim: PrimeSimulator, ledger: Ledger, key: Path, folder: Path) -> None:
         super().__init__(sim.url, sim.api_key, ledger, key, folder / "pins", advance=sim.clock.advance)
         self.sim = sim
 
@@ -43,7 +43,7 @@ class World(_user.User):  # type: ignore[name-defined,misc]
 
 
 @pytest.fixture
-async def world(sim: Simulator, key_pair: Path, tmp_path: Path) -> AsyncIterator[World]:
+async def world(sim: PrimeSimulator, key_pair: Path, tmp_path: Path) -> AsyncIterator[World]:
     made = World(sim, Ledger(tmp_path / "pods.db"), key_pair, tmp_path)
     yield made
     await made.close()
@@ -98,17 +98,17 @@ def as_json() -> Callable[[Any], Reply]:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[Callable[..., Prime]]:
+async def client() -> AsyncIterator[Callable[..., PrimeProvider]]:
     """Makes clients whose pauses take no time and are written down in `pauses`."""
-    made: list[Prime] = []
+    made: list[PrimeProvider] = []
 
-    def make(url: str, *, pauses: list[float] | None = None, **more: Any) -> Prime:
+    def make(url: str, *, pauses: list[float] | None = None, **more: Any) -> PrimeProvider:
         async def sleep(seconds: float) -> None:
             if pauses is not None:
                 pauses.append(seconds)
 
         keep: Callable[[float], Awaitable[None]] = sleep
-        made.append(Prime(more.pop("key", "pit_secret_key_123"), base_url=url, sleep=keep, **more))
+        made.append(PrimeProvider(more.pop("key", "pit_secret_key_123"), base_url=url, sleep=keep, **more))
         return made[-1]
 
     yield make

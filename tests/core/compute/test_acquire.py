@@ -11,29 +11,39 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import Acquired, Gone, StillThere, Unusable, _another, acquire, release, resume, unique_name
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.provider import LoginNeeded, NoMoney, OfferGone, ProviderError, Unclear
+from hudtui.core.compute.lifecycle import (
+    PodGone,
+    ProvisionFailed,
+    ProvisionStep,
+    TerminationUnverified,
+    _another,
+    acquire,
+    resume,
+    terminate_pod,
+    unique_name,
+)
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Order, Pod
 from hudtui.core.errors import InputError, MachineError
 
 NAME = "hudtui-test-1"
 
 
-def _acquire(world: Any, order: Order, **more: Any) -> AsyncGenerator[Acquired, None]:
+def _acquire(world: Any, order: Order, **more: Any) -> AsyncGenerator[ProvisionStep, None]:
     settings = {"login": world.login, "sleep": world.sleep, "clock": world.clock} | more
     return acquire(order, world.prime, world.ledger, **settings)
 
 
-def _resume(world: Any, owned: Any, **more: Any) -> AsyncGenerator[Acquired, None]:
+def _resume(world: Any, owned: Any, **more: Any) -> AsyncGenerator[ProvisionStep, None]:
     return resume(owned, world.prime, world.ledger, login=world.login, sleep=world.sleep, clock=world.clock, **more)
 
 
-async def _steps(steps: AsyncGenerator[Acquired, None]) -> list[Acquired]:
+async def _steps(steps: AsyncGenerator[ProvisionStep, None]) -> list[ProvisionStep]:
     return [step async for step in steps]
 
 
-def _kinds(steps: list[Acquired]) -> list[str]:
+def _kinds(steps: list[ProvisionStep]) -> list[str]:
     return list(dict.fromkeys(step.kind for step in steps))
 
 
@@ -51,7 +61,7 @@ async def test_from_order_to_login_to_end(world: Any) -> None:
     assert done.stdout == "here\n"
     entry = world.ledger.get(NAME)
     assert (entry.state, entry.pod, entry.run, entry.hourly, entry.holder) == ("ready", last.pod.id, "r1", 2.1, None)
-    ended = await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    ended = await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert ended.stage == "gone" and ended.billed is not None and ended.billed > 0
     entry = world.ledger.get(NAME)
     assert (entry.state, entry.billed, entry.why) == ("ended", ended.billed, "done")
@@ -96,7 +106,7 @@ async def test_it_is_looked_for_again_while_the_list_fails(world: Any) -> None:
 async def test_an_order_that_was_lost_is_told_and_not_repeated(world: Any, kind: str) -> None:
     order = await world.order()
     world.sim.fail_next("POST", "/api/v1/pods/", kind, seconds=0.1)
-    with pytest.raises(Unclear, match="nobody can say") as caught:
+    with pytest.raises(OutcomeUnknown, match="nobody can say") as caught:
         await _steps(_acquire(world, order))
     assert "not asked for again" in str(caught.value)
     assert world.asked("POST") == 1 and world.sim.pods == {}
@@ -104,7 +114,7 @@ async def test_an_order_that_was_lost_is_told_and_not_repeated(world: Any, kind:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "kind"), [("offer-gone", OfferGone), ("wallet-empty", NoMoney), ("unprocessable", ProviderError)]
+    ("scenario", "kind"), [("offer-gone", OutOfCapacity), ("wallet-empty", InsufficientFunds), ("unprocessable", ProviderError)]
 )
 async def test_what_is_refused_leaves_nothing(world: Any, scenario: str, kind: type[Exception]) -> None:
     order = await world.order()
@@ -120,7 +130,7 @@ async def test_what_is_refused_leaves_nothing(world: Any, scenario: str, kind: t
 async def test_what_never_becomes_ready_is_ended(world: Any, scenario: str) -> None:
     order = await world.order()
     world.sim.scenario(scenario)
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(ProvisionFailed) as caught:
         await _steps(_acquire(world, order, patience=90))
     assert f"{NAME} was ended, and that was verified" in str(caught.value)
     entry = world.ledger.get(NAME)
@@ -138,7 +148,7 @@ async def test_a_slow_machine_is_waited_for(world: Any) -> None:
 async def test_patience_ends(world: Any) -> None:
     order = await world.order()
     world.sim.scenario("slow-boot")
-    with pytest.raises(Unusable, match="not ready after 3 min"):
+    with pytest.raises(ProvisionFailed, match="not ready after 3 min"):
         await _steps(_acquire(world, order, timeout=160))
     _nothing_is_left(world)
 
@@ -154,7 +164,7 @@ async def test_a_key_that_is_accepted_late(world: Any) -> None:
 async def test_a_key_that_is_never_accepted(world: Any) -> None:
     order = await world.order()
     world.sim.behave(key_delay=10000.0)
-    with pytest.raises(Unusable, match="let none of the keys in") as caught:
+    with pytest.raises(ProvisionFailed, match="let none of the keys in") as caught:
         await _steps(_acquire(world, order))
     assert "keys list" in str(caught.value) and "was ended" in str(caught.value)
     _nothing_is_left(world)
@@ -170,7 +180,7 @@ async def test_another_user_than_the_one_that_is_named(world: Any) -> None:
 async def test_a_machine_that_is_taken_back_on_the_way(world: Any) -> None:
     order = await world.order(cloud_id="1H100.80S-spot")
     world.sim.behave(reclaimed=30.0)
-    with pytest.raises(Gone, match="taken back"):
+    with pytest.raises(PodGone, match="taken back"):
         await _steps(_acquire(world, order))
     entry = world.ledger.get(NAME)
     assert entry.state == "ended" and entry.billed is not None
@@ -196,7 +206,7 @@ async def test_another_machine_than_the_one_that_was_chosen(world: Any) -> None:
     with pytest.raises(ProviderError):  # the simulator knows no such offer
         await _steps(_acquire(world, order))
     order = replace(order, name="hudtui-test-2", offer=replace((await world.offer()), gpu_count=2))
-    with pytest.raises(Unusable, match="not the machine that was chosen"):
+    with pytest.raises(ProvisionFailed, match="not the machine that was chosen"):
         await _steps(_acquire(world, order))
     _nothing_is_left(world)
 
@@ -276,20 +286,20 @@ async def test_cancelled_when_it_is_ready_it_stays_and_that_is_said(world: Any, 
 
 async def test_going_on_after_a_crash(world: Any) -> None:
     order = await world.order()
-    entry = world.ledger.intend(order, provider="prime", realm=world.prime.realm)
+    entry = world.ledger.reserve(order, provider="prime", realm=world.prime.realm)
     await world.prime.create(order)
     steps = await _steps(_resume(world, entry))
     assert _kinds(steps)[0] == "adopted" and steps[-1].kind == "ready" and world.asked("POST") == 1
     entry = world.ledger.get(NAME)
     assert entry.state == "ready" and (await _steps(_resume(world, entry)))[-1].kind == "ready"
-    await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     with pytest.raises(ProviderError, match="it is ended"):
         await _steps(_resume(world, world.ledger.get(NAME)))
 
 
 async def test_going_on_where_nothing_was_created(world: Any) -> None:
-    entry = world.ledger.intend(await world.order(), provider="prime")
-    with pytest.raises(Unclear):
+    entry = world.ledger.reserve(await world.order(), provider="prime")
+    with pytest.raises(OutcomeUnknown):
         await _steps(_resume(world, entry))
     assert world.ledger.get(NAME).state == "intended"
     with pytest.raises(ProviderError, match="never created"):
@@ -299,11 +309,11 @@ async def test_going_on_where_nothing_was_created(world: Any) -> None:
 
 async def test_going_on_where_it_has_ended(world: Any) -> None:
     order = await world.order()
-    entry = world.ledger.intend(order, provider="prime")
+    entry = world.ledger.reserve(order, provider="prime")
     made = await world.prime.create(order)
     await world.sleep(100)
     world.sim.reclaim(made.id)
-    with pytest.raises(Gone):
+    with pytest.raises(PodGone):
         await _steps(_resume(world, entry))
     entry = world.ledger.get(NAME)
     assert entry.state == "ended" and entry.billed is not None
@@ -314,7 +324,7 @@ async def test_going_on_where_it_has_ended(world: Any) -> None:
 
 async def _pod(world: Any) -> Pod:
     order = await world.order()
-    world.ledger.intend(order, provider="prime", realm=world.prime.realm)
+    world.ledger.reserve(order, provider="prime", realm=world.prime.realm)
     made: Pod = await world.prime.create(order)
     world.ledger.note(NAME, "created", pod=made.id)
     await world.sleep(60)
@@ -325,7 +335,7 @@ async def _pod(world: Any) -> Pod:
 async def test_an_end_that_was_not_answered(world: Any, kind: str) -> None:
     await _pod(world)
     world.sim.fail_next("DELETE", "/api/v1/pods/*", kind, seconds=0.0)
-    ended = await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    ended = await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert ended.stage == "gone" and ended.billed
     _nothing_is_left(world)
 
@@ -333,7 +343,7 @@ async def test_an_end_that_was_not_answered(world: Any, kind: str) -> None:
 async def test_an_end_that_takes_its_time(world: Any) -> None:
     pod = await _pod(world)
     world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete=60.0)
-    await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert world.asked("DELETE", f"/api/v1/pods/{pod.id}") < 5
     _nothing_is_left(world)
 
@@ -341,8 +351,8 @@ async def test_an_end_that_takes_its_time(world: Any) -> None:
 async def test_an_end_that_never_comes_is_said_loudly(world: Any) -> None:
     pod = await _pod(world)
     world.sim.pods[pod.id].behaviour = replace(world.sim.pods[pod.id].behaviour, delete_ignored=True)
-    with pytest.raises(StillThere, match="could not be ended for certain") as caught:
-        await release(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
+    with pytest.raises(TerminationUnverified, match="could not be ended for certain") as caught:
+        await terminate_pod(NAME, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert "may still cost $2.10 an hour" in str(caught.value) and pod.id in str(caught.value)
     assert world.ledger.get(NAME).state == "ending" and world.asked("DELETE", f"/api/v1/pods/{pod.id}") > 5
 
@@ -350,15 +360,15 @@ async def test_an_end_that_never_comes_is_said_loudly(world: Any) -> None:
 async def test_a_key_that_may_not_end_it(world: Any) -> None:
     pod = await _pod(world)
     world.sim.fail_next("DELETE", "/api/v1/pods/*", "status", status=403, times=100)
-    with pytest.raises(StillThere, match="could not be ended"):
-        await release(pod.id, world.prime, world.ledger, why="done", sleep=world.sleep)
+    with pytest.raises(TerminationUnverified, match="could not be ended"):
+        await terminate_pod(pod.id, world.prime, world.ledger, why="done", sleep=world.sleep)
     assert world.asked("DELETE", f"/api/v1/pods/{pod.id}") == 1 and world.ledger.get(NAME).state == "ending"
 
 
 async def test_a_failed_machine_that_cannot_be_ended_either(world: Any) -> None:
     order = await world.order()
     world.sim.behave(ends="error", delete_ignored=True)
-    with pytest.raises(StillThere) as caught:
+    with pytest.raises(TerminationUnverified) as caught:
         await _steps(_acquire(world, order))
     assert "failed" in str(caught.value) and "may still cost" in str(caught.value)
 
@@ -366,18 +376,18 @@ async def test_a_failed_machine_that_cannot_be_ended_either(world: Any) -> None:
 async def test_a_login_that_is_lost_on_the_way(world: Any) -> None:
     order = await world.order()
     world.sim.fail_next("*", "/api/v1/pods/*", "status", status=401, times=1000, after=1)
-    with pytest.raises(StillThere) as caught:
+    with pytest.raises(TerminationUnverified) as caught:
         await _steps(_acquire(world, order))
-    assert isinstance(caught.value.__cause__, LoginNeeded) and world.ledger.get(NAME).state == "ending"
+    assert isinstance(caught.value.__cause__, AuthError) and world.ledger.get(NAME).state == "ending"
 
 
 async def test_ending_what_the_ledger_does_not_know(world: Any) -> None:
     made = await world.prime.create(await world.order())
     await world.sleep(60)
-    ended = await release(made.id, world.prime, world.ledger, why="orphan", sleep=world.sleep)
+    ended = await terminate_pod(made.id, world.prime, world.ledger, why="orphan", sleep=world.sleep)
     assert ended.stage == "gone" and ended.billed
-    with pytest.raises(StillThere, match="could not be ended") as caught:
-        await release("never-heard-of", world.prime, world.ledger, why="x", sleep=world.sleep)
+    with pytest.raises(TerminationUnverified, match="could not be ended") as caught:
+        await terminate_pod("never-heard-of", world.prime, world.ledger, why="x", sleep=world.sleep)
     assert "does not know it" in str(caught.value)
     _nothing_is_left(world)
 
@@ -393,32 +403,32 @@ async def test_an_order_that_cannot_be_is_never_sent_and_leaves_nothing_open(wor
 
 async def test_ending_what_was_only_intended(world: Any) -> None:
     order = await world.order()
-    world.ledger.intend(order, provider="prime")
-    with pytest.raises(StillThere, match="a moment ago"):
-        await release(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
+    world.ledger.reserve(order, provider="prime")
+    with pytest.raises(TerminationUnverified, match="a moment ago"):
+        await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)
     await world.prime.create(order)
-    assert (await release(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
+    assert (await terminate_pod(NAME, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
     _nothing_is_left(world)
 
 
 async def test_ending_one_whose_id_nobody_knows_yet(world: Any) -> None:
     order = await world.order()
-    world.ledger.intend(order, provider="prime")
+    world.ledger.reserve(order, provider="prime")
     unseen = Pod("prime", "", NAME, "unknown")
-    with pytest.raises(StillThere, match="a moment ago"):
-        await release(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)
+    with pytest.raises(TerminationUnverified, match="a moment ago"):
+        await terminate_pod(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)
     assert world.asked("DELETE") == 0 and world.ledger.get(NAME).state == "intended"
     made = await world.prime.create(order)
-    assert (await release(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)).id == made.id
+    assert (await terminate_pod(unseen, world.prime, world.ledger, why="x", sleep=world.sleep)).id == made.id
     _nothing_is_left(world)
 
 
 async def test_ending_a_machine_that_only_has_the_name_of_ours(world: Any) -> None:
     order = await world.order()
-    ours = world.ledger.intend(order, provider="prime")
+    ours = world.ledger.reserve(order, provider="prime")
     world.ledger.note(NAME, "ready", pod="ours")
     other = await world.prime.create(order)
-    assert (await release(other, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
+    assert (await terminate_pod(other, world.prime, world.ledger, why="x", sleep=world.sleep)).stage == "gone"
     assert (world.ledger.get(NAME).state, world.ledger.get(NAME).pod) == ("ready", "ours") and ours.name == NAME
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import acquire
-from hudtui.core.compute.budget import LEAST, BudgetReached, grant_changed, grant_new, shares
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.budget import LEAST, BudgetExceeded, grant_changed, grant_new, shares
+from hudtui.core.compute.costs import midnight
+from hudtui.core.compute.lifecycle import acquire
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.spending import midnight
 from hudtui.core.compute.values import Offer, Order, Price
 
 REALM = "https://api.example.org"
@@ -26,12 +26,12 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "pods.db")
 
 
-def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, realm: str = REALM, **price: Any) -> Owned:
+def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, realm: str = REALM, **price: Any) -> PodRecord:
     order = Order(name, Offer("prime", name, "H100", 1, Price(hourly, **price)))
-    return ledger.intend(order, provider="prime", realm=realm, grant=grant_new(name, order.offer.price, realm, limits))
+    return ledger.reserve(order, provider="prime", realm=realm, grant=grant_new(name, order.offer.price, realm, limits))
 
 
-def hours(owned: Owned) -> float:
+def hours(owned: PodRecord) -> float:
     assert owned.until is not None
     return (owned.until - owned.created) / 3600
 
@@ -46,7 +46,7 @@ def test_one_after_the_other(ledger: Ledger) -> None:
     assert hours(launch(ledger, "a", 2.0, limits)) == pytest.approx(1, abs=0.01)
     assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(1, abs=0.01)
     assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(0.5, abs=0.01), "what the other two leave"
-    with pytest.raises(BudgetReached) as caught:
+    with pytest.raises(BudgetExceeded) as caught:
         launch(ledger, "d", 2.0, limits)
     assert "day's budget of $5.00 has no room" in caught.value.what and "a may cost $" in str(caught.value.why)
     assert ledger.get("d") is None and at_most(ledger) <= 5.01
@@ -90,9 +90,9 @@ def test_a_guard_that_did_not_end_its_machine_in_time_is_not_believed(ledger: Le
 
 def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=30, max_hours=1)
-    with pytest.raises(BudgetReached, match="no room"):
+    with pytest.raises(BudgetExceeded, match="no room"):
         launch(ledger, "a", 2.0, limits, prepaid_hours=24)
-    with pytest.raises(BudgetReached, match="less than what is charged at once"):
+    with pytest.raises(BudgetExceeded, match="less than what is charged at once"):
         launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
     launch(ledger, "b", 1.0, limits, prepaid_hours=24)
     assert sum(share.spent + share.ahead for share in shares(ledger.owned(), REALM, time.time())) == pytest.approx(24, abs=0.01)
@@ -110,7 +110,7 @@ def test_simulated_machines_take_nothing_from_real_ones_and_have_a_budget_too(le
     launch(ledger, "b", 2.0, limits, realm=sim)
     launch(ledger, "c", 2.0, limits, realm="http://127.0.0.1:2")
     for realm in (REALM, sim, "https://another.example.org"):
-        with pytest.raises(BudgetReached):
+        with pytest.raises(BudgetExceeded):
             launch(ledger, "d", 2.0, limits, realm=realm)
 
 
@@ -172,7 +172,7 @@ async def test_a_launch_that_the_budget_refuses_asks_for_nothing(world: Any) -> 
     asked = world.asked("POST")
     second = [step async for step in getting(await world.order("hudtui-second"))]
     assert second[-1].kind == "ready" and at_most(world.ledger) <= 3.01
-    with pytest.raises(BudgetReached):
+    with pytest.raises(BudgetExceeded):
         [step async for step in getting(await world.order("hudtui-third"))]
     assert world.asked("POST") == asked + 1 and world.ledger.get("hudtui-third") is None
 

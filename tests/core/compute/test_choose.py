@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.choose import ORDERS, choose, comparable, price_text, select
-from hudtui.core.compute.gpuspec import parse_spec
+from hudtui.core.compute.choose import ORDERS, choose, price_in_usd, price_text, select
+from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import InputError
 
@@ -201,9 +201,9 @@ def test_the_choice_fits_and_nothing_that_fits_is_cheaper(market: list[Offer], q
     assert best in selection.found
     stated = [offer for offer in selection.found if offer.price.stated]
     if stated:
-        assert best.price.stated and comparable(best, hours) == min(comparable(offer, hours) for offer in stated)
+        assert best.price.stated and price_in_usd(best, hours) == min(price_in_usd(offer, hours) for offer in stated)
     assert query.spot is None or best.spot == query.spot
-    assert query.max_price is None or comparable(best) <= query.max_price
+    assert query.max_price is None or price_in_usd(best) <= query.max_price
     assert query.min_vram is None or (best.gpu_memory or 0) >= query.min_vram
 
 

@@ -16,13 +16,13 @@ import httpx2
 import pytest
 
 from hudtui.core.compute import demo_simulator as demo
-from hudtui.core.compute.demo_simulator import Simulator, ensure_simulator, find_simulator, start_simulator
+from hudtui.core.compute.demo_simulator import DemoSimulator, ensure_simulator, find_simulator, start_simulator
 from hudtui.core.compute.provider import ProviderError
-from hudtui.core.compute.providers import prime_access
-from hudtui.core.places import places
+from hudtui.core.compute.registry import prime_access
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
-from hudtui.sim import Simulator as Simulated
+from hudtui.sim import PrimeSimulator as Simulated
 
 
 def _pid(folder: Path) -> int:
@@ -44,7 +44,7 @@ def _gone(pid: int) -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    place = places().state / "simulator"
+    place = app_paths().state / "simulator"
     yield place
     if (place / "server.json").exists():
         pid = _pid(place)
@@ -55,7 +55,7 @@ def folder() -> Iterator[Path]:
         _gone(pid)
 
 
-def _state(simulator: Simulator) -> Any:
+def _state(simulator: DemoSimulator) -> Any:
     return httpx2.get(f"{simulator.url}/sim/state", headers={"Authorization": f"Bearer {simulator.key}"}).json()
 
 
@@ -110,7 +110,7 @@ def test_the_setting(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert not folder.exists()
     ensure_simulator(settings.get)
     access = prime_access(settings.get)
-    assert access.simulated and Simulator(access.base_url, access.key.get_secret_value()) == find_simulator(folder)
+    assert access.simulated and DemoSimulator(access.base_url, access.key.get_secret_value()) == find_simulator(folder)
     monkeypatch.setenv("HUDTUI_SIM", "off")
     access = prime_access(load_settings(tmp_path, HUD).get)
     assert not access.simulated and access.key is not None and access.key.get_secret_value() == "real"

@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.choose import select
-from hudtui.core.compute.desk import Desk, Holdings
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.limitbook import MOST, LimitBook
-from hudtui.core.compute.market import Market, offer_from_json, recall, remember
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.market import Market, load_cache, offer_from_json, save_cache
+from hudtui.core.compute.overview import Overview, PodsSnapshot
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Price, Query
 from hudtui.core.errors import InputError
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 START = 1_795_208_400.0
 """When the simulator's world begins: 2026-11-20 21:00 UTC."""
 
 
 @pytest.fixture
-def sim() -> Iterator[Simulator]:
-    with Simulator() as one:
+def sim() -> Iterator[PrimeSimulator]:
+    with PrimeSimulator() as one:
         yield one
 
 
@@ -52,8 +52,8 @@ def offer(name: str, price: float = 1.0) -> Offer:
     return Offer("mute", name, "H100_80GB", 1, Price(price), images=("a", "b"), gpu_memory=80.0, raw={"secret": 1})
 
 
-def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any = None) -> Desk:
-    return Desk(
+def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any = None) -> Overview:
+    return Overview(
         {provider.name: provider for provider in providers},
         Ledger(tmp_path / "pods.db"),
         limits=LimitBook(tmp_path / "limits.json"),
@@ -63,16 +63,16 @@ def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any 
     )
 
 
-def prime(sim: Simulator) -> Prime:
-    return Prime(sim.api_key, base_url=sim.url, simulated=True)
+def prime(sim: PrimeSimulator) -> PrimeProvider:
+    return PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
 
 
-async def refreshed(one: Desk) -> list[Market]:
+async def refreshed(one: Overview) -> list[Market]:
     async with aclosing(one.refresh()) as markets:
         return [market async for market in markets]
 
 
-async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: Simulator) -> None:
+async def test_each_answer_is_shown_as_it_comes_and_one_that_fails_blanks_nothing(tmp_path: Path, sim: PrimeSimulator) -> None:
     mute = Mute(
         Offers((offer("a"),)),
         ProviderError("it is asleep"),
@@ -117,10 +117,10 @@ async def test_the_next_session_begins_with_what_was_remembered(tmp_path: Path) 
 def test_another_title_is_another_provider(tmp_path: Path) -> None:
     one, other = Mute(), Mute()
     other.title = "Mute (simulated)"
-    market = recall(tmp_path / "none.json", [one])  # type: ignore[list-item]
+    market = load_cache(tmp_path / "none.json", [one])  # type: ignore[list-item]
     assert market.offers == () and market.oldest is None
-    remember(Market({"mute": recall(tmp_path / "none.json", [one]).parts["mute"]}), tmp_path / "offers.json")  # type: ignore[list-item]
-    assert not recall(tmp_path / "offers.json", [other]).remembered  # type: ignore[list-item]
+    save_cache(Market({"mute": load_cache(tmp_path / "none.json", [one]).parts["mute"]}), tmp_path / "offers.json")  # type: ignore[list-item]
+    assert not load_cache(tmp_path / "offers.json", [other]).remembered  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("junk", [b"", b"[]", b"{}", b'{"version":1,"providers":{"Mute":{"at":1,"offers":[{}]}}}', b"\xff"])
@@ -136,25 +136,25 @@ def test_an_offer_survives_being_remembered() -> None:
         offer_from_json({"id": "a"})
 
 
-async def rent(one: Desk, sim: Simulator, name: str, **facts: Any) -> str:
+async def rent(one: Overview, sim: PrimeSimulator, name: str, **facts: Any) -> str:
     """A machine that was asked for and created, as `acquire` leaves it when the app is killed."""
     found = (await one.providers["prime"].offers(Query(gpu_types=("H100_80GB",)))).found
     chosen = min((item for item in found if item.price.currency == "USD" and not item.spot), key=lambda item: item.price.hourly)
     order = Order(name, chosen)
-    one.ledger.intend(order, provider="prime", realm=sim.url, **facts)
+    one.ledger.reserve(order, provider="prime", realm=sim.url, **facts)
     pod = await one.providers["prime"].create(order)
     one.ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)
-    one.ledger.let_go(name)
+    one.ledger.unclaim(name)
     return pod.id
 
 
-async def looked(one: Desk) -> Holdings:
+async def looked(one: Overview) -> PodsSnapshot:
     found = await one.look()
     assert one.holdings is found
     return found
 
 
-async def test_nothing_is_alive(tmp_path: Path, sim: Simulator) -> None:
+async def test_nothing_is_alive(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     found = await looked(one)
     assert found.pods == () and found.spending.per_hour == 0 and not found.warnings
@@ -162,7 +162,7 @@ async def test_nothing_is_alive(tmp_path: Path, sim: Simulator) -> None:
     await one.close()
 
 
-async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: Simulator) -> None:
+async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim), active=lambda entry: entry.run == "r1")
     owned = await rent(one, sim, "hudtui-a", run="r1")
     orphan = await rent(one, sim, "hudtui-b", run="r2")
@@ -189,7 +189,7 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     await one.close()
 
 
-async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: Simulator) -> None:
+async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     await rent(one, sim, "hudtui-a", run="r1")
     one.limits.set("hudtui-a", Limits(run_budget=0.5))
@@ -202,7 +202,7 @@ async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: Sim
     await one.close()
 
 
-async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Simulator) -> None:
+async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     sim.fail_next("GET", "/api/v1/user/whoami", kind="status", status=403, times=20)
     found = await looked(one)
@@ -210,12 +210,12 @@ async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Sim
     await one.close()
 
 
-async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: Simulator) -> None:
+async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     for name, realm in (("hudtui-real", "https://api.example.org"), ("hudtui-old", "http://127.0.0.1:1")):
-        one.ledger.intend(Order(name, offer("a", 3.0)), provider="prime", realm=realm)
+        one.ledger.reserve(Order(name, offer("a", 3.0)), provider="prime", realm=realm)
         one.ledger.note(name, "created", pod=f"{name}-1")
-        one.ledger.let_go(name)
+        one.ledger.unclaim(name)
     found = await looked(one)
     assert [pod.name for pod in found.spending.pods] == ["hudtui-real"]
     assert any("hudtui-real" in warning for warning in found.warnings)
@@ -243,11 +243,11 @@ def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
     assert book.get("m0") is None and book.get("m1") == Limits() and book.get("new") == Limits()
 
 
-async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Simulator) -> None:
+async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     pod = await rent(one, sim, "hudtui-a", run="r1")
-    one.ledger.intend(Order("hudtui-b", offer("a", 3.0)), provider="prime", realm=sim.url)
-    one.ledger.let_go("hudtui-b")
+    one.ledger.reserve(Order("hudtui-b", offer("a", 3.0)), provider="prime", realm=sim.url)
+    one.ledger.unclaim("hudtui-b")
     sim.clock.advance(600)
     seen = (await looked(one)).pods[0]
     assert seen.reachable and seen.seen == START + 600 and seen.pod.addresses
@@ -272,7 +272,7 @@ async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: Si
     await one.close()
 
 
-async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: Path, sim: Simulator) -> None:
+async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     taken, ended = await rent(one, sim, "hudtui-a"), await rent(one, sim, "hudtui-b")
     assert (await looked(one)).taken == ()
@@ -288,7 +288,7 @@ async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: P
     await one.close()
 
 
-async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_path: Path, sim: Simulator) -> None:
+async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     spot = await rent(one, sim, "hudtui-spot")
     await rent(one, sim, "hudtui-dry")
@@ -303,14 +303,14 @@ async def test_an_empty_wallet_and_a_spot_machine_are_named_as_the_reason(tmp_pa
 
 
 async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Path) -> None:
-    with Simulator() as first:
+    with PrimeSimulator() as first:
         one = desk(tmp_path, prime(first))
         pod = await rent(one, first, "hudtui-a")
         (seen,) = (await looked(one)).pods
         assert (entry := one.ledger.get("hudtui-a")) is not None and entry.account == "Sim User"
         one.ledger.note("hudtui-a", "ended", billed=0.5)
         await one.close()
-    with Simulator() as second:
+    with PrimeSimulator() as second:
         other = desk(tmp_path, prime(second))
         assert await rent(other, second, "hudtui-b") == pod, "the same id"
         with other.ledger._writing() as database:  # as if both had one address
@@ -329,7 +329,7 @@ def test_how_long_the_wallet_lasts() -> None:
     assert Account("a").lasts(2.0) is Account("a", balance=1.0).lasts(0.0) is Account("a", balance=1.0).lasts(2.0, "EUR") is None
 
 
-async def test_what_ends_a_machine_first_is_what_is_left_to_it(tmp_path: Path, sim: Simulator) -> None:
+async def test_what_ends_a_machine_first_is_what_is_left_to_it(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     await rent(one, sim, "hudtui-a", run="r1")
     (row,) = (await looked(one)).pods

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.gpuspec import GpuSpec, fold, parse_spec, resolve, split_type, type_from_driver
+from hudtui.core.compute.gpus import GpuSpec, fold, parse_spec, resolve, split_type, type_from_driver
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 

@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.guard import (
-    Limits,
-    Usage,
-    amount,
-    estimate,
-    hours_left,
-    judge,
-    limits_from_settings,
-    money,
-)
+from hudtui.core.compute.limits import Limits, LimitUsage, amount, estimate, hours_left, judge, limits_from_settings, money
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import InputError
 from hudtui.core.platform import HUD
@@ -28,7 +19,7 @@ LEVELS = ("fine", "warn", "end")
 limit = st.none() | st.floats(0.01, 1e6)
 limits = st.builds(Limits, limit, limit, limit, limit, st.floats(0.01, 1))
 used = st.floats(0, 1e6)
-usages = st.builds(Usage, used, used, used, st.none() | used)
+usages = st.builds(LimitUsage, used, used, used, st.none() | used)
 prices = st.builds(
     Price,
     hourly=st.floats(0, 1000),
@@ -44,12 +35,12 @@ def offer(price: Price, setup: float | None = None, *, spot: bool = False) -> Of
 
 
 @given(usages)
-def test_without_limits_everything_is_fine(usage: Usage) -> None:
+def test_without_limits_everything_is_fine(usage: LimitUsage) -> None:
     assert judge(NO_LIMITS, usage).level == "fine" and not judge(NO_LIMITS, usage).reasons
 
 
 @given(limits, usages)
-def test_the_end_comes_when_a_limit_is_reached_and_not_before(bounds: Limits, usage: Usage) -> None:
+def test_the_end_comes_when_a_limit_is_reached_and_not_before(bounds: Limits, usage: LimitUsage) -> None:
     pairs = [
         (usage.spent_run, bounds.run_budget),
         (usage.spent_day, bounds.day_budget),
@@ -65,14 +56,14 @@ def test_the_end_comes_when_a_limit_is_reached_and_not_before(bounds: Limits, us
 
 
 @given(limits, usages, usages)
-def test_more_use_never_makes_it_better(bounds: Limits, one: Usage, more: Usage) -> None:
+def test_more_use_never_makes_it_better(bounds: Limits, one: LimitUsage, more: LimitUsage) -> None:
     idle = None if one.idle_minutes is None else one.idle_minutes + (more.idle_minutes or 0)
-    later = Usage(one.hours + more.hours, one.spent_run + more.spent_run, one.spent_day + more.spent_day, idle)
+    later = LimitUsage(one.hours + more.hours, one.spent_run + more.spent_run, one.spent_day + more.spent_day, idle)
     assert LEVELS.index(judge(bounds, later).level) >= LEVELS.index(judge(bounds, one).level)
 
 
 @given(limits, usages, st.floats(0, 1000))
-def test_what_is_left_runs_out_when_the_guard_says_so(bounds: Limits, usage: Usage, hourly: float) -> None:
+def test_what_is_left_runs_out_when_the_guard_says_so(bounds: Limits, usage: LimitUsage, hourly: float) -> None:
     awake = replace(usage, idle_minutes=None)
     left = hours_left(bounds, awake, hourly)
     if left is None:
@@ -80,7 +71,7 @@ def test_what_is_left_runs_out_when_the_guard_says_so(bounds: Limits, usage: Usa
         return
     assert left >= 0
     later = left + 1e-3 + left * 1e-6
-    grown = Usage(awake.hours + later, awake.spent_run + later * hourly, awake.spent_day + later * hourly)
+    grown = LimitUsage(awake.hours + later, awake.spent_run + later * hourly, awake.spent_day + later * hourly)
     # A price so low that a thousandth of an hour of it is lost in the sum shows nothing.
     if hourly == 0 or later * hourly > 1e-3:
         assert judge(bounds, grown).level == "end"
@@ -129,7 +120,7 @@ def test_an_estimate_tells_all_that_matters() -> None:
 
 
 def test_words_of_a_verdict() -> None:
-    verdict = judge(Limits(10, 100, 2, 30), Usage(2, 8.5, 20, 1))
+    verdict = judge(Limits(10, 100, 2, 30), LimitUsage(2, 8.5, 20, 1))
     assert verdict.level == "end"
     assert verdict.reasons == ("the limit of 2 h is reached", "the budget of 10: 85 % used")
 

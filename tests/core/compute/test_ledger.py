@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.ledger import Ledger, _this_process
+from hudtui.core.compute.pods import Ledger, _this_process
 from hudtui.core.compute.values import Address, Offer, Order, Pod, Price
 from hudtui.core.errors import InputError, MachineError
 
@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
     assert ledger.owned() == ()
     assert not ledger.path.exists()
-    made = ledger.intend(_order(), provider="prime", run="r1", workspace=Path("/w"))
+    made = ledger.reserve(_order(), provider="prime", run="r1", workspace=Path("/w"))
     assert (made.state, made.pod, made.run, made.workspace, made.hourly, made.currency) == (
         *("intended", None, "r1", "/w"),
         *(4.2, "EUR"),
@@ -45,20 +45,20 @@ def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
 
 
 def test_only_its_owner_reads_it(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     for file in ledger.path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
 def test_a_name_is_used_once(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     ledger.note("hudtui-a", "never", why="no")
     with pytest.raises(InputError, match="before"):
-        ledger.intend(_order(), provider="prime")
+        ledger.reserve(_order(), provider="prime")
 
 
 def test_found_by_name_and_by_id(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     noted = ledger.note("hudtui-a", "created", pod="p1", hourly=5.0)
     assert (noted.state, noted.pod, noted.hourly) == ("created", "p1", 5.0)
     assert ledger.get("p1") == ledger.get("hudtui-a") == noted
@@ -67,7 +67,7 @@ def test_found_by_name_and_by_id(ledger: Ledger) -> None:
 
 
 def test_what_has_ended_stays_ended_unless_it_is_ended_again(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     ledger.note("hudtui-a", "created", pod="p1")
     ended = ledger.note("hudtui-a", "ended", billed=1.5, why="done")
     assert ended.ended is not None and not ended.open and ended.holder is None
@@ -78,13 +78,13 @@ def test_what_has_ended_stays_ended_unless_it_is_ended_again(ledger: Ledger) -> 
 
 
 def test_what_was_thought_never_created_may_turn_up(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     assert ledger.note("hudtui-a", "never").state == "never"
     assert ledger.note("hudtui-a", "created", pod="p").state == "created"
 
 
 def test_unknown_names_and_facts_are_refused(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     with pytest.raises(MachineError, match="ever"):
         ledger.note("other", "ready")
     with pytest.raises(TypeError, match="colour"):
@@ -94,7 +94,7 @@ def test_unknown_names_and_facts_are_refused(ledger: Ledger) -> None:
 def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from hudtui.core.compute.ledger import Ledger\n"
+        "from hudtui.core.compute.pods import Ledger\n"
         "from hudtui.core.compute.values import Offer, Order, Price\n"
         "Ledger(Path(sys.argv[1])).intend(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), provider='prime')\n"
         "print('written', flush=True); sys.stdin.read()\n"
@@ -106,14 +106,14 @@ def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
         assert child.stdout is not None and child.stdout.readline() == "written\n"
         entry = ledger.get("hudtui-b")
         assert entry is not None and entry.held
-        assert not ledger.hold("hudtui-b"), "the other process has it"
+        assert not ledger.claim("hudtui-b"), "the other process has it"
     finally:
         child.kill()
         child.communicate()
     entry = ledger.get("hudtui-b")
     assert entry is not None and not entry.held and entry.state == "intended"
-    assert ledger.hold("hudtui-b")
-    ledger.let_go("hudtui-b")
+    assert ledger.claim("hudtui-b")
+    ledger.unclaim("hudtui-b")
     after = ledger.get("hudtui-b")
     assert after is not None and after.holder is None
 
@@ -148,28 +148,28 @@ def test_a_ledger_of_an_older_hudtui_is_read_as_it_is_and_brought_up_to_date_by_
     assert ledger.get("hudtui-old") == old
     with contextlib.closing(sqlite3.connect(ledger.path)) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (1,), "reading changes nothing"
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     seen = ledger.note("hudtui-old", last=replace(old.last_pod(), hourly=5.0))
     assert seen.seen is not None and (seen.hourly, seen.run) == (5.0, "r1") and ledger.get("hudtui-old") == seen
 
 
 def test_a_machine_that_is_called_otherwise_today_is_the_same_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ledger.intend(_order(), provider="prime")
+    made = ledger.reserve(_order(), provider="prime")
     monkeypatch.setattr(socket, "gethostname", lambda: "name-by-another-network")
     assert made.held and ledger.owned()[0].held
 
 
 def test_what_was_seen_last_comes_back(ledger: Ledger) -> None:
-    ledger.intend(_order(), provider="prime")
+    ledger.reserve(_order(), provider="prime")
     pod = Pod("prime", "p1", "hudtui-a", "ready", "ACTIVE", hourly=3.0, addresses=(Address("root", "10.0.0.7", 2222),))
-    (owned,) = ledger.saw({"hudtui-a": pod}, 1000.0)
+    (owned,) = ledger.update_seen({"hudtui-a": pod}, 1000.0)
     assert (owned.last_pod(), owned.seen, owned.hourly) == (pod, 1000.0, 3.0)
     assert ledger.note("hudtui-a", "ended").last_pod() == replace(pod, stage="gone")
 
 
 def test_many_write_at_once(ledger: Ledger) -> None:
     def work(index: int) -> None:
-        ledger.intend(_order(f"hudtui-{index}"), provider="prime")
+        ledger.reserve(_order(f"hudtui-{index}"), provider="prime")
         ledger.note(f"hudtui-{index}", "created", pod=f"p{index}")
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
@@ -184,14 +184,14 @@ def test_failures_are_told_in_words(ledger: Ledger, tmp_path: Path) -> None:
     ledger.path.parent.mkdir()
     ledger.path.write_bytes(b"this is no database, whatever its name says" * 100)
     with pytest.raises(MachineError, match="cannot be used") as caught:
-        ledger.intend(_order(), provider="prime")
+        ledger.reserve(_order(), provider="prime")
     assert str(ledger.path) in str(caught.value)
     newer = Ledger(tmp_path / "newer.db")
     with sqlite3.connect(newer.path) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(MachineError, match="newer"):
-        newer.intend(_order(), provider="prime")
+        newer.reserve(_order(), provider="prime")
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot be used"):
-        Ledger(tmp_path / "file" / "pods.db").intend(_order(), provider="prime")
+        Ledger(tmp_path / "file" / "pods.db").reserve(_order(), provider="prime")

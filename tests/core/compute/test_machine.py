@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.machine import Gpu, inspect, parse_gpus, size
+from hudtui.core.compute.hardware import Gpu, inspect, parse_gpus, size
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.local import LocalHost
 

@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import acquire
-from hudtui.core.compute.local_provider import Local
-from hudtui.core.compute.machine_guard import FOLDER, arm, before_renting, end_rule, guard, promise, rules_for
-from hudtui.core.compute.prime import Prime
-from hudtui.core.compute.sky import Sky
+from hudtui.core.compute.lifecycle import acquire
+from hudtui.core.compute.local_provider import LocalProvider
+from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.skypilot import SkyPilotProvider
 from hudtui.core.compute.values import Pod
+from hudtui.core.compute.watchdog import (
+    FOLDER,
+    arm_watchdog,
+    start_watchdog,
+    terminate_rule,
+    watchdog_notice,
+    watchdog_promise,
+    watchdog_rules,
+)
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.local import LocalHost
@@ -45,7 +53,7 @@ async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(
     world.sim.add_token("pit_only_ends", {"instances": ALL})
     host, pod = await a_machine(world)
     settings = {"HUDTUI_GUARD_KEY": "pit_only_ends", "PRIME_API_KEY": world.sim.api_key}
-    told = await guard(host, time.time() + 5 * 3600, world.prime, pod.id, lookup=settings.get)
+    told = await start_watchdog(host, time.time() + 5 * 3600, world.prime, pod.id, lookup=settings.get)
     assert told is not None and "ends it after 5 h" in told.text and not told.caveat
     rules = json.loads(await host.get(f"{FOLDER}/guard.json"))
     facts = await host.facts(f"{FOLDER}/guard.key")
@@ -53,7 +61,7 @@ async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(
     done = await host.run(["stat", "-c", "%a", FOLDER, f"{FOLDER}/guard.key"])
     assert done.stdout.split() == ["700", "600"]
     rules |= {"max_seconds": 0.0, "count_from": "now", "look_seconds": 0.05}
-    await arm(host, FOLDER, rules)
+    await arm_watchdog(host, FOLDER, rules)
     await world.close()  # hudtui is gone
     while world.sim.alive:  # noqa: ASYNC110 - it ends in another process
         await asyncio.sleep(0.05)
@@ -65,10 +73,10 @@ async def test_a_key_that_may_not_is_said_and_the_machine_is_switched_off(world:
     world.sim.add_token("pit_only_looks", {"instances": {"read": True, "write": False}})
     host, pod = await a_machine(world)
     lookup = {"HUDTUI_GUARD_KEY": "pit_only_looks"}.get
-    rules = rules_for(time.time() + 3600, world.prime, pod.id, lookup=lookup)
+    rules = watchdog_rules(time.time() + 3600, world.prime, pod.id, lookup=lookup)
     off = (await host.run(["pwd"])).stdout.strip() + "/off"
     rules |= {"max_seconds": 0.0, "look_seconds": 0.05, "power_off": [["touch", off]]}
-    await arm(host, FOLDER, rules, key="pit_only_looks")
+    await arm_watchdog(host, FOLDER, rules, key="pit_only_looks")
     assert "403" in (await until(host, "not_ended"))["problem"]
     assert (await until(host, "tried"))["status"] == 0 and world.sim.alive
     assert await host.facts(off) is not None
@@ -77,9 +85,9 @@ async def test_a_key_that_may_not_is_said_and_the_machine_is_switched_off(world:
 async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
     host, pod = await a_machine(world)
     none: dict[str, str] = {}
-    told = await guard(host, time.time() + 2 * 3600, world.prime, pod.id, lookup=none.get)
+    told = await start_watchdog(host, time.time() + 2 * 3600, world.prime, pod.id, lookup=none.get)
     assert told is not None and "switches it off after 2 h" in told.text and "MAY NOT STOP THE CHARGES" in told.caveat
-    assert await guard(host, None, world.prime, pod.id, lookup=none.get) is None
+    assert await start_watchdog(host, None, world.prime, pod.id, lookup=none.get) is None
     armed = await host.run(["grep", "-c", "armed", f"{FOLDER}/guard.jsonl"])
     assert armed.stdout.strip() == "1", "there is one, and it has the new rules"
     assert json.loads(await host.get(f"{FOLDER}/guard.json"))["max_seconds"] is None
@@ -89,30 +97,32 @@ async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
 async def test_a_machine_where_it_cannot_work_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="could not be armed"):
-        await arm(LocalHost(), str(tmp_path / "file" / "folder"), {})
+        await arm_watchdog(LocalHost(), str(tmp_path / "file" / "folder"), {})
 
 
 async def test_the_users_own_key_never_goes_to_a_machine() -> None:
-    prime = Prime("pit_mine_123", base_url="http://127.0.0.1:1")
+    prime = PrimeProvider("pit_mine_123", base_url="http://127.0.0.1:1")
     with pytest.raises(InputError, match="your own key"):
-        end_rule(prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+        terminate_rule(prime, "p", {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
     with pytest.raises(InputError, match="your own key"):
-        before_renting(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
-    assert end_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
+        watchdog_notice(prime, {"HUDTUI_GUARD_KEY": "pit_mine_123", "PRIME_API_KEY": "pit_mine_123"}.get)
+    assert terminate_rule(prime, "p", {"PRIME_API_KEY": "pit_mine_123"}.get) is None
     narrow = {"HUDTUI_GUARD_KEY": "pit_narrow_123"}.get
-    assert end_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
-    assert end_rule(Local(None), "p", narrow) is None
-    assert "ends it in time" in before_renting(prime, narrow) and "switches it off" in before_renting(Local(None), narrow)
+    assert terminate_rule(prime, "a/b", narrow) == {"url": "http://127.0.0.1:1/api/v1/pods/a%2Fb", "key_file": "guard.key"}
+    assert terminate_rule(LocalProvider(None), "p", narrow) is None
+    assert "ends it in time" in watchdog_notice(prime, narrow) and "switches it off" in watchdog_notice(
+        LocalProvider(None), narrow
+    )
     await prime.close()
 
 
 async def test_what_ends_by_itself_needs_no_guard(tmp_path: Path) -> None:
-    told = await guard(LocalHost(), time.time() + 3600, Sky(("sky",)), "c", lookup={}.get)
+    told = await start_watchdog(LocalHost(), time.time() + 3600, SkyPilotProvider(("sky",)), "c", lookup={}.get)
     assert told is not None and "by itself" in told.text
     assert not (tmp_path / FOLDER).exists()
 
 
 def test_a_moment_that_is_over_is_now() -> None:
-    rules = rules_for(time.time() - 60, Local(None), "p", lookup={}.get)
+    rules = watchdog_rules(time.time() - 60, LocalProvider(None), "p", lookup={}.get)
     assert rules["max_seconds"] == 0.0 and rules["end"] is None
-    assert "2 h" in promise(2.0, ends=True).text
+    assert "2 h" in watchdog_promise(2.0, ends=True).text

@@ -13,20 +13,20 @@ import httpx2
 import pytest
 
 from hudtui.core.compute.choose import choose
-from hudtui.core.compute.gpuspec import parse_spec
-from hudtui.core.compute.local_provider import Local
-from hudtui.core.compute.machine import Gpu, Machine
-from hudtui.core.compute.own_machines import OwnMachine, OwnMachines, machines_file, offers_of, read_machines
+from hudtui.core.compute.gpus import parse_spec
+from hudtui.core.compute.hardware import Gpu, Hardware
+from hudtui.core.compute.local_provider import LocalProvider
+from hudtui.core.compute.owned_hosts import OwnedHost, OwnedHostsProvider, offers_of, owned_hosts_file, read_owned_hosts
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.ssh_provider import Ssh, config_names
+from hudtui.core.compute.ssh_provider import SshProvider, config_names
 from hudtui.core.compute.values import Order, Price, Query
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.connect import HostPool
-from hudtui.core.remote.hostkeys import Pins
-from hudtui.sim import Simulator
+from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.sim import PrimeSimulator
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 81559, 500, 0, "570")
-BOX = Machine(
+BOX = Hardware(
     "ann@box:22", cpus=32, memory_bytes=128_000_000_000, disk_free_bytes=900_000_000_000, gpus=(H100, replace(H100, index=1))
 )
 
@@ -36,11 +36,11 @@ BOX = Machine(
 
 def test_the_list_of_machines(tmp_path: Path) -> None:
     path = tmp_path / "machines.yaml"
-    assert read_machines(path) == ()
+    assert read_owned_hosts(path) == ()
     path.write_text("gpu-box: {price: 1.2, currency: eur}\nann@10.0.0.5:2222:\nlocal:\n  price: 0\n")
-    assert read_machines(path) == (OwnMachine("gpu-box", 1.2, "EUR"), OwnMachine("ann@10.0.0.5:2222"), OwnMachine("local", 0.0))
+    assert read_owned_hosts(path) == (OwnedHost("gpu-box", 1.2, "EUR"), OwnedHost("ann@10.0.0.5:2222"), OwnedHost("local", 0.0))
     path.write_text("# nothing yet\n")
-    assert read_machines(path) == ()
+    assert read_owned_hosts(path) == ()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_wrong_with_the_list_is_told_with_its_line(tmp_path: Path, text:
     path = tmp_path / "machines.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=said) as caught:
-        read_machines(path)
+        read_owned_hosts(path)
     assert caught.value.where is not None and caught.value.where.line == line
 
 
@@ -76,7 +76,7 @@ def test_the_names_of_the_ssh_config() -> None:
 
 
 def test_a_machine_as_an_offer() -> None:
-    (offer,) = offers_of(BOX, OwnMachine("box", 1.5, "EUR"), "ssh")
+    (offer,) = offers_of(BOX, OwnedHost("box", 1.5, "EUR"), "ssh")
     assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory, offer.vram) == ("H100_80GB", 2, 80, 160)
     assert (offer.price, offer.cloud_id, offer.stock) == (Price(1.5, "EUR"), "box", "idle")
     assert (offer.vcpus, offer.memory_gb, offer.disk_gb) == (32, 128, 900)
@@ -84,12 +84,12 @@ def test_a_machine_as_an_offer() -> None:
 
 def test_busy_mixed_and_bare_machines() -> None:
     busy = replace(BOX, gpus=(H100, replace(H100, index=1, used_mib=60_000)))
-    assert offers_of(busy, OwnMachine("box"), "ssh")[0].stock == "in use"
+    assert offers_of(busy, OwnedHost("box"), "ssh")[0].stock == "in use"
     mixed = replace(BOX, gpus=(H100, Gpu(1, "NVIDIA L40S", 46068)))
-    offers = offers_of(mixed, OwnMachine("box"), "ssh")
+    offers = offers_of(mixed, OwnedHost("box"), "ssh")
     assert [(offer.gpu_type, offer.gpu_count) for offer in offers] == [("H100_80GB", 1), ("L40S_48GB", 1)]
     assert len({offer.short for offer in offers}) == 2 and not offers[0].price.stated
-    (bare,) = offers_of(replace(BOX, gpus=()), OwnMachine("box"), "ssh")
+    (bare,) = offers_of(replace(BOX, gpus=()), OwnedHost("box"), "ssh")
     assert (bare.gpu_type, bare.gpu_count) == ("", 0)
     assert choose([bare], spec=parse_spec("cpu")).offer is bare
 
@@ -97,14 +97,16 @@ def test_busy_mixed_and_bare_machines() -> None:
 async def test_machines_that_do_not_answer_are_named_and_the_others_stay() -> None:
     silent = asyncio.Event()
 
-    async def look(name: str) -> Machine:
+    async def look(name: str) -> Hardware:
         if name == "silent":
             await silent.wait()
         if name == "closed":
             raise MachineError("it refused the connection", why="nobody\x1b[31m listens")
         return replace(BOX, name=name, warnings=("The GPU driver does not work",) if name == "odd" else ())
 
-    provider = OwnMachines("ssh", "mine", [OwnMachine(name) for name in ("ok", "silent", "closed", "odd")], look, patience=0.2)
+    provider = OwnedHostsProvider(
+        "ssh", "mine", [OwnedHost(name) for name in ("ok", "silent", "closed", "odd")], look, patience=0.2
+    )
     answer = await provider.offers(Query())
     assert [offer.cloud_id for offer in answer.found] == ["ok", "odd"]
     assert answer.warnings == (
@@ -115,8 +117,8 @@ async def test_machines_that_do_not_answer_are_named_and_the_others_stay() -> No
 
 
 async def test_nothing_is_rented_and_nothing_is_ended() -> None:
-    provider = Ssh([OwnMachine("ann@10.0.0.5:2222", 1.5)])
-    assert isinstance(provider, Provider) and isinstance(Local(), Provider)
+    provider = SshProvider([OwnedHost("ann@10.0.0.5:2222", 1.5)])
+    assert isinstance(provider, Provider) and isinstance(LocalProvider(), Provider)
     assert not provider.paid and not provider.simulated
     (offer,) = offers_of(BOX, provider.machines[0], "ssh")
     pod = await provider.create(Order("mine", offer))
@@ -136,11 +138,11 @@ async def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     driver.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", f"{driver.parent}:{os.environ['PATH']}")
-    answer = await Local().offers(Query())
+    answer = await LocalProvider().offers(Query())
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.price) == ("RTX4090_24GB", 2, Price(0.0))
     assert choose(answer.found, spec=parse_spec("2x4090")).offer is offer and answer.warnings == ()
-    assert (await Local(OwnMachine("local", 0.3, "EUR")).offers(Query())).found[0].price == Price(0.3, "EUR")
+    assert (await LocalProvider(OwnedHost("local", 0.3, "EUR")).offers(Query())).found[0].price == Price(0.3, "EUR")
 
 
 @pytest.fixture
@@ -153,7 +155,7 @@ def key(tmp_path: Path) -> Path:
 @pytest.fixture
 def box(key: Path) -> Iterator[str]:
     """A machine behind SSH with two GPUs, under the name that this gives: a pod of the simulator, which has a stand-in driver."""
-    with Simulator() as sim:
+    with PrimeSimulator() as sim:
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         body = {
             "name": "box",
@@ -176,10 +178,10 @@ def box(key: Path) -> Iterator[str]:
 
 
 async def test_a_machine_behind_ssh(box: str, tmp_path: Path) -> None:
-    machines_file().parent.mkdir(parents=True)
-    machines_file().write_text("box: {price: 1.25}\n")
-    async with HostPool(Pins(tmp_path / "pins")) as pool:
-        provider = Ssh([*read_machines(machines_file()), OwnMachine("nobody@127.0.0.1:1")], connect=pool.open)
+    owned_hosts_file().parent.mkdir(parents=True)
+    owned_hosts_file().write_text("box: {price: 1.25}\n")
+    async with HostPool(KnownHosts(tmp_path / "pins")) as pool:
+        provider = SshProvider([*read_owned_hosts(owned_hosts_file()), OwnedHost("nobody@127.0.0.1:1")], connect=pool.open)
         answer = await provider.offers(Query())
     (offer,) = answer.found
     assert (offer.gpu_type, offer.gpu_count, offer.gpu_memory) == ("H100_80GB (simulated)", 2, 80)

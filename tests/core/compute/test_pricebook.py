@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.pricebook import OFTEN, Pricebook
+from hudtui.core.compute.pricebook import OFTEN, PriceHistory
 from hudtui.core.compute.values import Offer, Price
 
 
@@ -15,7 +15,7 @@ def offer(hourly: float, *, gpu: str = "H100_80GB", count: int = 1, spot: bool =
 
 
 def test_the_lowest_price_of_a_kind_is_kept(tmp_path: Path) -> None:
-    book = Pricebook(tmp_path)
+    book = PriceHistory(tmp_path)
     assert book.note([offer(3), offer(2), offer(8, count=8), offer(1, spot=True), offer(0, gpu="MINE", stated=False)], 100)
     assert book.history(offer(5)) == ((100, 2),)
     assert book.history(offer(5, count=8)) == ((100, 1),)
@@ -24,7 +24,7 @@ def test_the_lowest_price_of_a_kind_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_same_prices_are_not_noted_twice_in_a_moment(tmp_path: Path) -> None:
-    book = Pricebook(tmp_path)
+    book = PriceHistory(tmp_path)
     assert book.note([offer(2)], 100)
     assert not book.note([offer(2)], 100 + OFTEN - 1)
     assert book.note([offer(3)], 100 + OFTEN - 1)
@@ -33,14 +33,14 @@ def test_the_same_prices_are_not_noted_twice_in_a_moment(tmp_path: Path) -> None
 
 
 def test_looking_leaves_no_trace(tmp_path: Path) -> None:
-    book = Pricebook(tmp_path / "missing")
+    book = PriceHistory(tmp_path / "missing")
     assert not book.note([offer(2)], 100) and book.history(offer(2)) == ()
     assert not (tmp_path / "missing").exists()
-    assert not Pricebook(tmp_path).note([], 100) and not list(tmp_path.iterdir())
+    assert not PriceHistory(tmp_path).note([], 100) and not list(tmp_path.iterdir())
 
 
 def test_the_file_stays_small_and_keeps_what_is_new(tmp_path: Path) -> None:
-    book = Pricebook(tmp_path, most=2000)
+    book = PriceHistory(tmp_path, most=2000)
     for number in range(200):
         assert book.note([offer(number)], 1000.0 * number)
         assert book.path.stat().st_size <= 2000
@@ -49,7 +49,7 @@ def test_the_file_stays_small_and_keeps_what_is_new(tmp_path: Path) -> None:
 
 
 def test_a_broken_line_spoils_no_other(tmp_path: Path) -> None:
-    book = Pricebook(tmp_path)
+    book = PriceHistory(tmp_path)
     book.note([offer(2)], 100)
     with book.path.open("a") as file:
         file.write('{"at": 1, "prices": 3}\n[]\n\x00\n{"at": 2, "pri')
@@ -60,7 +60,7 @@ def test_a_broken_line_spoils_no_other(tmp_path: Path) -> None:
 @given(st.binary(max_size=300))
 def test_any_file_can_be_read(junk: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        book = Pricebook(Path(folder))
+        book = PriceHistory(Path(folder))
         book.path.write_bytes(junk)
         book.history(offer(1))
         assert book.note([offer(2)], 1e10)

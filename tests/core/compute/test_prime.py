@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.prime import Prime
-from hudtui.core.compute.provider import LoginNeeded, NoMoney, OfferGone, Provider, ProviderError, Unclear
+from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
 from hudtui.core.compute.values import Address, Order, Query
 from hudtui.core.errors import InputError
 
@@ -22,7 +22,7 @@ async def test_it_is_a_provider(world: Any) -> None:
         True,
         True,
     )
-    assert Prime("pit_x").title == "Prime Intellect"
+    assert PrimeProvider("pit_x").title == "Prime Intellect"
 
 
 async def test_offers_by_what_is_asked_for(world: Any) -> None:
@@ -102,10 +102,10 @@ async def test_a_highest_price_is_named_when_it_is_demanded(world: Any) -> None:
 async def test_refusals_of_an_order(world: Any) -> None:
     order = await world.order()
     world.sim.scenario("offer-gone")
-    with pytest.raises(OfferGone, match="somebody else was faster"):
+    with pytest.raises(OutOfCapacity, match="somebody else was faster"):
         await world.prime.create(order)
     world.sim.scenario("wallet-empty")
-    with pytest.raises(NoMoney):
+    with pytest.raises(InsufficientFunds):
         await world.prime.create(await world.order(cloud_id="cpu-8"))
     world.sim.scenario("unprocessable")
     with pytest.raises(ProviderError, match=r"pod\.socket"):
@@ -120,7 +120,7 @@ async def test_refusals_of_an_order(world: Any) -> None:
 async def test_an_unclear_order_is_sent_once(world: Any, kind: str) -> None:
     order = await world.order()
     world.sim.fail_next("POST", "/api/v1/pods/", kind)
-    with pytest.raises(Unclear):
+    with pytest.raises(OutcomeUnknown):
         await world.prime.create(order)
     assert world.asked("POST") == 1
     assert len(world.sim.pods) == (1 if kind in ("reset_after", "malformed") else 0)
@@ -128,9 +128,9 @@ async def test_an_unclear_order_is_sent_once(world: Any, kind: str) -> None:
 
 async def test_a_key_that_may_not_order(world: Any) -> None:
     world.sim.add_token("reader", {"availability": {"read": True}, "user": {"read": True}})
-    prime = Prime("reader", base_url=world.sim.url)
+    prime = PrimeProvider("reader", base_url=world.sim.url)
     offer = (await prime.offers(Query())).found[0]
-    with pytest.raises(LoginNeeded, match="does not let this key do that"):
+    with pytest.raises(AuthError, match="does not let this key do that"):
         await prime.create(Order("n", offer))
     account = await prime.account()
     assert account.balance is None and account.scopes
@@ -141,7 +141,7 @@ async def test_the_account(world: Any) -> None:
     account = await world.prime.account()
     assert (account.name, account.balance, account.currency, account.spent) == ("Sim User", 100.0, "USD", {})
     assert "instances:write" in account.scopes
-    team = Prime(world.sim.api_key, base_url=world.sim.url, team_id="team_sim")
+    team = PrimeProvider(world.sim.api_key, base_url=world.sim.url, team_id="team_sim")
     assert (await team.account()).team == "team_sim"
     await team.create(await world.order())
     assert [request.query for request in world.sim.requests if "wallet" in request.path][-1]["teamId"] == ["team_sim"]
@@ -189,7 +189,7 @@ async def test_one_who_stops_asking_disturbs_nobody(world: Any) -> None:
 
 async def test_pods_that_another_program_made_are_asked_for_whole(world: Any) -> None:
     made = await world.prime.create(await world.order(cloud_id="cpu-8"))
-    stranger = Prime(world.sim.api_key, base_url=world.sim.url)
+    stranger = PrimeProvider(world.sim.api_key, base_url=world.sim.url)
     (pod,) = await stranger.status([made.id])
     assert (pod.name, pod.hourly) == ("hudtui-test-1", 0.08)
     world.sim.forget_requests()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.prime import Prime
-from hudtui.core.compute.prime_http import told_in
-from hudtui.core.compute.provider import LoginNeeded, NoMoney, ProviderError, Unclear
+from hudtui.core.compute.prime.client import told_in
+from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, ProviderError
 from hudtui.core.compute.values import Query
 from hudtui.core.errors import InputError
 
@@ -42,10 +42,10 @@ def test_error_bodies(text: str, kind: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(401, LoginNeeded), (403, LoginNeeded), (402, NoMoney), (404, ProviderError), (422, ProviderError)]
+    ("status", "kind"), [(401, AuthError), (403, AuthError), (402, InsufficientFunds), (404, ProviderError), (422, ProviderError)]
 )
 async def test_refusals_are_told_and_not_repeated(
-    stub: Any, client: Callable[..., Prime], status: int, kind: type[Exception]
+    stub: Any, client: Callable[..., PrimeProvider], status: int, kind: type[Exception]
 ) -> None:
     stub.answer = lambda method, target: (status, {}, f'{{"detail": "no, {KEY} may not"}}')
     with pytest.raises(kind) as caught:
@@ -55,21 +55,21 @@ async def test_refusals_are_told_and_not_repeated(
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_reading_is_repeated_after_passing_faults(stub: Any, client: Callable[..., Prime], status: int) -> None:
+async def test_reading_is_repeated_after_passing_faults(stub: Any, client: Callable[..., PrimeProvider], status: int) -> None:
     stub.answer = lambda method, target: (status, {}, "{}") if len(stub.requests) < 3 else (200, {}, '{"data": []}')
     pauses: list[float] = []
     assert await client(stub.url, pauses=pauses).keys() == ()
     assert len(stub.requests) == 3 and pauses == [0.5, 1.0]
 
 
-async def test_reading_is_given_up_after_four_attempts(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_reading_is_given_up_after_four_attempts(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     stub.answer = lambda method, target: (503, {"content-type": "text/html"}, "<html><title>Sorry</title></html>")
     with pytest.raises(ProviderError, match="failed") as caught:
         await client(stub.url).keys()
     assert len(stub.requests) == 4 and "(Sorry)" in str(caught.value)
 
 
-async def test_retry_after_is_honoured(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_retry_after_is_honoured(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     stub.answer = lambda method, target: (
         (429, {"retry-after": "7"}, "{}") if len(stub.requests) < 2 else (200, {}, '{"data": []}')
     )
@@ -84,14 +84,14 @@ async def test_retry_after_is_honoured(stub: Any, client: Callable[..., Prime]) 
 
 
 @pytest.mark.parametrize("answer", [(500, {}, "{}"), (503, {}, "<html>"), (200, {}, '{"id": "k'), (200, {}, "[]"), None])
-async def test_an_unclear_post_is_not_repeated(stub: Any, client: Callable[..., Prime], answer: Any) -> None:
+async def test_an_unclear_post_is_not_repeated(stub: Any, client: Callable[..., PrimeProvider], answer: Any) -> None:
     stub.answer = lambda method, target: answer if method == "POST" else (200, {}, '{"data": []}')
-    with pytest.raises(Unclear, match="may or may not"):
+    with pytest.raises(OutcomeUnknown, match="may or may not"):
         await client(stub.url).register_key("me", PUBLIC)
     assert [request[0] for request in stub.requests] == ["GET", "POST", "GET"], "looked for afterwards, not sent again"
 
 
-async def test_a_post_that_was_not_carried_out_is_repeated(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_a_post_that_was_not_carried_out_is_repeated(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     def answer(method: str, target: str) -> Any:
         if method != "POST":
             return 200, {}, '{"data": []}'
@@ -103,7 +103,7 @@ async def test_a_post_that_was_not_carried_out_is_repeated(stub: Any, client: Ca
     assert sum(request[0] == "POST" for request in stub.requests) == 3
 
 
-async def test_nobody_there(client: Callable[..., Prime]) -> None:
+async def test_nobody_there(client: Callable[..., PrimeProvider]) -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -112,10 +112,10 @@ async def test_nobody_there(client: Callable[..., Prime]) -> None:
     prime = client(f"http://127.0.0.1:{port}", pauses=pauses)
     with pytest.raises(ProviderError, match="cannot be reached") as caught:
         await prime.history()
-    assert not isinstance(caught.value, Unclear) and len(pauses) == 3
+    assert not isinstance(caught.value, OutcomeUnknown) and len(pauses) == 3
 
 
-async def test_silence_ends(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_silence_ends(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     gate = asyncio.Event()
     handle = stub.handle
 
@@ -131,7 +131,7 @@ async def test_silence_ends(stub: Any, client: Callable[..., Prime]) -> None:
     server.close()
 
 
-async def test_requests_can_be_cancelled(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_requests_can_be_cancelled(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     gate = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,7 +148,7 @@ async def test_requests_can_be_cancelled(stub: Any, client: Callable[..., Prime]
     server.close()
 
 
-async def test_redirects_stay_at_home(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_redirects_stay_at_home(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     def answer(method: str, target: str) -> Any:
         return (200, {}, '{"data": []}') if target == "/elsewhere" else (307, {"location": "/elsewhere"}, "")
 
@@ -158,14 +158,14 @@ async def test_redirects_stay_at_home(stub: Any, client: Callable[..., Prime]) -
 
 
 @pytest.mark.parametrize("target", ["http://localhost:1/x", "https://example.invalid/x", "//example.invalid/x"])
-async def test_the_key_does_not_leave_with_a_redirect(stub: Any, client: Callable[..., Prime], target: str) -> None:
+async def test_the_key_does_not_leave_with_a_redirect(stub: Any, client: Callable[..., PrimeProvider], target: str) -> None:
     stub.answer = lambda method, path: (307, {"location": target}, "")
     with pytest.raises(ProviderError, match="redirects to another address"):
         await client(stub.url).history()
     assert len(stub.requests) == 1
 
 
-async def test_a_post_is_not_turned_into_something_else(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_a_post_is_not_turned_into_something_else(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     stub.answer = lambda method, target: (303, {"location": "/x"}, "") if method == "POST" else (200, {}, '{"data": []}')
     with pytest.raises(ProviderError, match="redirects a request"):
         await client(stub.url).register_key("me", PUBLIC)
@@ -180,22 +180,22 @@ async def test_a_post_is_not_turned_into_something_else(stub: Any, client: Calla
 )
 def test_addresses_that_would_let_the_key_out(url: str) -> None:
     with pytest.raises(InputError):
-        Prime(KEY, base_url=url)
+        PrimeProvider(KEY, base_url=url)
 
 
 @pytest.mark.parametrize("key", ["", "two words", "line\n", "ünicode"])
 def test_keys_that_are_none(key: str) -> None:
     with pytest.raises(InputError) as caught:
-        Prime(key)
+        PrimeProvider(key)
     assert not key or key not in str(caught.value)
 
 
 def test_the_version_at_the_end_of_an_address_is_left_out() -> None:
-    assert Prime(KEY, base_url="https://example.invalid/api/v1/").base_url == "https://example.invalid"
-    assert KEY not in repr(Prime(KEY)) + repr(vars(Prime(KEY)))
+    assert PrimeProvider(KEY, base_url="https://example.invalid/api/v1/").base_url == "https://example.invalid"
+    assert KEY not in repr(PrimeProvider(KEY)) + repr(vars(PrimeProvider(KEY)))
 
 
-async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     offer = {"gpuType": "G", "provider": "c", "gpuCount": 1, "prices": {"onDemand": 1}}
 
     def answer(method: str, target: str) -> Any:
@@ -216,16 +216,16 @@ async def test_pages_that_are_missing_are_named(stub: Any, client: Callable[...,
     assert any(warning.startswith("clusters: ") for warning in offers.warnings)
 
 
-async def test_nothing_at_all_is_a_failure(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_nothing_at_all_is_a_failure(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     stub.answer = lambda method, target: (500, {}, "{}")
     with pytest.raises(ProviderError):
         await client(stub.url).offers(Query())
     stub.answer = lambda method, target: (401, {}, "{}") if "multi" in target else (200, {}, '{"items": []}')
-    with pytest.raises(LoginNeeded):
+    with pytest.raises(AuthError):
         await client(stub.url).offers(Query())
 
 
-async def test_half_a_list_of_machines_is_none(stub: Any, client: Callable[..., Prime]) -> None:
+async def test_half_a_list_of_machines_is_none(stub: Any, client: Callable[..., PrimeProvider]) -> None:
     import json
 
     def answer(method: str, target: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.prime_parse import (
+from hudtui.core.compute.prime.schemas import (
     choose_image,
     find_addresses,
     order_body,

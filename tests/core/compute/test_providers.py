@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.own_machines import machines_file
-from hudtui.core.compute.provider import LoginNeeded, Provider, ProviderError, find_offer
-from hudtui.core.compute.providers import find_providers, missing, open_provider, prime_access, target_of
+from hudtui.core.compute.owned_hosts import owned_hosts_file
+from hudtui.core.compute.provider import AuthError, Provider, ProviderError, find_offer
+from hudtui.core.compute.registry import find_providers, open_provider, pod_target, prime_access, unavailable_providers
 from hudtui.core.compute.ssh_key import find_registered, keep_path, key_path, read_key
 from hudtui.core.compute.ssh_key import make_key as new_key
 from hudtui.core.compute.values import Address, Offer, Pod, Price, SshKey
 from hudtui.core.errors import InputError
+from hudtui.core.http import is_loopback
 from hudtui.core.platform import HUD
 from hudtui.core.settings import Settings, load_settings, user_file
-from hudtui.core.web import is_loopback
 
 
 def make_key(path: Path, *more: str) -> Path:
@@ -30,8 +30,8 @@ def make_key(path: Path, *more: str) -> Path:
 def test_without_anything_there_is_this_machine() -> None:
     found = find_providers({}.get)
     assert list(found) == ["local"] and isinstance(found["local"], Provider)
-    told = missing({}.get)
-    assert "PRIME_API_KEY" in told["prime"] and str(machines_file()) in told["ssh"]
+    told = unavailable_providers({}.get)
+    assert "PRIME_API_KEY" in told["prime"] and str(owned_hosts_file()) in told["ssh"]
 
 
 async def test_a_key_brings_prime() -> None:
@@ -66,7 +66,7 @@ async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[st
 def test_a_simulator_without_its_key_gets_no_other_and_says_what_to_do() -> None:
     settings = {"PRIME_API_KEY": "pit_secret_1234567890", "HUDTUI_SIM": "http://127.0.0.1:1"}
     assert "prime" not in find_providers(settings.get)
-    with pytest.raises(LoginNeeded, match="needs the key that it printed") as caught:
+    with pytest.raises(AuthError, match="needs the key that it printed") as caught:
         open_provider("prime", settings.get)
     assert "HUDTUI_SIM_KEY" in str(caught.value.fix)
 
@@ -82,18 +82,18 @@ def test_only_listed_machines_are_asked_and_the_whole_config_when_wanted() -> No
     (Path.home() / ".ssh").mkdir()
     (Path.home() / ".ssh" / "config").write_text("Host lab git\n  HostName 10.0.0.1\n")
     assert "ssh" not in find_providers({}.get)
-    machines_file().parent.mkdir(parents=True)
-    machines_file().write_text("box: {price: 1}\nlocal: {price: 0.5}\n")
+    owned_hosts_file().parent.mkdir(parents=True)
+    owned_hosts_file().write_text("box: {price: 1}\nlocal: {price: 0.5}\n")
     found = find_providers({}.get, machines=["ann@10.0.0.2"])
     assert [(one.name, one.price) for one in found["ssh"].machines] == [("box", 1.0), ("ann@10.0.0.2", None)]  # type: ignore[attr-defined]
     assert [one.price for one in found["local"].machines] == [0.5]  # type: ignore[attr-defined]
     whole = find_providers({}.get, whole_config=True)["ssh"]
     assert [one.name for one in whole.machines] == ["box", "lab", "git"]  # type: ignore[attr-defined]
-    assert "ssh" not in missing({}.get)
+    assert "ssh" not in unavailable_providers({}.get)
 
 
 def test_providers_that_are_not_here_say_what_to_do() -> None:
-    with pytest.raises(LoginNeeded, match="needs a key") as caught:
+    with pytest.raises(AuthError, match="needs a key") as caught:
         open_provider("prime", {}.get)
     assert caught.value.fix is not None and "hudtui settings set PRIME_API_KEY" in caught.value.fix
     with pytest.raises(ProviderError, match="--machine"):
@@ -110,13 +110,13 @@ def test_providers_that_are_not_here_say_what_to_do() -> None:
 def test_how_a_pod_is_logged_in_to() -> None:
     key = make_key(Path.home() / ".ssh" / "prime_key.pem", "-t", "ed25519")
     pod = Pod("prime", "pod-1", "hudtui-a", "ready", addresses=(Address("ubuntu", "1.2.3.4", 2222),))
-    target = target_of(pod, {}.get)
+    target = pod_target(pod, {}.get)
     assert target is not None
     assert (target.name, target.machine, target.keys) == ("ubuntu@1.2.3.4:2222", "pod-1", (key,))  # known by id: addresses recur
     with pytest.raises(ProviderError, match="no address yet"):
-        target_of(Pod("prime", "pod-1", "hudtui-a", "booting", "PROVISIONING"), {}.get)
-    assert target_of(Pod("local", "local", "local", "ready"), {}.get) is None
-    own = target_of(Pod("ssh", "ann@10.0.0.2:2200", "mine", "ready"), {}.get)
+        pod_target(Pod("prime", "pod-1", "hudtui-a", "booting", "PROVISIONING"), {}.get)
+    assert pod_target(Pod("local", "local", "local", "ready"), {}.get) is None
+    own = pod_target(Pod("ssh", "ann@10.0.0.2:2200", "mine", "ready"), {}.get)
     assert own is not None and own.machine == "ann@10.0.0.2:2200"
 
 

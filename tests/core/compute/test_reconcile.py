@@ -7,33 +7,33 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import release
+from hudtui.core.compute.lifecycle import terminate_pod
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.reconcile import Reconciled, reconcile
+from hudtui.core.compute.reconcile import Reconciliation, reconcile
 
 
 @pytest.fixture
 def forgotten(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A world in which the process that ordered machines is gone."""
-    monkeypatch.setattr("hudtui.core.compute.ledger._alive", lambda mark: False)
+    monkeypatch.setattr("hudtui.core.compute.pods._alive", lambda mark: False)
     return world
 
 
 async def _pod(world: Any, name: str, *, state: Any = "ready", run: str | None = "r1", noted: bool = True) -> str:
     order = await world.order(name, "cpu-8")
-    world.ledger.intend(order, provider="prime", realm=world.prime.realm, run=run)
+    world.ledger.reserve(order, provider="prime", realm=world.prime.realm, run=run)
     pod = (await world.prime.create(order)).id
     if noted:
         world.ledger.note(name, state, pod=pod)
     return str(pod)
 
 
-async def _look(world: Any, **more: Any) -> Reconciled:
+async def _look(world: Any, **more: Any) -> Reconciliation:
     return await reconcile([world.prime], world.ledger, now=lambda: time.time() + 3600, **more)
 
 
 async def test_nothing_is_there(forgotten: Any) -> None:
-    assert await _look(forgotten) == Reconciled()
+    assert await _look(forgotten) == Reconciliation()
 
 
 async def test_whose_machine_is_it(forgotten: Any) -> None:
@@ -92,15 +92,15 @@ async def test_a_machine_whose_creation_nobody_saw(forgotten: Any) -> None:
     (orphan,) = (await _look(forgotten)).orphans
     entry = forgotten.ledger.get("hudtui-lost")
     assert orphan.owned == entry and (entry.pod, entry.state) == (pod, "created")
-    await release(pod, forgotten.prime, forgotten.ledger, why="orphan", sleep=forgotten.sleep)
-    assert await _look(forgotten) == Reconciled()
+    await terminate_pod(pod, forgotten.prime, forgotten.ledger, why="orphan", sleep=forgotten.sleep)
+    assert await _look(forgotten) == Reconciliation()
 
 
 async def test_intentions_that_came_to_nothing(forgotten: Any) -> None:
-    entry = forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="prime")
+    entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime")
     found = await reconcile([forgotten.prime], forgotten.ledger)
     assert [one.name for one in found.unclear] == [entry.name], "its creation may still come to pass"
-    assert await _look(forgotten) == Reconciled()
+    assert await _look(forgotten) == Reconciliation()
     assert forgotten.ledger.get("hudtui-a").state == "never"
 
 
@@ -120,11 +120,11 @@ async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:
     found = await _look(forgotten)
     assert [(entry.name, entry.state) for entry in found.lost] == [("hudtui-gone", "ended")]
     assert found.lost[0].billed == pytest.approx(0.08, abs=0.01) and found.orphans == ()
-    assert await _look(forgotten) == Reconciled()
+    assert await _look(forgotten) == Reconciliation()
 
 
 async def test_a_machine_that_this_account_does_not_know(forgotten: Any) -> None:
-    entry = forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="prime", realm=forgotten.prime.realm)
+    entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime", realm=forgotten.prime.realm)
     forgotten.ledger.note(entry.name, "ready", pod="of-another-account")
     found = await _look(forgotten)
     assert [one.name for one in found.unclear] == ["hudtui-a"] and "the account's key?" in found.warnings[0]
@@ -139,9 +139,9 @@ async def test_a_provider_that_cannot_be_asked(forgotten: Any) -> None:
 
 
 async def test_a_provider_that_has_no_key_any_more(forgotten: Any) -> None:
-    forgotten.ledger.intend(await forgotten.order("hudtui-a"), provider="elsewhere")
-    forgotten.ledger.intend(await forgotten.order("hudtui-b"), provider="prime", realm="https://api.example.invalid")
-    forgotten.ledger.intend(await forgotten.order("hudtui-c"), provider="prime", realm="http://127.0.0.1:1")
+    forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="elsewhere")
+    forgotten.ledger.reserve(await forgotten.order("hudtui-b"), provider="prime", realm="https://api.example.invalid")
+    forgotten.ledger.reserve(await forgotten.order("hudtui-c"), provider="prime", realm="http://127.0.0.1:1")
     found = await _look(forgotten)
     assert [one.name for one in found.unclear] == ["hudtui-a", "hudtui-b"] and len(found.warnings) == 2
     assert forgotten.ledger.get("hudtui-c").state == "ended", "its simulator is gone"

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.acquire import Acquired, Unusable, acquire
 from hudtui.core.compute.choose import choose
-from hudtui.core.compute.gpuspec import parse_spec
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.provider import LoginNeeded, OfferGone, Provider, ProviderError, Unclear, brings_key
-from hudtui.core.compute.providers import find_providers, missing, open_provider, target_of
+from hudtui.core.compute.costs import charge_text, sum_costs
+from hudtui.core.compute.gpus import parse_spec
+from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, acquire
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, Provider, ProviderError, brings_key
 from hudtui.core.compute.reconcile import reconcile
-from hudtui.core.compute.release import release
-from hudtui.core.compute.sky import INSTALL, PROGRAM, Sky, find_sky
+from hudtui.core.compute.registry import find_providers, open_provider, pod_target, unavailable_providers
+from hudtui.core.compute.release import terminate_pod
 from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json
-from hudtui.core.compute.spending import charged, spend
+from hudtui.core.compute.skypilot import INSTALL, PROGRAM, SkyPilotProvider, find_sky
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import InputError
 from hudtui.core.platform import HUD
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.settings import known_keys
+from hudtui.core.settings import known_settings
 
 STUB = Path(__file__).parents[2] / "support" / "sky_stub.py"
 H100 = {
@@ -75,8 +75,8 @@ class Stub:
     def asked(self, *words: str) -> int:
         return sum(call[: len(words)] == list(words) for call in self.state["calls"])
 
-    def sky(self) -> Sky:
-        return Sky(self.program, clock=lambda: self.now)
+    def sky(self) -> SkyPilotProvider:
+        return SkyPilotProvider(self.program, clock=lambda: self.now)
 
 
 @pytest.fixture
@@ -86,11 +86,11 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
 
 
 @pytest.fixture
-def sky(stub: Stub) -> Sky:
+def sky(stub: Stub) -> SkyPilotProvider:
     return stub.sky()
 
 
-async def an_order(sky: Sky, name: str = "hudtui-t1", spec: str = "H100", **more: Any) -> Order:
+async def an_order(sky: SkyPilotProvider, name: str = "hudtui-t1", spec: str = "H100", **more: Any) -> Order:
     found = (await sky.offers(Query())).found
     return Order(name, choose(found, query=Query(), spec=parse_spec(spec)).offer, **more)
 
@@ -110,7 +110,7 @@ def test_it_is_found_on_the_path_or_named() -> None:
     assert find_sky({}.get, which=lambda name: f"/bin/{name}") == ("/bin/sky",)
     words = find_sky({"HUDTUI_SKY": "uvx --from 'skypilot[aws,gcp]' sky"}.get, which=lambda name: None)
     assert words == ("uvx", "--from", "skypilot[aws,gcp]", "sky")
-    assert PROGRAM in {key.name for key in known_keys(HUD)}, "a setting that is listed"
+    assert PROGRAM in {key.name for key in known_settings(HUD)}, "a setting that is listed"
     with pytest.raises(InputError, match="no command"):
         find_sky({"HUDTUI_SKY": "uvx '"}.get)
 
@@ -118,12 +118,12 @@ def test_it_is_found_on_the_path_or_named() -> None:
 def test_absent_it_is_one_line_that_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "sky" not in find_providers({}.get, sky=True)
-    told = missing({}.get)["sky"]
+    told = unavailable_providers({}.get)["sky"]
     assert told == INSTALL and "\n" not in told and "uv tool install" in told
     with pytest.raises(ProviderError) as caught:
         open_provider("sky", {}.get)
     assert caught.value.what == "SkyPilot is not here" and "uv tool install" in str(caught.value.fix)
-    assert not isinstance(caught.value, LoginNeeded)
+    assert not isinstance(caught.value, AuthError)
 
 
 def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub: Stub) -> None:
@@ -140,9 +140,11 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
         patch.setenv("PATH", str(folder))
         assert "sky" not in find_providers({}.get), "each question starts its server"
         assert "sky" in find_providers({}.get, sky=True)
-        assert "sky" not in missing({}.get)
+        assert "sky" not in unavailable_providers({}.get)
         ledger = Ledger()
-        ledger.intend(Order("hudtui-kept", Offer("sky", "x", "H100", 1, parse_offers({"H100": [H100]})[0].price)), provider="sky")
+        ledger.reserve(
+            Order("hudtui-kept", Offer("sky", "x", "H100", 1, parse_offers({"H100": [H100]})[0].price)), provider="sky"
+        )
         ledger.note("hudtui-kept", "created", pod="hudtui-kept")
         assert "sky" in find_providers({}.get), "a machine that may be alive there is never forgotten"
 
@@ -150,7 +152,7 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
 # --- offers ---
 
 
-async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: Sky) -> None:
+async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: SkyPilotProvider) -> None:
     found = await sky.offers(Query())
     assert not found.warnings and {(one.gpu_type, one.gpu_count, one.spot, one.price.hourly) for one in found.found} == {
         ("H100", 1, False, 2.49),
@@ -166,14 +168,14 @@ async def test_offers_of_the_clouds_that_it_may_use(stub: Stub, sky: Sky) -> Non
     )
 
 
-async def test_a_cloud_that_fails_is_named_beside_the_others(stub: Stub, sky: Sky) -> None:
+async def test_a_cloud_that_fails_is_named_beside_the_others(stub: Stub, sky: SkyPilotProvider) -> None:
     stub.tell(clouds=["Lambda"], fail={"gpus list": ["Failed to fetch the catalog lambda/vms.csv", 1]})
     found = await sky.offers(Query())
     assert found.found == () and found.warnings == ("lambda: Failed to fetch the catalog lambda/vms.csv",)
     assert len((await sky.offers(Query())).found) == 1, "what failed is asked again"
 
 
-async def test_without_a_cloud_it_says_so(stub: Stub, sky: Sky) -> None:
+async def test_without_a_cloud_it_says_so(stub: Stub, sky: SkyPilotProvider) -> None:
     stub.tell(clouds=[])
     assert "sky check" in (await sky.offers(Query())).warnings[0]
 
@@ -200,7 +202,7 @@ def test_machines_of_ones_own_have_no_stated_price() -> None:
 # --- the task ---
 
 
-async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(stub: Stub, sky: Sky) -> None:
+async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(stub: Stub, sky: SkyPilotProvider) -> None:
     order = await an_order(sky, disk_gb=200.4, max_hours=3, image="skypilot:gpu-ubuntu-2204")
     pod = await sky.create(order)
     assert (pod.id, pod.stage, pod.hourly) == ("hudtui-t1", "booting", 2.49)
@@ -222,15 +224,15 @@ async def test_the_task_takes_what_was_chosen_and_goes_down_by_itself(stub: Stub
     ]
 
 
-async def test_spot_is_asked_for_where_it_was_chosen(stub: Stub, sky: Sky) -> None:
+async def test_spot_is_asked_for_where_it_was_chosen(stub: Stub, sky: SkyPilotProvider) -> None:
     await sky.create(await an_order(sky, spec="L4"))
     assert stub.state["tasks"][0]["resources"]["use_spot"] is True
 
 
-async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: Sky) -> None:
+async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: SkyPilotProvider) -> None:
     order = await an_order(sky)
     stub.tell(fail={"launch": ["sky.exceptions.ResourcesUnavailableError: No launchable resource found for task", 1]})
-    with pytest.raises(OfferGone, match="No launchable"):
+    with pytest.raises(OutOfCapacity, match="No launchable"):
         await sky.create(order)
     bad = Order("hudtui-t1", Offer("sky", "x", "H 100", 1, order.offer.price, raw={"cloud": "Lambda"}))
     with pytest.raises(ProviderError, match="Invalid task YAML"):
@@ -238,29 +240,31 @@ async def test_a_task_that_is_refused_creates_nothing(stub: Stub, sky: Sky) -> N
     assert "launches" not in stub.state
 
 
-async def test_the_task_waits_for_as_long_as_the_limits_leave(stub: Stub, sky: Sky) -> None:
+async def test_the_task_waits_for_as_long_as_the_limits_leave(stub: Stub, sky: SkyPilotProvider) -> None:
     for at, (hours, seconds) in enumerate([(None, 86400), (0.5, 1800), (0.0, 0)]):
         await sky.create(await an_order(sky, f"hudtui-t{at}", max_hours=hours))
         assert stub.state["tasks"][-1]["run"] == f"sleep {seconds}\n"
 
 
 @pytest.mark.parametrize("afterwards", ["the server has it", "the server is not there"])
-async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(stub: Stub, sky: Sky, afterwards: str) -> None:
+async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(
+    stub: Stub, sky: SkyPilotProvider, afterwards: str
+) -> None:
     order = await an_order(sky)
     fail = {"launch": ["requests.exceptions.ConnectionError: Connection aborted", 1]}
     if afterwards == "the server has it":
         stub.tell(fail=fail, launches={"hudtui-t1": "RUNNING"})
     else:
         stub.tell(fail={**fail, "api status": ["Could not connect to SkyPilot API server", 1]})
-    with pytest.raises(Unclear, match="nobody can say whether hudtui-t1") as caught:
+    with pytest.raises(OutcomeUnknown, match="nobody can say whether hudtui-t1") as caught:
         await sky.create(order)
     assert "Connection aborted" in str(caught.value.why)
 
 
 async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None:
     order = await an_order(stub.sky())
-    gone = Sky((str(stub.path.parent / "no-such-program"),))
-    with pytest.raises(Unclear, match="nobody can say whether hudtui-t1"):
+    gone = SkyPilotProvider((str(stub.path.parent / "no-such-program"),))
+    with pytest.raises(OutcomeUnknown, match="nobody can say whether hudtui-t1"):
         await gone.create(order)
     with pytest.raises(ProviderError) as caught:
         await gone.pods()
@@ -270,7 +274,7 @@ async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None
 # --- a machine's life ---
 
 
-async def rent(stub: Stub, sky: Sky, ledger: Ledger) -> list[Acquired]:
+async def rent(stub: Stub, sky: SkyPilotProvider, ledger: Ledger) -> list[ProvisionStep]:
     order = await an_order(sky)
 
     async def sleep(seconds: float) -> None:
@@ -281,21 +285,21 @@ async def rent(stub: Stub, sky: Sky, ledger: Ledger) -> list[Acquired]:
             way_in("hudtui-t1")
 
     async def login(pod: Pod) -> Host:
-        assert target_of(pod, {}.get) is not None
+        assert pod_target(pod, {}.get) is not None
         return LocalHost()
 
     steps = acquire(order, sky, ledger, login=login, sleep=sleep, clock=lambda: stub.now)
     return [step async for step in steps]
 
 
-async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) -> None:
+async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     steps = await rent(stub, sky, ledger)
     assert list(dict.fromkeys(step.kind for step in steps)) == ["intended", "created", "waiting", "trying", "ready"]
     assert [step.text.rpartition(" ")[2] for step in steps if step.kind == "waiting"] == ["SUBMITTED", "RUNNING", "INIT"]
     pod = steps[-1].pod
     assert pod is not None and str(pod.addresses[0]) == "sky@127.0.0.1:2222"
-    target = target_of(pod, {}.get)
+    target = pod_target(pod, {}.get)
     assert target is not None and target.pin == "hudtui-t1" and [key.name for key in target.keys] == ["key"]
     assert stub.asked("launch") == 1
     found = await reconcile([sky], ledger)
@@ -303,31 +307,31 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: Sky, tmp_path: Path) 
     stub.now += 120  # costs are not asked for more often
     account = await sky.account()
     assert account.spent == {"hudtui-t1": 1.245} and account.balance is None and account.estimated
-    (cost,) = spend(ledger, {"sky": account}, time.time()).pods
+    (cost,) = sum_costs(ledger, {"sky": account}, time.time()).pods
     assert (cost.spent, cost.billed, cost.text) == (1.245, False, "about $1.25")
     assert "hello red" in await sky.logs("hudtui-t1")
 
     async def sleep(seconds: float) -> None:
         stub.now += seconds
 
-    gone = await release("hudtui-t1", sky, ledger, why="over", sleep=sleep)
+    gone = await terminate_pod("hudtui-t1", sky, ledger, why="over", sleep=sleep)
     assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, stub.began + 1800)
-    assert gone.estimated and gone.bill is None and charged(gone) == "about $1.25 (estimated)"
+    assert gone.estimated and gone.bill is None and charge_text(gone) == "about $1.25 (estimated)"
     (entry,) = ledger.owned(alive=False)
     assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"
-    (over,) = spend(ledger, {}, time.time()).pods
+    (over,) = sum_costs(ledger, {}, time.time()).pods
     assert not over.billed and over.text.startswith("about ")
     assert stub.asked("down") == 1 and ledger.owned() == ()
     assert [pod.name for pod in await sky.history()] == ["hudtui-t1"]
 
 
-async def test_questions_are_not_asked_more_often_than_they_are_worth(stub: Stub, sky: Sky, tmp_path: Path) -> None:
+async def test_questions_are_not_asked_more_often_than_they_are_worth(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
     await rent(stub, sky, Ledger(tmp_path / "pods.db"))
     asked, seconds = stub.asked("status"), stub.now
     assert 2 <= asked <= seconds / 12 + 1
 
 
-async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: Sky, tmp_path: Path) -> None:
+async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     order = await an_order(sky)
 
@@ -339,13 +343,13 @@ async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: 
         raise AssertionError("there is nothing to log in to")
 
     steps = acquire(order, sky, ledger, login=login, sleep=sleep, clock=lambda: stub.now)
-    with pytest.raises(Unusable, match="no capacity in us-west-3"):
+    with pytest.raises(ProvisionFailed, match="no capacity in us-west-3"):
         async for _ in steps:
             pass
     assert ledger.owned() == ()
 
 
-async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: Sky, tmp_path: Path) -> None:
+async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     order = await an_order(sky)
 
@@ -364,7 +368,7 @@ async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: Sky, tmp
     assert ledger.owned() == () and stub.state.get("clusters", {}) == {}
 
 
-async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: Sky) -> None:
+async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvider) -> None:
     stub.tell(clusters={"c": {}}, fail={"down": ["PermissionError: credentials expired", 1]})
     with pytest.raises(ProviderError, match="credentials expired"):
         await sky.terminate("c")
@@ -407,17 +411,17 @@ def test_an_answer_after_talk() -> None:
     assert read_json('The flag is ignored.\n[a] note\n[{"x": NaN}]\n', "answer")[0].keys() == {"x"}
 
 
-async def test_there_is_nothing_to_register(sky: Sky) -> None:
+async def test_there_is_nothing_to_register(sky: SkyPilotProvider) -> None:
     assert await sky.keys() == ()
     with pytest.raises(ProviderError, match="of its own"):
         await sky.register_key("a", "ssh-ed25519 AAAA")
 
 
-async def test_a_run_there_needs_no_key_of_the_users(sky: Sky, tmp_path: Path) -> None:
+async def test_a_run_there_needs_no_key_of_the_users(sky: SkyPilotProvider, tmp_path: Path) -> None:
     from hudtui.core.platform import HUD
-    from hudtui.core.runs.preflight import Looked
-    from hudtui.core.runs.wish import _ssh_key
+    from hudtui.core.runs.preflight import PreflightReport
+    from hudtui.core.runs.request import _ssh_key
     from hudtui.core.settings import load_settings
 
-    seen = Looked()
+    seen = PreflightReport()
     assert await _ssh_key(sky, load_settings(tmp_path, HUD), seen) is None and not seen.missing

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.ledger import Ledger, Owned
-from hudtui.core.compute.spending import spend
+from hudtui.core.compute.costs import sum_costs
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.values import Account, Offer, Order, Pod, Price
 
 NOW = datetime(2026, 11, 20, 12, 0).astimezone().timestamp()
@@ -19,14 +19,14 @@ SIM = "http://127.0.0.1:1234"
 
 
 class Book:
-    def __init__(self, *owned: Owned) -> None:
+    def __init__(self, *owned: PodRecord) -> None:
         self._owned = owned
 
-    def owned(self, alive: bool = True) -> tuple[Owned, ...]:
+    def owned(self, alive: bool = True) -> tuple[PodRecord, ...]:
         return tuple(one for one in self._owned if one.open or not alive)
 
 
-def owned(name: str = "a", **changes: Any) -> Owned:
+def owned(name: str = "a", **changes: Any) -> PodRecord:
     values: dict[str, Any] = {
         "name": name,
         "provider": "prime",
@@ -45,7 +45,7 @@ def owned(name: str = "a", **changes: Any) -> Owned:
         "billed": None,
         "why": None,
     }
-    return Owned(**{**values, **changes})
+    return PodRecord(**{**values, **changes})
 
 
 def account(spent: Mapping[str, float]) -> dict[str, Account]:
@@ -53,42 +53,42 @@ def account(spent: Mapping[str, float]) -> dict[str, Account]:
 
 
 def test_nothing_costs_nothing() -> None:
-    found = spend(Book(), {}, NOW)
+    found = sum_costs(Book(), {}, NOW)
     assert (found.per_hour, found.today, found.pods, found.billed) == (0, 0, (), False)
 
 
 def test_price_times_time_where_there_is_no_bill() -> None:
-    found = spend(Book(owned(run="r1")), {}, NOW)
+    found = sum_costs(Book(owned(run="r1")), {}, NOW)
     assert (found.per_hour, found.alive, found.today, found.billed) == (2, 6, 6, False)
     assert [(pod.run, pod.spent) for pod in found.pods] == [("r1", 6)]
     assert found.pods[0].text == "about $6.00"
 
 
 def test_the_bill_counts_where_there_is_one() -> None:
-    found = spend(Book(owned()), account({"pod-a": 5.5}), NOW)
+    found = sum_costs(Book(owned()), account({"pod-a": 5.5}), NOW)
     assert (found.alive, found.billed, found.pods[0].text) == (5.5, True, "$5.50 billed")
 
 
 def test_one_without_a_bill_makes_the_sum_an_estimate() -> None:
-    found = spend(Book(owned(), owned("b")), account({"pod-a": 5.5}), NOW)
+    found = sum_costs(Book(owned(), owned("b")), account({"pod-a": 5.5}), NOW)
     assert (found.alive, found.billed, found.per_hour) == (11.5, False, 4)
 
 
 def test_what_has_ended_counts_for_today_and_not_for_the_hour() -> None:
     over = owned(state="ended", ended=NOW - HOUR, billed=4.0)
     old = owned("old", state="ended", created=NOW - 90 * HOUR, ended=NOW - 80 * HOUR, billed=50.0)
-    found = spend(Book(over, old, owned("never", state="never")), {}, NOW)
+    found = sum_costs(Book(over, old, owned("never", state="never")), {}, NOW)
     assert (found.per_hour, found.alive, found.today) == (0, 0, 4)
     assert [pod.name for pod in found.pods] == ["a"]
 
 
 def test_only_the_part_since_midnight_is_of_today() -> None:
-    found = spend(Book(owned(created=NOW - 24 * HOUR)), {}, NOW)
+    found = sum_costs(Book(owned(created=NOW - 24 * HOUR)), {}, NOW)
     assert (found.alive, found.today) == (48, 24)
 
 
 def test_one_that_may_exist_has_no_price_yet() -> None:
-    found = spend(Book(owned(state="intended", pod=None)), {}, NOW)
+    found = sum_costs(Book(owned(state="intended", pod=None)), {}, NOW)
     assert (found.per_hour, found.alive) == (0, 0) and found.open[0].name == "a"
 
 
@@ -98,7 +98,7 @@ def test_machines_that_nobody_wrote_down_count_too() -> None:
         Pod("prime", "pod-a", "a", "ready", hourly=2.0, created=NOW),
         Pod("prime", "x2", "hudtui-y", "gone", hourly=9.0),
     ]
-    found = spend(Book(owned()), {}, NOW, others=pods)
+    found = sum_costs(Book(owned()), {}, NOW, others=pods)
     assert (found.per_hour, found.alive) == (5, 9)
     assert found.of("x1") is found.of("hudtui-x") is not None
 
@@ -114,7 +114,7 @@ def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() ->
     real, one, other = (owned(name, realm=realm) for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True))
 
     def names(**more: Any) -> list[str]:
-        return [pod.name for pod in spend(Book(real, one, other), {}, NOW, **more).pods]
+        return [pod.name for pod in sum_costs(Book(real, one, other), {}, NOW, **more).pods]
 
     assert names() == ["a"] and names(here=[At("https://real")]) == ["a"]
     assert names(here=[At(SIM)]) == ["a", "b"] and names(here=[At(SIM)], elsewhere=False) == ["b"]
@@ -124,26 +124,26 @@ def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() ->
 def test_two_simulators_that_call_their_machines_alike() -> None:
     old = owned("old", realm=SIM, pod="p1", state="ended", ended=NOW - HOUR, billed=50.0)
     new = owned("new", realm=SIM + "1", pod="p1", hourly=1.0)
-    cost = spend(Book(old, new), {}, NOW, here=[At(SIM + "1")]).of("p1")  # type: ignore[list-item]
+    cost = sum_costs(Book(old, new), {}, NOW, here=[At(SIM + "1")]).of("p1")  # type: ignore[list-item]
     assert cost is not None and (cost.name, cost.spent) == ("new", 3.0)
 
 
 def test_one_that_was_taken_for_ended_and_is_alive_costs_on() -> None:
     entry = owned(state="ended", ended=NOW - HOUR, billed=1.0)
     pod = Pod("prime", "pod-a", "a", "ready", hourly=2.0, created=NOW - 3 * HOUR)
-    found = spend(Book(entry), {}, NOW, others=[pod])
+    found = sum_costs(Book(entry), {}, NOW, others=[pod])
     assert (found.per_hour, found.alive, len(found.pods)) == (2, 6, 1)
 
 
 def test_currencies_are_told_apart() -> None:
-    found = spend(Book(owned(currency="EUR"), owned("b", currency="EUR"), owned("c")), {}, NOW)
+    found = sum_costs(Book(owned(currency="EUR"), owned("b", currency="EUR"), owned("c")), {}, NOW)
     assert (found.currency, found.mixed) == ("EUR", True)
 
 
 @given(st.floats(0, 1e4), st.floats(0, 200), st.floats(0, 100))
 def test_today_is_never_more_than_all(hourly: float, before: float, bill: float) -> None:
     for accounts in ({}, account({"pod-a": bill})):
-        found = spend(Book(owned(hourly=hourly, created=NOW - before * HOUR)), accounts, NOW)
+        found = sum_costs(Book(owned(hourly=hourly, created=NOW - before * HOUR)), accounts, NOW)
         assert 0 <= found.today <= found.alive * (1 + 1e-9)
         # Times are seconds since 1970: a clock of doubles tells them apart by a quarter of a microsecond.
         assert found.alive == pytest.approx(bill if accounts else hourly * before, abs=1e-5)
@@ -152,9 +152,9 @@ def test_today_is_never_more_than_all(hourly: float, before: float, bill: float)
 def test_the_real_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     offer = Offer("prime", "o", "H100_80GB", 1, Price(2.0))
-    ledger.intend(Order("hudtui-a", offer), provider="prime", run="r1")
+    ledger.reserve(Order("hudtui-a", offer), provider="prime", run="r1")
     ledger.note("hudtui-a", "created", pod="p1", hourly=2.5)
     entry = ledger.get("hudtui-a")
     assert entry is not None
-    found = spend(ledger, account({"p1": 0.75}), entry.created + HOUR)
+    found = sum_costs(ledger, account({"p1": 0.75}), entry.created + HOUR)
     assert (found.per_hour, found.alive, found.pods[0].run, found.billed) == (2.5, 0.75, "r1", True)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hudtui.core.environment import cache
-from hudtui.core.environment.analyze import analyze, read_offline
+from hudtui.core.environment.discover import analysis_from_lock, analyze
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Prompt, Resource, Server, Tool, analysis_from_json
 from hudtui.core.errors import ConnectError, InputError, SourceError
@@ -81,8 +81,8 @@ async def test_ten_thousand_tools_are_kept_and_read_back_quickly(odd, tmp_path):
     found = await analyze(source)
     assert len(found.tools) == 10_000
     began = time.perf_counter()
-    cache.store(source, found)
-    assert cache.cached(source) == found
+    cache.save_analysis(source, found)
+    assert cache.load_analysis(source) == found
     assert time.perf_counter() - began < 5
 
 
@@ -202,7 +202,7 @@ async def test_locks_are_read_offline(tmp_path, version, image, internal):
     (tmp_path / "hud.lock.yaml").write_text(LOCK.format(version=version, image=image, internal=internal))
     source = parse_source(str(tmp_path))
     found = await analyze(source, live=False)
-    assert found == read_offline(source)
+    assert found == analysis_from_lock(source)
     assert found.image == "org/env:1@sha256:" + "b" * 64
     assert found.server.version == "0.3.1"
     assert found.protocol is None
@@ -291,7 +291,7 @@ async def test_v6_that_is_not_there_or_hangs():
 
 
 async def test_v6_cannot_be_played():
-    from hudtui.core.environment.connection import connect
+    from hudtui.core.environment.client import connect
 
     with pytest.raises(SourceError, match="has tasks, not MCP tools"):
         async with connect(parse_source("tcp://127.0.0.1:9")):
@@ -318,36 +318,36 @@ FOUND = Analysis(
 
 def test_what_is_stored_comes_back(tmp_path):
     source = parse_source("text-2048", folder=tmp_path)
-    assert cache.cached(source) is None
-    cache.store(source, FOUND)
-    assert cache.cached(source) == FOUND
-    assert cache.cached(parse_source("org/env:1", folder=tmp_path)) is None
+    assert cache.load_analysis(source) is None
+    cache.save_analysis(source, FOUND)
+    assert cache.load_analysis(source) == FOUND
+    assert cache.load_analysis(parse_source("org/env:1", folder=tmp_path)) is None
     assert (tmp_path / ".hudtui" / ".gitignore").exists()
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', "\x00", '{"format": 99}'])
 def test_a_damaged_cache_counts_as_none(tmp_path, damage):
     source = parse_source("text-2048", folder=tmp_path)
-    cache.store(source, FOUND)
+    cache.save_analysis(source, FOUND)
     (file,) = (tmp_path / ".hudtui" / "analyses").iterdir()
     file.write_text(damage)
-    assert cache.cached(source) is None
+    assert cache.load_analysis(source) is None
 
 
 def test_a_cache_of_another_shape_counts_as_none(tmp_path):
     source = parse_source("text-2048", folder=tmp_path)
-    cache.store(source, FOUND)
+    cache.save_analysis(source, FOUND)
     (file,) = (tmp_path / ".hudtui" / "analyses").iterdir()
     data = json.loads(file.read_text())
     for field in ("tools", "server", "resources"):
         file.write_text(json.dumps({**data, "analysis": {**data["analysis"], field: [5]}}))
-        assert cache.cached(source) is None
+        assert cache.load_analysis(source) is None
 
 
 def test_a_workspace_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / ".hudtui").write_text("in the way")
     with pytest.raises(InputError):
-        cache.store(parse_source("text-2048", folder=tmp_path), FOUND)
+        cache.save_analysis(parse_source("text-2048", folder=tmp_path), FOUND)
 
 
 async def test_no_secret_is_stored(tmp_path):
@@ -368,7 +368,7 @@ async def test_no_secret_is_stored(tmp_path):
     config = {"s": {"command": sys.executable, "args": ["-c", code], "env": {"MY_API_KEY": "$MY_API_KEY"}}}
     source = parse_source(json.dumps(config), folder=tmp_path, lookup={"MY_API_KEY": secret}.get)
     found = await analyze(source)
-    cache.store(source, found)
+    cache.save_analysis(source, found)
     (file,) = (tmp_path / ".hudtui" / "analyses").iterdir()
     assert secret not in file.read_text()
     assert secret not in repr(source)
@@ -377,11 +377,11 @@ async def test_no_secret_is_stored(tmp_path):
 
 def test_ages():
     now = datetime(2026, 1, 3, tzinfo=UTC)
-    assert cache.age(FOUND, now) == 2 * 86400
-    assert cache.age(replace(FOUND, analyzed_at=None), now) is None
-    assert cache.age(replace(FOUND, analyzed_at="yesterday"), now) is None
-    assert cache.age(replace(FOUND, analyzed_at="2026-01-02T23:59:00"), now) == 60
-    assert cache.age(FOUND, now - timedelta(days=9)) == 0
+    assert cache.analysis_age(FOUND, now) == 2 * 86400
+    assert cache.analysis_age(replace(FOUND, analyzed_at=None), now) is None
+    assert cache.analysis_age(replace(FOUND, analyzed_at="yesterday"), now) is None
+    assert cache.analysis_age(replace(FOUND, analyzed_at="2026-01-02T23:59:00"), now) == 60
+    assert cache.analysis_age(FOUND, now - timedelta(days=9)) == 0
     words = [cache.age_text(seconds) for seconds in (None, 5, 60, 7200, 90000, 200000)]
     assert words == ["some time ago", "just now", "1 minute ago", "2 hours ago", "1 day ago", "2 days ago"]
 

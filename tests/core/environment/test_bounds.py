@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudtui.core.environment import bounds, link
-from hudtui.core.environment.bounds import Bounds, TooMuchError
-from hudtui.core.environment.connection import connect
+from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
+from hudtui.core.environment.client import connect
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError
 
@@ -34,7 +34,7 @@ JSON = st.recursive(
 @given(JSON, st.lists(st.integers(0, 400), max_size=6), st.sampled_from([None, 1]))
 def test_values_are_counted_whatever_is_in_texts_and_wherever_the_data_is_cut(value, cuts, indent):
     text = json.dumps(value, indent=indent).encode()
-    counted = Bounds()
+    counted = MessageSizeCounter()
     for first, last in pairwise(sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})):
         counted.take(text[first:last])
     marks = len(re.findall(rb"[{\[,]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", text)))
@@ -42,20 +42,20 @@ def test_values_are_counted_whatever_is_in_texts_and_wherever_the_data_is_cut(va
 
 
 def test_each_event_is_a_message_of_its_own(monkeypatch):
-    monkeypatch.setattr(bounds, "MOST_VALUES", 10)
+    monkeypatch.setattr(bounds, "MAX_MESSAGE_VALUES", 10)
     event = b'event: message\r\ndata: {"a": [1, 2, 3]}\r\n\r\n'
-    counted = Bounds(events=True)
+    counted = MessageSizeCounter(events=True)
     for _ in range(50):
         counted.take(event)
-    with pytest.raises(TooMuchError):
+    with pytest.raises(MessageTooLargeError):
         counted.take(b"data: [1,2,3,\r\ndata: 4,5,6,\r\ndata: 7,8,9,10,11]\r\n\r\n")
-    with pytest.raises(TooMuchError):
-        Bounds(events=True).take(b': "\rdata: [{},{},{},{},{},{}]\n\n')
+    with pytest.raises(MessageTooLargeError):
+        MessageSizeCounter(events=True).take(b': "\rdata: [{},{},{},{},{},{}]\n\n')
 
 
 @pytest.fixture
 def few_values(monkeypatch):
-    monkeypatch.setattr(bounds, "MOST_VALUES", 30_000)
+    monkeypatch.setattr(bounds, "MAX_MESSAGE_VALUES", 30_000)
 
 
 async def test_a_started_server_that_sends_too_many_values(odd, few_values):
@@ -69,7 +69,7 @@ async def test_a_started_server_that_sends_too_many_values(odd, few_values):
 
 
 async def test_a_line_without_end(odd, monkeypatch):
-    monkeypatch.setattr("hudtui.core.environment.child.MOST_BYTES", 4 << 20)
+    monkeypatch.setattr("hudtui.core.environment.stdio.MAX_MESSAGE_BYTES", 4 << 20)
     async with connect(command(*odd("big", 5 << 20))) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {})
@@ -115,16 +115,16 @@ async def test_an_answer_that_is_packed_unasked(odd_http, http_reply):
 
 
 async def test_more_tools_than_are_taken(odd, monkeypatch):
-    monkeypatch.setattr(link, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(link, "MAX_LISTED", 50)
     async with connect(command(*odd("many", 60))) as session:
         assert len(session.tools) == 50
         assert session.warnings == ["the server lists too many tools: the first 50 are taken, the others left out"]
 
 
 async def test_questions_in_front_of_an_answer(odd):
-    async with connect(command(*odd("asks", bounds.MOST_ASKED))) as session:
+    async with connect(command(*odd("asks", bounds.MAX_SERVER_REQUESTS))) as session:
         assert not (await session.call_tool("good", {})).is_error
-    async with connect(command(*odd("asks", bounds.MOST_ASKED + 1))) as session:
+    async with connect(command(*odd("asks", bounds.MAX_SERVER_REQUESTS + 1))) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {})
     assert "asks without end" in caught.value.what

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.connection import connect, connect_config
+from hudtui.core.environment.client import connect, connect_config
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.engine import built_here, engine_note, find_engine
+from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally
 from hudtui.core.environment.push import push_image
 from hudtui.core.environment.source import image_source
 
@@ -77,4 +77,4 @@ async def test_a_push_says_which_one_and_why(install: Install) -> None:
 )
 def test_an_image_that_was_built_here(install: Install, script: str, here: bool) -> None:
     install(podman=script)
-    assert built_here("env:1") is here
+    assert is_built_locally("env:1") is here

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hudtui.core.environment.forms import WHOLE, FormField, form_fields, hub_call, read_form
+from hudtui.core.environment.forms import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 
@@ -56,11 +56,11 @@ def test_bad_fields_are_named(typed: dict[str, str], field: str) -> None:
 
 def test_without_a_schema_all_arguments_are_one_field() -> None:
     tool = Tool("free")
-    assert [field.name for field in form_fields(tool)] == [WHOLE]
-    assert read_form(tool, {WHOLE: '{"a": [1]}'}) == {"a": [1]}
-    assert read_form(tool, {WHOLE: "  "}) == {}
+    assert [field.name for field in form_fields(tool)] == [ALL_ARGUMENTS]
+    assert read_form(tool, {ALL_ARGUMENTS: '{"a": [1]}'}) == {"a": [1]}
+    assert read_form(tool, {ALL_ARGUMENTS: "  "}) == {}
     with pytest.raises(InputError, match="object"):
-        read_form(tool, {WHOLE: "[1]"})
+        read_form(tool, {ALL_ARGUMENTS: "[1]"})
 
 
 def test_no_parameters_no_fields() -> None:

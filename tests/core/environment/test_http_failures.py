@@ -10,7 +10,7 @@ import time
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from hudtui.core.environment.connection import connect
+from hudtui.core.environment.client import connect
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.images import describe_image, dimensions, save_image
-from hudtui.core.environment.values import Block
+from hudtui.core.environment.images import describe_image, image_dimensions, save_image
+from hudtui.core.environment.values import ContentBlock
 from hudtui.core.errors import InputError
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480) + b"\x08\x02\x00\x00\x00" + b"0" * 100
@@ -15,8 +15,8 @@ GIF = b"GIF89a" + struct.pack("<HH", 3, 5) + b"rest"
 JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc2\x00\x0b\x08" + struct.pack(">HH", 20, 30) + b"rest"
 
 
-def _block(data: bytes, kind: str = "image/png") -> Block:
-    return Block("image", data=base64.b64encode(data).decode(), mime_type=kind)
+def _block(data: bytes, kind: str = "image/png") -> ContentBlock:
+    return ContentBlock("image", data=base64.b64encode(data).decode(), mime_type=kind)
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ def _block(data: bytes, kind: str = "image/png") -> Block:
     [(PNG, (640, 480)), (GIF, (3, 5)), (JPEG, (30, 20)), (b"", None), (PNG[:20], None), (b"\xff\xd8\xff\xe0\x00\x00", None)],
 )
 def test_dimensions(data: bytes, size: tuple[int, int] | None) -> None:
-    assert dimensions(data) == size
+    assert image_dimensions(data) == size
 
 
 def test_an_image_in_one_line() -> None:
     assert describe_image(_block(PNG)) == "image/png, 640x480, 0.1 kB"
     assert describe_image(_block(b"<svg/>", "image/svg+xml\x1b[2J")) == "image/svg+xml, 0.0 kB"
-    assert describe_image(Block("image", data="%%%")) == "image, the server's image is damaged"
+    assert describe_image(ContentBlock("image", data="%%%")) == "image, the server's image is damaged"
 
 
 def test_saved_once_under_a_name_of_its_content(tmp_path: Path) -> None:
@@ -39,4 +39,4 @@ def test_saved_once_under_a_name_of_its_content(tmp_path: Path) -> None:
     assert save_image(_block(PNG), tmp_path / "images") == first
     assert save_image(_block(GIF, "../../etc"), tmp_path / "images").parent == tmp_path / "images"
     with pytest.raises(InputError):
-        save_image(Block("image", data="%%%"), tmp_path)
+        save_image(ContentBlock("image", data="%%%"), tmp_path)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.matching import identity_of, runs_on, servers_in
+from hudtui.core.environment.matching import identity_of, servers_in, uses_environment
 from hudtui.core.environment.values import Analysis, Server, Tool
 
 HOSTED = {"url": "https://mcp.hud.so/v3/mcp", "headers": {"Mcp-Image": "hudevals/hud-browser:0.1.6"}}
@@ -50,7 +50,7 @@ def analysis_of(source: str, name: str = "", *tools: str, image: str | None = No
 def test_servers_that_are_the_analysed_environment(
     tmp_path: Path, source: str, name: str, image: str | None, config: Any, same: bool
 ) -> None:
-    assert runs_on(config, identity_of(analysis_of(source, name, image=image), tmp_path)) is same
+    assert uses_environment(config, identity_of(analysis_of(source, name, image=image), tmp_path)) is same
 
 
 def test_servers_are_called_by_their_image_where_they_have_one() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, mask_text, mask_url, parse_mcp_config
 from hudtui.core.environment.source import container_spec, image_name, parse_source
-from hudtui.core.environment.spec import Secrets, ServerSpec, mask_text, mask_url, read_config, resolve
 from hudtui.core.errors import InputError, SourceError
 
 LOCKS = {
@@ -73,7 +73,7 @@ def test_a_container_gets_names_of_variables_and_a_name_of_its_own():
     assert first[1:5] == ("run", "--name", first[3], "--rm")
     assert first[3] != second[3]
     assert undo == (spec.command, "rm", "-f", first[3])
-    ready, warnings = resolve(spec, {"HUD_API_KEY": "sk-very-secret"}.get, Secrets())
+    ready, warnings = fill_variables(spec, {"HUD_API_KEY": "sk-very-secret"}.get, Secrets())
     assert ready.env == {"HUD_API_KEY": "sk-very-secret", "MODE": "fast"}
     assert "sk-very-secret" not in " ".join(ready.args)
     assert warnings == ()
@@ -108,7 +108,7 @@ def test_urls(url, sse, name):
 
 def test_a_command_is_taken_literally():
     source = parse_source(None, ["sh", "-c", "echo $HOME"])
-    ready, warnings = resolve(source.servers[0], {"HOME": "/root"}.get, Secrets())
+    ready, warnings = fill_variables(source.servers[0], {"HOME": "/root"}.get, Secrets())
     assert (source.kind, ready.args, warnings) == ("command", ("-c", "echo $HOME"), ())
     assert source.text == "-- sh -c 'echo $HOME'"
     assert parse_source(source.text) == source, "what a source calls itself names it"
@@ -313,13 +313,13 @@ def test_texts_are_masked():
 def test_no_key_goes_over_plain_http_to_another_machine(url: str, headers: dict[str, str]):
     values = {"HUD_API_KEY": "sk-not-to-be-shown-1234"}
     with pytest.raises(SourceError) as caught:
-        resolve(ServerSpec("x", url=url, headers=headers), values.get, Secrets())
+        fill_variables(ServerSpec("x", url=url, headers=headers), values.get, Secrets())
     assert "in the clear" in caught.value.what
     assert "https" in (caught.value.fix or "")
     assert "sk-not-to-be" not in str(caught.value)
     for free in (url.replace("http://", "https://"), url.replace("elsewhere.example", "127.0.0.1:9")):
-        assert resolve(ServerSpec("x", url=free, headers=headers), values.get, Secrets())[0].url
-    assert resolve(ServerSpec("x", url="http://elsewhere.example/mcp", headers={"Run-Id": "7"}), values.get, Secrets())
+        assert fill_variables(ServerSpec("x", url=free, headers=headers), values.get, Secrets())[0].url
+    assert fill_variables(ServerSpec("x", url="http://elsewhere.example/mcp", headers={"Run-Id": "7"}), values.get, Secrets())
 
 
 def test_secrets_are_hidden_everywhere():
@@ -342,7 +342,7 @@ def test_secrets_are_hidden_everywhere():
     ],
 )
 def test_the_image_in_a_docker_command(args, image):
-    assert read_config({"a": {"command": "docker", "args": args}}, "x")[0].image == image
+    assert parse_mcp_config({"a": {"command": "docker", "args": args}}, "x")[0].image == image
     assert ServerSpec("a", command="ssh", args=("docker", *args)).image is None
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.validation import GivenUpError, TooLongError, Validator, Work
+from hudtui.core.environment.validation import CheckTooLongError, NotCheckedError, Validator, WorkBudget
 from hudtui.core.environment.values import Analysis, Server, Tool
-from hudtui.core.gym.examples import Schema
-from hudtui.core.gym.schema import SchemaChecker
-from hudtui.core.tasks.rules import check_against
+from hudtui.core.gym.json_schema import ArgumentChecker
+from hudtui.core.gym.schema_examples import ToolSchema
+from hudtui.core.tasks.rules import check_call
 
 ATOMS = (
     *(
@@ -63,7 +63,7 @@ def test_patterns_are_found_where_python_finds_them():
     validator = Validator({"properties": {pattern: {"pattern": pattern} for pattern in patterns}})
     for _ in range(5):
         texts = {pattern: "".join(chance.choices(letters[pattern], k=chance.randint(1, 6))) for pattern in patterns}
-        refused = {error.path[0] for error in validator.errors(texts, most=len(patterns), work=Work(10**9))}
+        refused = {error.path[0] for error in validator.errors(texts, most=len(patterns), work=WorkBudget(10**9))}
         assert refused == {pattern for pattern, text in texts.items() if not patterns[pattern].search(text)}, texts
 
 
@@ -87,7 +87,7 @@ def test_patterns_are_found_where_python_finds_them():
 )
 def test_patterns_that_are_not_looked_for(pattern: str):
     for schema in ({"pattern": pattern}, {"propertyNames": {"pattern": pattern}}, {"patternProperties": {pattern: False}}):
-        with pytest.raises(GivenUpError, match="bounded time"):
+        with pytest.raises(NotCheckedError, match="bounded time"):
             Validator(schema).errors("a" * 80 if "pattern" in schema else {"a" * 80: 1})
 
 
@@ -101,7 +101,7 @@ def test_a_class_of_letters_is_not_looked_for_where_servers_differ():
     validator = Validator({"pattern": r"^\w+$"})
     assert validator.errors("Zoe") == []
     assert validator.errors("Zoe!")
-    with pytest.raises(GivenUpError, match="differs from server to server"):
+    with pytest.raises(NotCheckedError, match="differs from server to server"):
         validator.errors("Zoë")
     assert Validator({"pattern": "^[A-Za-zë]+$"}).errors("Zoë") == []
 
@@ -156,7 +156,7 @@ IF_THEN = {"if": {"const": 1}, "then": {"const": 2}}
     ],
 )
 def test_a_check_that_would_take_too_long_is_given_up(schema: dict[str, Any], value: Any):
-    with pytest.raises(TooLongError, match="would take too long"):
+    with pytest.raises(CheckTooLongError, match="would take too long"):
         Validator(schema).errors(value)
 
 
@@ -176,7 +176,7 @@ def test_a_check_that_would_take_too_long_is_given_up(schema: dict[str, Any], va
     ],
 )
 def test_what_cannot_be_checked_says_why(schema: dict[str, Any], reason: str):
-    with pytest.raises(GivenUpError, match=reason):
+    with pytest.raises(NotCheckedError, match=reason):
         Validator(schema).errors("x" if "pattern" in schema else {"x": 1})
 
 
@@ -205,7 +205,7 @@ def test_what_was_found_before_a_pattern_that_is_passed_over_is_told():
     ],
 )
 def test_a_pattern_that_is_passed_over_makes_nothing_wrong(schema: dict[str, Any]):
-    with pytest.raises(GivenUpError, match="bounded time"):
+    with pytest.raises(NotCheckedError, match="bounded time"):
         Validator(schema).errors(["a", "a"] if {"items", "contains"} & set(schema) else "a")
 
 
@@ -238,8 +238,8 @@ def test_nothing_is_fetched_for_a_schema(asked: tuple[str, list[str]], word: str
     for schema in ({word: url, "properties": {"x": {"$ref": "other.json"}}}, {"properties": {"x": {word: url}}}):
         tool = Tool("t", "", schema)
         analysis = Analysis("s", Server("", ""), "", (tool,))
-        assert SchemaChecker(schema).check({"x": 1}) is None
-        Schema(schema).accepts({"x": 1})
-        remarks = check_against("setup_tool", "t", {"x": 1}, analysis)
+        assert ArgumentChecker(schema).check({"x": 1}) is None
+        ToolSchema(schema).accepts({"x": 1})
+        remarks = check_call("setup_tool", "t", {"x": 1}, analysis)
         assert all(remark.severity == "warning" for remark in remarks)
     assert paths == []

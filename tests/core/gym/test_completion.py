@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym.completion import complete, new_action
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.findings import Finding, Fix, errors_of
-from hudtui.core.gym.fixes import apply_fixes
-from hudtui.core.gym.lint import lint
+from hudtui.core.gym.editing.completion import complete, new_action
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.lint.findings import Finding, Fix, errors_of
+from hudtui.core.gym.lint.fixes import apply_fixes
 
 MOVE = Tool(
     "move",

@@ -21,8 +21,8 @@ from hudtui.core.gym.config import (
     load_config,
     parse_config,
 )
-from hudtui.core.gym.findings import Finding, errors_of
-from hudtui.core.gym.interpret import Interpreter
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.lint.findings import Finding, errors_of
 from hudtui.core.gym.transform import compile_transform
 
 FULL = """\
@@ -261,7 +261,7 @@ def test_what_is_odd_but_loads(text: str, code: str, severity: str, words: str) 
     config, findings = read(text)
     assert [(finding.code, finding.severity) for finding in findings] == [(code, severity)]
     assert words in findings[0].message
-    assert not config.broken
+    assert not config.invalid
 
 
 def test_static_wins_as_it_always_did() -> None:
@@ -281,7 +281,7 @@ def test_fixes_say_where_the_misspelt_key_is() -> None:
     assert edit.text == "transform"
     both, findings = read(MAPPING + "    a: {from_arg: x, tranform: 'lambda x: x', transform: 'lambda x: x'}")
     assert findings[0].fix is None
-    assert "click" in both.broken
+    assert "click" in both.invalid
 
 
 def test_one_bad_mapping_hides_no_other() -> None:
@@ -294,7 +294,7 @@ def test_one_bad_mapping_hides_no_other() -> None:
         "  five: {_tool: t}\n"
     )
     assert list(config.mappings) == ["one", "five"]
-    assert list(config.broken) == ["two", "three", "four"]
+    assert list(config.invalid) == ["two", "three", "four"]
     assert [(finding.line, finding.mapping, finding.code) for finding in errors_of(findings)] == [
         (3, "two", "tool"),
         (4, "three", "positional"),
@@ -383,5 +383,5 @@ def test_no_document_raises(tree: Any, text: str) -> None:
             assert finding.line >= 1
             assert finding.column >= 1
         if config is not None:
-            assert not (config.broken.keys() & config.mappings.keys())
+            assert not (config.invalid.keys() & config.mappings.keys())
             Interpreter(config).interpret(f"<tool>{text}</tool>").to_json()

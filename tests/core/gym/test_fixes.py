@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
-from hudtui.core.gym.findings import Edit, Finding, Fix
-from hudtui.core.gym.fixes import apply_fixes, fix_file, fix_text
-from hudtui.core.gym.lint import lint
-from hudtui.core.yamltext import load_yaml
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.lint.findings import Finding, Fix, TextEdit
+from hudtui.core.gym.lint.fixes import apply_fixes, fix_file, fix_text
+from hudtui.core.yaml_doc import load_yaml
 
 MOVE = Tool(
     "move",
@@ -142,7 +142,7 @@ def test_what_comes_to_light_behind_a_repair_is_no_reason_against_it() -> None:
 
 class TestApply:
     def finding(self, *edits: tuple[int, int, int, int, str]) -> Finding:
-        return Finding("x", "error", "x", fix=Fix("x", tuple(Edit(*edit) for edit in edits)))
+        return Finding("x", "error", "x", fix=Fix("x", tuple(TextEdit(*edit) for edit in edits)))
 
     def test_several_edits(self) -> None:
         found = [self.finding((1, 1, 1, 2, "A"), (2, 2, 2, 2, "!")), self.finding((2, 1, 2, 2, "Z"))]

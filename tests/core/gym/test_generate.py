@@ -16,12 +16,12 @@ from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym import emit
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.draft import LeftOut, draft, per_value_tools
-from hudtui.core.gym.examples import NOTHING, Schema
-from hudtui.core.gym.generate import config_file_name, generate, snippet
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.lint import lint
-from hudtui.core.yamltext import load_yaml
+from hudtui.core.gym.draft import SkippedTool, draft_config, per_value_tools
+from hudtui.core.gym.generate import action_snippet, config_file_name, generate
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.schema_examples import UNSET, ToolSchema
+from hudtui.core.yaml_doc import load_yaml
 from hudtui.envs.text_2048.environment import HUBS, INSTRUCTIONS, TOOLS
 
 USAGE = re.compile(r"Usage: <tool>(.*)</tool>")
@@ -71,7 +71,7 @@ def check(what: Analysis, old_gym: ModuleType, **options: Any) -> dict[str, Any]
         assert result.error is None, (usage, result.error)
         assert result.call is not None and result.call.tool == action.tool
         given = tools[action.tool].input_schema
-        assert given is None or Schema(given).accepts(dict(result.call.arguments)), usage
+        assert given is None or ToolSchema(given).accepts(dict(result.call.arguments)), usage
         assert not result.extra_calls
     assert interpreter.interpret("<think>so</think><tool>done()</tool>").done
     left = lint(text, name="generated.yaml", tools=tools)
@@ -491,8 +491,8 @@ def test_any_source_gives_a_file_name(source: str) -> None:
 
 
 def test_snippet_for_a_new_action() -> None:
-    made = snippet(bundled().tools[0], taken=("move",))
-    assert not isinstance(made, LeftOut)
+    made = action_snippet(bundled().tools[0], taken=("move",))
+    assert not isinstance(made, SkippedTool)
     mapping, prompt = made
     assert list(yaml.safe_load(mapping)) == ["move_2"]
     assert 'Usage: <tool>move_2("left")</tool>' in prompt
@@ -508,16 +508,16 @@ JSON = st.recursive(
 @given(JSON)
 @settings(max_examples=300, deadline=None)
 def test_values_are_read_back_by_both_kinds_of_yaml(data: Any) -> None:
-    text = f"key: {emit.value(data)}\n"
+    text = f"key: {emit.yaml_value(data)}\n"
     assert load_yaml(text, name="x").data == {"key": data}
     assert yaml.safe_load(text) == {"key": data}
     assert json.dumps(yaml.safe_load(text)["key"]) == json.dumps(data)  # types, too
 
 
-@given(st.text(max_size=emit.MAX_KEY))
+@given(st.text(max_size=emit.MAX_KEY_LENGTH))
 @settings(max_examples=300, deadline=None)
 def test_keys_are_read_back_by_both_kinds_of_yaml(name: str) -> None:
-    text = f"{emit.key(name)}: 1\n"
+    text = f"{emit.yaml_key(name)}: 1\n"
     assert load_yaml(text, name="x").data == {name: 1} == yaml.safe_load(text)
 
 
@@ -589,8 +589,8 @@ def tools(draw: st.DrawFn) -> Tool:
     required = [each for each in properties if draw(st.booleans())]
     for each, part in properties.items():
         if each not in required and draw(st.integers(0, 2)) == 0:
-            default = Schema(schema(properties)).example(part)
-            part["default"] = default if default is not NOTHING and draw(st.booleans()) else draw(JSON)
+            default = ToolSchema(schema(properties)).example(part)
+            part["default"] = default if default is not UNSET and draw(st.booleans()) else draw(JSON)
         if draw(st.integers(0, 2)) == 0:
             part["description"] = draw(st.text())
     return Tool(name, draw(st.text()), schema(properties, *required, additionalProperties=draw(st.booleans())), kind)
@@ -602,7 +602,7 @@ def test_every_generated_schema_gives_a_configuration_whose_usage_lines_work(
     old_gym: ModuleType, found: list[Tool], per_value: bool
 ) -> None:
     what = analysis(*found)
-    plan = draft(what, per_value=per_value)
+    plan = draft_config(what, per_value=per_value)
     if plan.actions:
         check(what, old_gym, per_value=per_value)
     else:

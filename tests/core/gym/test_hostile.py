@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.jsonvalues import dumps
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.json_safe import dumps
 
 BIG = "'a' * 1_000_000"
 WORDS = "'abcdefghi ' * 99_000"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import GymConfig, parse_config
-from hudtui.core.gym.interpret import Interpretation, Interpreter
+from hudtui.core.gym.interpreter import Interpretation, Interpreter
 from hudtui.core.gym.plans import PLAIN_REPLY
 
 COMPUTER = """

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym.findings import Finding
-from hudtui.core.gym.lint import lint
-from hudtui.core.gym.lint_transforms import read_transform
-from hudtui.core.gym.nearest import nearest, surely
-from hudtui.core.gym.prompt import headings, mentioned, usages
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.lint.findings import Finding
+from hudtui.core.gym.lint.transforms import transform_traits
+from hudtui.core.gym.nearest import confident_match, did_you_mean
+from hudtui.core.gym.prompt import headings, mentioned, usage_examples
 
 
 def schema(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
@@ -421,11 +421,11 @@ class TestTransforms:
         assert check(text) == ()
 
     def test_what_a_lambda_shows(self) -> None:
-        reading = read_transform("lambda d, ctx: ctx.get('n', 3) + ctx['m'] if d == 'x' and 'k' in ctx else 0")
+        reading = transform_traits("lambda d, ctx: ctx.get('n', 3) + ctx['m'] if d == 'x' and 'k' in ctx else 0")
         assert reading.context == {"n", "m", "k"} and not reading.ignores_value
-        assert read_transform("lambda d, ctx: ctx").context is None
-        assert read_transform("lambda d, ctx: ctx.get(d)").context is None
-        assert read_transform("lambda d: d").context == frozenset()
+        assert transform_traits("lambda d, ctx: ctx").context is None
+        assert transform_traits("lambda d, ctx: ctx.get(d)").context is None
+        assert transform_traits("lambda d: d").context == frozenset()
 
 
 class TestTools:
@@ -548,15 +548,15 @@ class TestNames:
         ],
     )
     def test_nearest_and_surely(self, word: str, known: list[str], near: str | None, sure: str | None) -> None:
-        assert surely(word, known) == sure
-        found = nearest(word, known)
+        assert confident_match(word, known) == sure
+        found = did_you_mean(word, known)
         assert found == near or (near is not None and found is not None and found.lower() == near.lower())
 
 
 class TestReadingPrompts:
     def test_usages(self) -> None:
         prompt = "Write <tool>...</tool>. <tool> a(1) </tool> <tool>b()\n</tool> an open <tool> one, then <tool>c()</tool> <tool>"
-        found = usages(prompt)
+        found = usage_examples(prompt)
         assert [usage.text for usage in found] == ["a(1)", "b()", "c()"]
         assert all(prompt.startswith(usage.text, usage.start) for usage in found)
 
@@ -578,7 +578,7 @@ class TestReadingPrompts:
     @given(st.text(alphabet="<>/tolthink()ab -\n`*", max_size=300))
     @settings(max_examples=200, deadline=None)
     def test_any_prompt_is_read(self, prompt: str) -> None:
-        for usage in usages(prompt):
+        for usage in usage_examples(prompt):
             assert prompt.startswith(usage.text, usage.start)
         headings(prompt)
         mentioned(prompt)
@@ -635,7 +635,7 @@ def test_any_document_gets_an_answer(mappings: Any, prompt: Any) -> None:
 
 
 def test_no_time_to_try_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hudtui.core.gym.lint_transforms._PATIENCE", -1.0)
+    monkeypatch.setattr("hudtui.core.gym.lint.transforms._PATIENCE", -1.0)
     text = 'action_mappings: {go: {_tool: move, _parser: {positional: [n]}, n: {from_arg: n, transform: "lambda n: n[5]"}}}'
     assert "transform-fails" not in {finding.code for finding in lint(text, name="c.yaml", tools=None)}
     monkeypatch.undo()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.live import Entry, Live, outline, split
+from hudtui.core.gym.editing.incremental import IncrementalReader, OutlineEntry, outline, split_parts
+from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.values import GymConfig
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -28,7 +28,7 @@ def same(one: GymConfig, other: GymConfig) -> None:
     assert one.raw == other.raw
     assert (
         list(one.mappings) == list(other.mappings)
-        and dict(one.broken) == dict(other.broken)
+        and dict(one.invalid) == dict(other.invalid)
         and dict(one.partial) == dict(other.partial)
     )
     assert (one.system_prompt, one.parser, dict(one.weights), one.max_turns, one.allow_unmapped) == (
@@ -46,7 +46,7 @@ def same(one: GymConfig, other: GymConfig) -> None:
 def test_shipped_configs_are_read_in_parts(file: Path) -> None:
     text = file.read_text()
     whole, _ = parse_config(text, name="c.yaml")
-    parts = Live("c.yaml").read(text.split("\n")).config
+    parts = IncrementalReader("c.yaml").read(text.split("\n")).config
     assert whole is not None and parts is not None
     same(parts, whole)
 
@@ -83,7 +83,7 @@ PIECES = [
     )
 )
 def test_after_any_edits_it_agrees_with_the_whole_or_claims_nothing(edits: list[tuple[int, int, str]]) -> None:
-    live = Live("c.yaml")
+    live = IncrementalReader("c.yaml")
     text = TEXT
     live.read(text.split("\n"))
     for place, cut, piece in edits:
@@ -97,7 +97,7 @@ def test_after_any_edits_it_agrees_with_the_whole_or_claims_nothing(edits: list[
 
 
 def test_typing_inside_an_entry_keeps_every_other_mapping_as_it_is() -> None:
-    live = Live("c.yaml")
+    live = IncrementalReader("c.yaml")
     lines = TEXT.split("\n")
     before = live.read(lines).config
     row = next(row for row, line in enumerate(lines) if line.startswith("  wait:"))
@@ -111,7 +111,7 @@ def test_typing_inside_an_entry_keeps_every_other_mapping_as_it_is() -> None:
 def test_an_alias_of_another_part_is_left_to_the_whole() -> None:
     text = "job: &j\n  name: a\nother: *j\naction_mappings:\n  a:\n    _tool: t\n"
     assert parse_config(text, name="c")[0] is not None
-    assert Live("c").read(text.split("\n")).config is None
+    assert IncrementalReader("c").read(text.split("\n")).config is None
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_an_alias_of_another_part_is_left_to_the_whole() -> None:
     ],
 )
 def test_what_is_no_configuration_claims_nothing(text: str) -> None:
-    assert Live("c").read(text.split("\n")).config is None
+    assert IncrementalReader("c").read(text.split("\n")).config is None
 
 
 def test_too_much_at_once_is_left_for_later() -> None:
-    live = Live("c")
+    live = IncrementalReader("c")
     assert live.read(TEXT.split("\n"), most=100).config is None
     assert live.read(TEXT.split("\n")).config is not None
     assert live.read(TEXT.split("\n"), most=100).config is not None
@@ -146,14 +146,14 @@ def test_the_outline_needs_no_valid_text() -> None:
         ("odd name", 3, True),
         ("rubric", 5, False),
     ]
-    assert split([""]) == ([], True)
+    assert split_parts([""]) == ([], True)
 
 
 def test_an_outline_of_sections_that_go_to_and_fro_takes_linear_time() -> None:
     lines = ["action_mappings:", " a:", "b:"] * 40_000
     found = outline(lines)
     assert len(found) == 3 * 40_000
-    assert found[3] == Entry("action_mappings", 3, False)
+    assert found[3] == OutlineEntry("action_mappings", 3, False)
     assert outline([" " * 200_000, "a" + " " * 200_000, "'" + "''" * 100_000]) == ()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.findings import errors_of
-from hudtui.core.gym.jsonvalues import NotSendableError, dumps, plain
-from hudtui.core.gym.mapping import Mapped, apply, bind
-from hudtui.core.gym.parser import Call, parse_call
+from hudtui.core.gym.json_safe import NotJsonError, dumps, to_json_value
+from hudtui.core.gym.lint.findings import errors_of
+from hudtui.core.gym.mapping import MappedArguments, bind_arguments, map_arguments
+from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ActionMapping
 
 
@@ -23,13 +23,13 @@ def mapping(body: str, positional: str = "[a, b]") -> ActionMapping:
     return config.mappings["act"]
 
 
-def run(body: str, text: str, positional: str = "[a, b]", required: tuple[str, ...] = ()) -> Mapped:
+def run(body: str, text: str, positional: str = "[a, b]", required: tuple[str, ...] = ()) -> MappedArguments:
     made = mapping(body, positional)
     call = parse_call(text)
     assert isinstance(call, Call)
-    bound = bind(call, made.positional)
+    bound = bind_arguments(call, made.positional)
     assert bound.problem is None, bound.problem
-    return apply(made, bound, required)
+    return map_arguments(made, bound, required)
 
 
 # Names
@@ -48,7 +48,7 @@ def run(body: str, text: str, positional: str = "[a, b]", required: tuple[str, .
 def test_positional_arguments_take_their_names(text: str, arguments: dict[str, Any]) -> None:
     call = parse_call(text)
     assert isinstance(call, Call)
-    bound = bind(call, ("a", "b"))
+    bound = bind_arguments(call, ("a", "b"))
     assert bound.problem is None
     assert bound.arguments == arguments
 
@@ -66,7 +66,7 @@ def test_positional_arguments_take_their_names(text: str, arguments: dict[str, A
 def test_wrong_arguments(text: str, arguments: dict[str, Any], message: str, column: int) -> None:
     call = parse_call(text)
     assert isinstance(call, Call)
-    bound = bind(call, ("a", "b"))
+    bound = bind_arguments(call, ("a", "b"))
     assert bound.problem is not None
     assert (bound.problem.stage, bound.problem.message, bound.problem.column) == ("mapping", message, column)
     assert bound.arguments == arguments
@@ -79,7 +79,7 @@ def test_counting_in_words() -> None:
     ):
         call = parse_call(text)
         assert isinstance(call, Call)
-        problem = bind(call, names).problem
+        problem = bind_arguments(call, names).problem
         assert problem is not None
         assert problem.message == message
 
@@ -87,7 +87,7 @@ def test_counting_in_words() -> None:
 def test_without_a_mapping_arguments_are_numbered() -> None:
     call = parse_call("act(1, 'x', k=2)")
     assert isinstance(call, Call)
-    bound = bind(call, None)
+    bound = bind_arguments(call, None)
     assert bound.problem is None
     assert bound.arguments == {"arg0": 1, "arg1": "x", "k": 2}
 
@@ -212,10 +212,10 @@ def test_calls_do_not_share_what_the_configuration_holds() -> None:
     made = mapping("p: {static: {x: [1]}}\nq: {from_arg: a, default: [2]}")
     call = parse_call("act()")
     assert isinstance(call, Call)
-    first = apply(made, bind(call, made.positional), ()).arguments
+    first = map_arguments(made, bind_arguments(call, made.positional), ()).arguments
     first["p"]["x"].append(9)
     first["q"].append(9)
-    assert apply(made, bind(call, made.positional), ()).arguments == {"p": {"x": [1]}, "q": [2]}
+    assert map_arguments(made, bind_arguments(call, made.positional), ()).arguments == {"p": {"x": [1]}, "q": [2]}
 
 
 # JSON
@@ -223,27 +223,27 @@ def test_calls_do_not_share_what_the_configuration_holds() -> None:
 
 def test_plain_makes_json_of_values() -> None:
     value = {"a": (1, [2, (3,)]), 4: {"b": None, True: 1.5, 2.5: "é"}}
-    assert plain(value) == {"a": [1, [2, [3]]], "4": {"b": None, "true": 1.5, "2.5": "é"}}
-    assert plain("\ud83d\ude00") == "\U0001f600"  # two halves make one character
+    assert to_json_value(value) == {"a": [1, [2, [3]]], "4": {"b": None, "true": 1.5, "2.5": "é"}}
+    assert to_json_value("\ud83d\ude00") == "\U0001f600"  # two halves make one character
     nested: Any = 1
     for _ in range(100_000):
         nested = (nested,)
-    assert dumps(plain(nested)) == "[" * 100_000 + "1" + "]" * 100_000
+    assert dumps(to_json_value(nested)) == "[" * 100_000 + "1" + "]" * 100_000
 
 
 @pytest.mark.parametrize(
     "value", [float("nan"), [float("inf")], {1, 2}, {"a": range(3)}, {(1,): 2}, "\ud800", ["\udc00"], 1j, {"\ud800": 1}]
 )
 def test_what_json_cannot_hold(value: Any) -> None:
-    with pytest.raises(NotSendableError):
-        plain(value)
+    with pytest.raises(NotJsonError):
+        to_json_value(value)
 
 
 def test_dumps_writes_what_json_writes() -> None:
     import json
 
     value = {"a": [1, "é\n", None, True, 2.5, {}, []], 'k"': {"b": [[]]}, "3": {5: 6, None: 7, True: 8}}
-    from hudtui.core.gym.jsonvalues import _dumped
+    from hudtui.core.gym.json_safe import _dumped
 
     assert _dumped(value) == json.dumps(value)
     assert dumps(value) == json.dumps(value)

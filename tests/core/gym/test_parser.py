@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.gym.parser import Call, Refusal, parse_call, split_reply
+from hudtui.core.gym.reply import Call, ParseFailure, parse_call, split_reply
 
 
 def call(text: str) -> Call:
@@ -19,9 +19,9 @@ def call(text: str) -> Call:
     return result
 
 
-def refusal(text: str) -> Refusal:
+def refusal(text: str) -> ParseFailure:
     result = parse_call(text)
-    assert isinstance(result, Refusal), result
+    assert isinstance(result, ParseFailure), result
     return result
 
 
@@ -78,8 +78,8 @@ def test_reply(reply: str, think: str | None, tool: str | None, extra: int, thin
     assert (parts.think, parts.tool, parts.extra_calls) == (think, tool, extra)
     assert parts.tags == (tool is not None and (think is not None or not thinking))
     assert (parts.problem is None) == (tool is not None)
-    if parts.tool is not None and parts.tool_at is not None:
-        assert reply.startswith(parts.tool, parts.tool_at)
+    if parts.tool is not None and parts.tool_start is not None:
+        assert reply.startswith(parts.tool, parts.tool_start)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_no_text_raises(text: str, thinking: bool) -> None:
         parts = split_reply(reply, thinking)
         assert parts.extra_calls >= 0
         found = parse_call(parts.tool or reply)
-        if isinstance(found, Refusal):
+        if isinstance(found, ParseFailure):
             assert 1 <= found.column <= len(parts.tool or reply) + 1
             assert found.message
         else:
@@ -389,7 +389,7 @@ def test_escapes_are_pythons(text: str) -> None:
             warnings.simplefilter("ignore")
             expected = ast.literal_eval(written)
     except SyntaxError:
-        assert isinstance(found, Refusal)
+        assert isinstance(found, ParseFailure)
         return
     assert isinstance(found, Call)
     assert found.args == (expected,)

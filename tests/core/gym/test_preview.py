@@ -7,24 +7,24 @@ import pytest
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.gym.checker import Checker, finding_from_json
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.lint import lint
-from hudtui.core.gym.preview import (
-    Table,
+from hudtui.core.gym.editing.autosave import FileStamp, delete_copy, file_stamp, find_copy, save_copy, unified_diff
+from hudtui.core.gym.editing.preview import (
+    ActionTable,
     agent_tools,
-    call_words,
+    describe_call,
+    describe_check,
     example_call,
-    interpret,
-    meaning_findings,
+    interpret_reply,
     prompt_examples,
     reply_of,
 )
-from hudtui.core.gym.recovery import Stamp, difference, drop_copy, find_copy, keep_copy, stamp_of
-from hudtui.core.gym.samples import Samples, from_replies, load_samples, save_samples
+from hudtui.core.gym.editing.samples import Samples, load_samples, samples_from_replies, save_samples
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.lint.worker import LintWorker, finding_from_json
 from hudtui.core.gym.values import GymConfig
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 
 TEXT = """\
 job: {name: t}
@@ -104,11 +104,11 @@ def test_one_reply_means_the_same_as_to_the_interpreter_of_everything(
     reply: str, tools: dict[str, Tool] | None, unmapped: bool
 ) -> None:
     whole = config(TEXT + ("allow_unmapped: true\n" if unmapped else ""))
-    assert interpret(whole, tools, reply).to_json() == Interpreter(whole, tools).interpret(reply).to_json()
+    assert interpret_reply(whole, tools, reply).to_json() == Interpreter(whole, tools).interpret(reply).to_json()
 
 
 def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> None:
-    table = Table()
+    table = ActionTable()
     rows = table.rows(config(), TOOLS)
     assert [(row.action, row.origin, row.verdict) for row in rows] == [
         ("go", "prompt", "ok"),
@@ -124,8 +124,8 @@ def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> N
 
 def test_a_made_up_example_passes_transforms_and_schema() -> None:
     text = example_call(config().mappings["jump"], TOOLS)
-    meaning = interpret(config(), TOOLS, reply_of(text))
-    assert meaning.error is None and call_words(meaning).startswith("leap(height=")
+    meaning = interpret_reply(config(), TOOLS, reply_of(text))
+    assert meaning.error is None and describe_call(meaning).startswith("leap(height=")
 
 
 def test_the_tools_of_a_task_are_not_the_agents() -> None:
@@ -138,7 +138,7 @@ def test_examples_of_the_prompt() -> None:
 
 def test_samples_are_kept_and_offered_once(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    samples = Samples("mine", ["kept", "mine"], from_replies([("r", "<tool>go(1)</tool>"), ("r", "<tool>go(2)</tool>")]))
+    samples = Samples("mine", ["kept", "mine"], samples_from_replies([("r", "<tool>go(1)</tool>"), ("r", "<tool>go(2)</tool>")]))
     save_samples(tmp_path, file, samples)
     again = load_samples(tmp_path, file)
     assert (again.last, again.kept) == ("mine", ["kept", "mine"])
@@ -161,7 +161,7 @@ def test_a_damaged_store_of_samples_counts_as_none(tmp_path: Path) -> None:
 
 def test_different_replies_of_rollouts_come_first() -> None:
     replies = [("a", f"<tool>go({n})</tool>") for n in range(5)] + [("b", "<tool>jump(1)</tool>")]
-    assert [sample.text for sample in from_replies(replies, 3)] == [
+    assert [sample.text for sample in samples_from_replies(replies, 3)] == [
         "<tool>go(0)</tool>",
         "<tool>jump(1)</tool>",
         "<tool>go(1)</tool>",
@@ -170,66 +170,66 @@ def test_different_replies_of_rollouts_come_first() -> None:
 
 def test_unsaved_work_is_found_again_until_it_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    keep_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
+    save_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
     found = find_copy(tmp_path, file, "old\n")
     assert found is not None and (found.text, found.saved_at) == ("new\n", "2026-11-20T12:00:00+00:00")
     assert find_copy(tmp_path, file, "new\n") is None
     (copy,) = (tmp_path / ".hudtui" / "recovery").iterdir()
     assert copy.stat().st_mode & 0o777 == 0o600
-    drop_copy(tmp_path, file)
-    drop_copy(tmp_path, file)
+    delete_copy(tmp_path, file)
+    delete_copy(tmp_path, file)
     assert find_copy(tmp_path, file, "old\n") is None
 
 
 def test_where_the_project_cannot_be_written_to_the_copy_goes_to_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / ".hudtui").write_text("in the way")
     file = tmp_path / "c.yaml"
-    kept = keep_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
-    assert kept.is_relative_to(places().state) and kept.stat().st_mode & 0o777 == 0o600
+    kept = save_copy(tmp_path, file, "new\n", "2026-11-20T12:00:00+00:00")
+    assert kept.is_relative_to(app_paths().state) and kept.stat().st_mode & 0o777 == 0o600
     found = find_copy(tmp_path, file, "old\n")
     assert found is not None and found.text == "new\n"
     (tmp_path / ".hudtui").unlink()
-    assert keep_copy(tmp_path, file, "newer\n", "2026-11-20T12:00:05+00:00").is_relative_to(tmp_path)
+    assert save_copy(tmp_path, file, "newer\n", "2026-11-20T12:00:05+00:00").is_relative_to(tmp_path)
     assert not kept.exists()  # one copy is enough
-    drop_copy(tmp_path, file)
+    delete_copy(tmp_path, file)
     assert find_copy(tmp_path, file, "old\n") is None
 
 
 def test_the_newer_of_two_copies_counts(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    keep_copy(tmp_path, file, "first\n", "2026-11-20T12:00:00+00:00")
+    save_copy(tmp_path, file, "first\n", "2026-11-20T12:00:00+00:00")
     (tmp_path / ".hudtui").rename(tmp_path / "away")
     (tmp_path / ".hudtui").write_text("the disk is full for a while")
-    keep_copy(tmp_path, file, "second\n", "2026-11-20T12:00:05+00:00")
+    save_copy(tmp_path, file, "second\n", "2026-11-20T12:00:05+00:00")
     (tmp_path / ".hudtui").unlink()
     (tmp_path / "away").rename(tmp_path / ".hudtui")
     found = find_copy(tmp_path, file, "old\n")
     assert found is not None and found.text == "second\n"
-    drop_copy(tmp_path, file)
+    delete_copy(tmp_path, file)
     assert find_copy(tmp_path, file, "old\n") is None
 
 
 def test_no_place_for_a_copy_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".hudtui").write_text("in the way")
-    places().state.parent.mkdir(parents=True, exist_ok=True)
-    places().state.write_text("in the way, too")
+    app_paths().state.parent.mkdir(parents=True, exist_ok=True)
+    app_paths().state.write_text("in the way, too")
     with pytest.raises(InputError, match="cannot be written"):
-        keep_copy(tmp_path, tmp_path / "c.yaml", "new\n", "2026-11-20T12:00:00+00:00")
+        save_copy(tmp_path, tmp_path / "c.yaml", "new\n", "2026-11-20T12:00:00+00:00")
 
 
 def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    assert stamp_of(file) == Stamp()
+    assert file_stamp(file) == FileStamp()
     file.write_text("a")
-    first = stamp_of(file)
-    assert stamp_of(file) == first != Stamp()
+    first = file_stamp(file)
+    assert file_stamp(file) == first != FileStamp()
     file.write_text("ab")
-    assert stamp_of(file) != first
-    assert "+b" in difference("a\n", "a\nb\n", "one", "two") and difference("a", "a", "one", "two") == ""
+    assert file_stamp(file) != first
+    assert "+b" in unified_diff("a\n", "a\nb\n", "one", "two") and unified_diff("a", "a", "one", "two") == ""
 
 
 async def test_the_helper_gives_what_lint_gives() -> None:
-    checker = Checker()
+    checker = LintWorker()
     text = TEXT.replace("_tool: leap", "_tool: leep")
     try:
         one, two = await asyncio.gather(checker.check(text, "c.yaml", TOOLS), checker.check(text, "c.yaml", None))
@@ -245,7 +245,7 @@ async def test_the_helper_gives_what_lint_gives() -> None:
 
 
 async def test_a_helper_that_dies_is_told_of_and_started_again() -> None:
-    checker = Checker()
+    checker = LintWorker()
     try:
         await checker.check("x: 1", "c.yaml", None)
         assert checker._process is not None
@@ -265,4 +265,4 @@ def test_a_check_that_was_given_up_says_so():
     meaning = Interpreter(config, {"t": Tool("t", "", schema)}).interpret("<tool>type('ab')</tool>")
     assert meaning.call is not None
     assert not meaning.checked
-    assert meaning_findings(meaning) == r"not checked: the pattern ^(.)\1$ cannot be looked for in a bounded time"
+    assert describe_check(meaning) == r"not checked: the pattern ^(.)\1$ cannot be looked for in a bounded time"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from hudtui.core.gym.schema import SchemaChecker, describe
+from hudtui.core.gym.json_schema import ArgumentChecker, describe
 from hudtui.core.gym.schema_predicates import predicate_of
 
 TOOL = {
@@ -62,7 +62,7 @@ TOOL = {
     ],
 )
 def test_violations(arguments: dict[str, Any], parameter: str, message: str) -> None:
-    violation = SchemaChecker(TOOL).check(arguments)
+    violation = ArgumentChecker(TOOL).check(arguments)
     assert violation is not None
     assert (violation.parameter, violation.message) == (parameter, message)
 
@@ -75,7 +75,7 @@ def test_violations(arguments: dict[str, Any], parameter: str, message: str) -> 
     ],
 )
 def test_what_fits(arguments: dict[str, Any]) -> None:
-    assert SchemaChecker(TOOL).check(arguments) is None
+    assert ArgumentChecker(TOOL).check(arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_fits(arguments: dict[str, Any]) -> None:
     ],
 )
 def test_senseless_schemas_leave_the_verdict_to_the_server(schema: Any) -> None:
-    checker = SchemaChecker(schema)
+    checker = ArgumentChecker(schema)
     assert checker.check({"x": "aaaa"}) is None
     assert checker.check({}) is None
 
@@ -124,7 +124,7 @@ def test_hostile_schemas_end() -> None:
     ]
     for schema, arguments in cases:
         began = time.process_time()
-        SchemaChecker(schema).check(arguments)
+        ArgumentChecker(schema).check(arguments)
         assert time.process_time() - began < 8, str(schema)[:80]
 
 
@@ -133,15 +133,15 @@ def test_arguments_nested_without_end() -> None:
     for _ in range(50_000):
         value = [value]
     recursive = {"$ref": "#/$defs/any", "$defs": {"any": {"type": ["array", "object"], "items": {"$ref": "#/$defs/any"}}}}
-    assert SchemaChecker({"properties": {"x": recursive}}).check({"x": value}) is None
-    violation = SchemaChecker({"properties": {"x": {"type": "string"}}}).check({"x": value})
+    assert ArgumentChecker({"properties": {"x": recursive}}).check({"x": value}) is None
+    violation = ArgumentChecker({"properties": {"x": {"type": "string"}}}).check({"x": value})
     assert violation is not None
     assert violation.message == "x: expected text, got a list of 1 item"
 
 
 def test_references_within_the_schema() -> None:
     schema = {"$defs": {"d": {"enum": ["a"]}}, "properties": {"x": {"$ref": "#/$defs/d"}}}
-    checker = SchemaChecker(schema)
+    checker = ArgumentChecker(schema)
     assert checker.fits is None
     assert checker.check({"x": "a"}) is None
     violation = checker.check({"x": "b"})
@@ -220,7 +220,7 @@ def test_the_quick_way_decides_as_jsonschema_does(schema: Any, values: list[Any]
 @settings(deadline=None)
 @given(schemas(2), st.dictionaries(st.text("xyz", max_size=1), VALUES, max_size=3))
 def test_the_checker_decides_as_jsonschema_does(schema: Any, arguments: dict[str, Any]) -> None:
-    checker = SchemaChecker(schema)
+    checker = ArgumentChecker(schema)
     if checker.known:
         assert (checker.check(arguments) is None) == Draft202012Validator(schema).is_valid(arguments)
 

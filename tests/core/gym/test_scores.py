@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.environment.values import Block, ToolResult
+from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.gym.config import GymConfig, ParserSettings, parse_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.scores import find_reward, format_score, tool_execution, total
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.rubric import find_reward, format_score, tool_execution, total_reward
 
 CONFIG = "action_mappings: {left: {_tool: move}}\n"
 
@@ -54,15 +54,15 @@ def test_tool_execution() -> None:
 
 
 def test_total() -> None:
-    assert total(1, 1, 1, config()) == pytest.approx(1.0)
-    assert total(0.5, 0.25, 0.75, config()) == pytest.approx(0.5)
+    assert total_reward(1, 1, 1, config()) == pytest.approx(1.0)
+    assert total_reward(0.5, 0.25, 0.75, config()) == pytest.approx(0.5)
     changed = config("rubric: {weights: {task_completion: 0.9, format_compliance: 0}}\n")
     assert changed.weights == {"task_completion": 0.9, "tool_execution": 0.1, "format_compliance": 0.0}
-    assert total(1, 0.5, 1, changed) == pytest.approx(0.95)
+    assert total_reward(1, 0.5, 1, changed) == pytest.approx(0.95)
 
 
 def result(structured: Any = None, *texts: str, error: bool = False) -> ToolResult:
-    return ToolResult(tuple(Block("text", text=text) for text in texts), structured, error)
+    return ToolResult(tuple(ContentBlock("text", text=text) for text in texts), structured, error)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def result(structured: Any = None, *texts: str, error: bool = False) -> ToolResu
         (result([0.5]), 0.0, False),
         (result(0.5), 0.0, False),
         (result(), 0.0, False),
-        (ToolResult((Block("image", data="x"), Block("resource", text='{"reward": 1}'))), 0.0, False),
+        (ToolResult((ContentBlock("image", data="x"), ContentBlock("resource", text='{"reward": 1}'))), 0.0, False),
     ],
 )
 def test_find_reward(answer: ToolResult, reward: float, found: bool) -> None:

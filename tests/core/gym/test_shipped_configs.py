@@ -12,10 +12,10 @@ import yaml
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import load_config
-from hudtui.core.gym.interpret import Interpreter
-from hudtui.core.gym.lint import lint
-from hudtui.core.gym.prompt import usages
-from hudtui.core.yamltext import load_yaml
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.prompt import usage_examples
+from hudtui.core.yaml_doc import load_yaml
 from hudtui.envs.text_2048.environment import HUBS, TOOLS
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -129,14 +129,14 @@ def test_every_action_becomes_its_call(name: str, said: str, tool: str, argument
 def test_no_mapping_is_left_out_above(name: str, calls: list[tuple[str, str, dict[str, Any]]]) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
     assert {said.partition("(")[0] for said, _, _ in calls} == set(config.mappings)
-    assert config.broken == {}
+    assert config.invalid == {}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_usage_line_of_the_prompt_works(name: str) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
     interpreter = Interpreter(config, tools_for(name))
-    said = [usage.text for usage in usages(config.system_prompt)]
+    said = [usage.text for usage in usage_examples(config.system_prompt)]
     for text in said:
         result = interpreter.interpret(f"<think>so</think><tool>{text}</tool>")
         assert result.error is None and (result.done or result.call is not None), text

@@ -8,7 +8,7 @@ from hudtui.core.environment.matching import identity_of
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.generate import generate
-from hudtui.core.gym.target import environment_of, is_for, tools_of
+from hudtui.core.gym.target import called_tools, declared_environment, is_config_for
 
 
 def analysis_of(source: str, name: str, *tools: str, image: str | None = None) -> Analysis:
@@ -34,7 +34,7 @@ def test_a_configuration_that_is_for_the_analysed_environment(
     tmp_path: Path, environment: str | None, tools: list[str], same: bool
 ) -> None:
     analysis = analysis_of("text-2048", "text-2048", "move", "setup", "evaluate")
-    assert is_for(environment, tuple(tools), analysis, identity_of(analysis, tmp_path)) is same
+    assert is_config_for(environment, tuple(tools), analysis, identity_of(analysis, tmp_path)) is same
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_configuration_that_is_for_the_analysed_environment(
 )
 def test_what_a_configuration_says_it_is_for(text: str, named: str | None) -> None:
     config, _ = parse_config(text, name="c.yaml")
-    assert config is not None and environment_of(config) == named
+    assert config is not None and declared_environment(config) == named
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_what_a_configuration_says_it_is_for(text: str, named: str | None) -> No
 def test_a_generated_configuration_is_for_what_it_was_generated_from(tmp_path: Path, source: str, image: str | None) -> None:
     analysis = analysis_of(source, "s", "move", image=image)
     config, _ = parse_config(generate(analysis).replace('_tool: "move"', '_tool: "wrong"'), name="c.yaml")
-    assert config is not None and tools_of(config) == ("wrong",)
-    assert is_for(environment_of(config), ("wrong",), analysis, identity_of(analysis, tmp_path))
+    assert config is not None and called_tools(config) == ("wrong",)
+    assert is_config_for(declared_environment(config), ("wrong",), analysis, identity_of(analysis, tmp_path))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.gym import transform_limits
+from hudtui.core.gym import sandbox
 from hudtui.core.gym.transform import TransformError, TransformFailure, compile_transform
 
 
@@ -278,7 +278,7 @@ def test_values_nested_without_end_are_refused() -> None:
 
 
 def test_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transform_limits, "MAX_STEPS", 10**9)
+    monkeypatch.setattr(sandbox, "MAX_STEPS", 10**9)
     with pytest.raises(TransformFailure, match="it takes longer than 50 ms"):
         run("lambda x: [a for a in range(1000) for b in range(1000) if b < 0]")
 

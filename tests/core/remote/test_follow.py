@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.follow import CHUNK, follow_file, last_lines
-from hudtui.core.remote.host import Chunk
+from hudtui.core.remote.host import FileChunk
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import CHUNK, follow_file, offset_of_last_lines
 
 
 class Follower:
     """Follows a file in a task of its own, and keeps what came."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        self.chunks: list[Chunk] = []
+        self.chunks: list[FileChunk] = []
         self._path, self._offset = path, offset
 
     async def __aenter__(self) -> Follower:
@@ -187,7 +187,7 @@ def _expected(data: bytes, lines: int) -> int:
 async def test_the_last_lines_are_found(tmp_path: Path, data: bytes, lines: int) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(data)
-    assert await last_lines(LocalHost(), str(path), lines) == _expected(data, lines)
+    assert await offset_of_last_lines(LocalHost(), str(path), lines) == _expected(data, lines)
 
 
 async def test_the_last_lines_over_many_blocks(tmp_path: Path) -> None:
@@ -196,14 +196,14 @@ async def test_the_last_lines_over_many_blocks(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(data)
     for lines in (1, 17, 100, 299, 300, 301):
-        assert await last_lines(LocalHost(), str(path), lines) == _expected(data, lines)
+        assert await offset_of_last_lines(LocalHost(), str(path), lines) == _expected(data, lines)
 
 
 async def test_the_last_lines_of_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    assert await last_lines(LocalHost(), str(path), 10) == 0
+    assert await offset_of_last_lines(LocalHost(), str(path), 10) == 0
     path.write_bytes(b"abc\ndef\n")
-    assert await last_lines(LocalHost(), str(path), 0) == 8
+    assert await offset_of_last_lines(LocalHost(), str(path), 0) == 8
 
 
 async def test_the_end_of_a_huge_file_is_read_without_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ async def test_the_end_of_a_huge_file_is_read_without_the_rest(tmp_path: Path, m
         return data
 
     monkeypatch.setattr(host, "get", counting)
-    offset = await last_lines(host, str(path), 2)
+    offset = await offset_of_last_lines(host, str(path), 2)
     assert await get(str(path), offset=offset) == b"last but one\nlast\n"
     assert read <= 64 * 1024
-    assert await last_lines(host, str(path), 100, most=1_000_000) == path.stat().st_size - 1_000_000
+    assert await offset_of_last_lines(host, str(path), 100, most=1_000_000) == path.stat().st_size - 1_000_000

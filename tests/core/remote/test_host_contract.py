@@ -16,9 +16,9 @@ import pytest
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote import tmux
-from hudtui.core.remote.follow import CHUNK, last_lines
-from hudtui.core.remote.host import Chunk, FileRefused, Host
+from hudtui.core.remote.host import FileChunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import CHUNK, offset_of_last_lines
 from hudtui.core.remote.ssh import connect_ssh
 
 
@@ -30,7 +30,7 @@ async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     box = request.getfixturevalue("ssh_box")
     if request.param == "ssh without python":
         box.world(PATH=str(few_programs(tmp_path / "programs")))
-    async with await connect_ssh(box.target(), pins=box.pins()) as found:
+    async with await connect_ssh(box.target(), known_hosts=box.known_hosts()) as found:
         yield found
 
 
@@ -215,7 +215,7 @@ async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(host: Host, 
         with pytest.raises(FileRefused):
             await host.get(str(tmp_path / name), limit=10)
         with pytest.raises(MachineError):
-            await host.get_file(str(tmp_path / name), tmp_path / "copy")
+            await host.download(str(tmp_path / name), tmp_path / "copy")
         assert not (tmp_path / "copy").exists()
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
@@ -230,7 +230,7 @@ async def test_a_file_that_is_read_as_a_whole_has_an_upper_size(host: Host, tmp_
         await host.get(str(path))
     assert caught.value.why == "it is larger than 16 MiB"
     assert await host.get(str(path), offset=2**41, limit=5) == bytes(5)
-    await host.get_file(str(path), tmp_path / "copy", most=1000)
+    await host.download(str(path), tmp_path / "copy", most=1000)
     assert (tmp_path / "copy").read_bytes() == bytes(1000)
 
 
@@ -262,7 +262,7 @@ class Follower:
     """Follows a file in a task of its own, and keeps what came."""
 
     def __init__(self, host: Host, path: Path, offset: int = 0) -> None:
-        self.chunks: list[Chunk] = []
+        self.chunks: list[FileChunk] = []
         self._host, self._path, self._offset = host, path, offset
 
     async def __aenter__(self) -> Follower:
@@ -428,7 +428,7 @@ async def test_the_last_lines(host: Host, tmp_path: Path) -> None:
         stream.truncate(5_000_000_000)  # sparse
         stream.seek(0, os.SEEK_END)
         stream.write(b"\nlast but one\nlast\n")
-    offset = await last_lines(host, str(path), 2)
+    offset = await offset_of_last_lines(host, str(path), 2)
     assert await host.get(str(path), offset=offset) == b"last but one\nlast\n"
 
 
@@ -437,13 +437,13 @@ async def test_the_last_lines(host: Host, tmp_path: Path) -> None:
 
 async def test_sessions_of_runs_are_found_and_closed(host: Host) -> None:
     assert (await tmux.version(host) or "").startswith("tmux ")
-    assert await tmux.sessions(host) == ()
+    assert await tmux.list_sessions(host) == ()
     for name in ("hudtui-a", "hudtui-ab", "mine"):
         assert (await host.run(["tmux", "new-session", "-d", "-s", name, "sleep", "1000"])).ok
-    assert await tmux.sessions(host) == ("hudtui-a", "hudtui-ab")
-    assert await tmux.close_unwatched(host, "hudtui-a")
+    assert await tmux.list_sessions(host) == ("hudtui-a", "hudtui-ab")
+    assert await tmux.close_detached(host, "hudtui-a")
     assert not await tmux.kill_session(host, "hudtui-a")
-    assert await tmux.sessions(host) == ("hudtui-ab",)
+    assert await tmux.list_sessions(host) == ("hudtui-ab",)
     assert (await host.run(["tmux", "kill-server"], env={"TMUX": ""})).ok
-    assert await tmux.sessions(host) == ()
+    assert await tmux.list_sessions(host) == ()
     assert not await tmux.kill_session(host, "hudtui-ab")

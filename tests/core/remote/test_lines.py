@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.remote.host import Chunk
-from hudtui.core.remote.lines import LineFeed
+from hudtui.core.remote.host import FileChunk
+from hudtui.core.remote.lines import LineSplitter
 from hudtui.core.text import clean
 
 
 def feed(*pieces: bytes, limit: int = 100) -> tuple[list[str], str]:
-    lines, offset, done, partial = LineFeed(limit=limit), 0, [], ""
+    lines, offset, done, partial = LineSplitter(limit=limit), 0, [], ""
     for piece in pieces:
-        found = lines.feed(Chunk(offset, piece))
+        found = lines.feed(FileChunk(offset, piece))
         assert not found.restarted
         offset += len(piece)
         done += found.done
@@ -73,16 +73,16 @@ def test_a_colour_behind_a_return_does_not_hide_the_bar() -> None:
 
 
 def test_a_restart_is_told_and_keeps_the_unfinished_line() -> None:
-    lines = LineFeed()
-    lines.feed(Chunk(0, b"one\nhalf"))
-    found = lines.feed(Chunk(0, b"new\n"))
+    lines = LineSplitter()
+    lines.feed(FileChunk(0, b"one\nhalf"))
+    found = lines.feed(FileChunk(0, b"new\n"))
     assert found.restarted and found.done == ["half", "new"]
-    assert not lines.feed(Chunk(4, b"more\n")).restarted
+    assert not lines.feed(FileChunk(4, b"more\n")).restarted
 
 
 def test_a_feed_may_begin_anywhere() -> None:
-    lines = LineFeed(offset=5000)
-    found = lines.feed(Chunk(5000, b"a\nb"))
+    lines = LineSplitter(offset=5000)
+    found = lines.feed(FileChunk(5000, b"a\nb"))
     assert (found.done, found.partial, found.restarted) == (["a"], "b", False)
 
 
@@ -125,17 +125,17 @@ def test_every_line_is_what_cleaning_makes_of_it(texts: list[str]) -> None:
 
 
 def test_memory_is_bounded_without_line_ends() -> None:
-    lines, offset = LineFeed(limit=1000), 0
+    lines, offset = LineSplitter(limit=1000), 0
     piece = b"q" * 200_000
     tracemalloc.start()
     for _ in range(100):
-        lines.feed(Chunk(offset, piece))
+        lines.feed(FileChunk(offset, piece))
         offset += len(piece)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000
     bars = b"".join(b"\r%7d" % number for number in range(20_000))
-    assert lines.feed(Chunk(offset, bars)).partial == "  19999"
+    assert lines.feed(FileChunk(offset, bars)).partial == "  19999"
 
 
 def test_hostile_noise_never_leaves_a_control_character() -> None:

@@ -22,10 +22,10 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
 from hudtui.core.remote.connect import HostPool, close_hosts, open_host
 from hudtui.core.remote.host import FileRefused
-from hudtui.core.remote.hostkeys import HostKeyChanged, Pins
+from hudtui.core.remote.known_hosts import HostKeyChanged, KnownHosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import Disconnected, LoginRefused, SshHost, SshTarget, connect_ssh, parse_target
-from hudtui.core.remote.ssh_terminal import terminal_argv
+from hudtui.core.remote.ssh_terminal import ssh_argv
 
 Box = Any
 
@@ -51,13 +51,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> None:
     said: list[Notice] = []
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins(), say=said.append) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
         assert host.host_key is not None and host.host_key.first
     public = ssh_box.server.folder / "host_key.pub"
     expected = (await LocalHost().run(["ssh-keygen", "-l", "-f", str(public)])).stdout.split()[1]
     assert host.host_key.fingerprint == expected
     assert expected in said[0].message and len(said) == 1
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins(), say=said.append) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
         assert host.host_key is not None and not host.host_key.first
     assert len(said) == 1
     (kept,) = list(ssh_box.pins_folder.iterdir())
@@ -66,7 +66,7 @@ async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> 
 
 async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box) -> None:
     box = own_server
-    async with await connect_ssh(box.target(), pins=box.pins(), patience=20) as host:
+    async with await connect_ssh(box.target(), known_hosts=box.known_hosts(), patience=20) as host:
         old = host.host_key
         assert old is not None and (await host.run(["true"])).ok
         box.server.stop()
@@ -78,31 +78,31 @@ async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box
             with pytest.raises(HostKeyChanged) as caught:
                 await action
         assert "CHANGED" in caught.value.what and old.fingerprint in words(caught.value)
-        assert str(box.pins().path(host.name)) in (caught.value.fix or "")
+        assert str(box.known_hosts().path(host.name)) in (caught.value.fix or "")
     with pytest.raises(HostKeyChanged):
-        await connect_ssh(box.target(), pins=box.pins())
+        await connect_ssh(box.target(), known_hosts=box.known_hosts())
     assert sorted(path.name for path in box.home.iterdir() if path.name.endswith("anyway")) == []
     # A new pod at the same address is another machine.
-    async with await connect_ssh(box.target(pin="pod-2"), pins=box.pins()) as host:
+    async with await connect_ssh(box.target(pin="pod-2"), known_hosts=box.known_hosts()) as host:
         assert host.host_key is not None and host.host_key.first and host.host_key.fingerprint != old.fingerprint
-    assert box.pins().forget(box.target().name)
-    async with await connect_ssh(box.target(), pins=box.pins()):
+    assert box.known_hosts().forget(box.target().name)
+    async with await connect_ssh(box.target(), known_hosts=box.known_hosts()):
         pass
 
 
 async def test_a_damaged_pin_is_no_first_contact(ssh_box: Box) -> None:
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()):
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()):
         pass
     (kept,) = list(ssh_box.pins_folder.iterdir())
     kept.write_text("nonsense")
     with pytest.raises(MachineError, match="damaged"):
-        await connect_ssh(ssh_box.target(), pins=ssh_box.pins())
+        await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts())
 
 
 def test_pins_of_odd_names_stay_in_their_folder(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
+    known_hosts = KnownHosts(tmp_path)
     names = ["../../etc/passwd", "a/b", "a_b", "a b", "x" * 400, ".hidden", "root@[::1]:22"]
-    paths = {pins.path(name) for name in names}
+    paths = {known_hosts.path(name) for name in names}
     assert len(paths) == len(names)
     assert all(path.parent == tmp_path and len(path.name) < 120 and not path.name.startswith(".") for path in paths)
 
@@ -113,11 +113,11 @@ def test_pins_of_odd_names_stay_in_their_folder(tmp_path: Path) -> None:
 async def test_a_wrong_key_is_told_with_the_keys_that_were_tried(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
     wrong, missing = make_key(tmp_path / "wrong"), tmp_path / "missing"
     with pytest.raises(LoginRefused) as caught:
-        await connect_ssh(ssh_box.target(keys=(wrong, missing)), pins=ssh_box.pins())
+        await connect_ssh(ssh_box.target(keys=(wrong, missing)), known_hosts=ssh_box.known_hosts())
     assert "refused the login" in caught.value.what
     assert str(wrong) in words(caught.value) and f"{missing} (there is no such file)" in words(caught.value)
     with pytest.raises(LoginRefused, match="no key"):
-        await connect_ssh(ssh_box.target(keys=(missing,)), pins=ssh_box.pins())
+        await connect_ssh(ssh_box.target(keys=(missing,)), known_hosts=ssh_box.known_hosts())
 
 
 async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: Any, tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: An
     try:
         target = ssh_box.target(keys=(locked,), port=line.port)
         with pytest.raises(LoginRefused) as caught:
-            await connect_ssh(target, pins=ssh_box.pins())
+            await connect_ssh(target, known_hosts=ssh_box.known_hosts())
         assert "locked" in words(caught.value) and "agent" in words(caught.value)
-        async with await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=ask) as host:
+        async with await connect_ssh(target, known_hosts=ssh_box.known_hosts(), ask_passphrase=ask) as host:
             line.cut()
             assert (await host.run(["true"])).ok and host.connects == 2
         assert len(asked) == 2 and str(locked) in asked[0]
@@ -143,7 +143,7 @@ async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: An
             return None
 
         with pytest.raises(LoginRefused) as caught:
-            await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=decline)
+            await connect_ssh(target, known_hosts=ssh_box.known_hosts(), ask_passphrase=decline)
         assert "pass-phrase was not given" in words(caught.value)
     finally:
         ssh_box.server.authorized.write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())
@@ -155,7 +155,7 @@ async def test_a_key_that_is_not_needed_is_not_asked_for(ssh_box: Box, make_key:
 
     locked = make_key(tmp_path / "locked", words="x")
     target = ssh_box.target(keys=(locked, ssh_box.server.key))
-    async with await connect_ssh(target, pins=ssh_box.pins(), ask_passphrase=ask):
+    async with await connect_ssh(target, known_hosts=ssh_box.known_hosts(), ask_passphrase=ask):
         pass
 
 
@@ -178,23 +178,23 @@ def agent(folder: Path, key: Path) -> Iterator[str]:
 async def test_the_agent_has_the_key(ssh_box: Box, own_tmux: str, make_key: Any, tmp_path: Path) -> None:
     with agent(Path(own_tmux), ssh_box.server.key) as path:
         target = ssh_box.target(keys=(tmp_path / "none",), agent=path)
-        async with await connect_ssh(target, pins=ssh_box.pins()) as host:
+        async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()) as host:
             assert (await host.run(["true"])).ok
         with pytest.raises(LoginRefused, match="refused") as caught:
-            await connect_ssh(ssh_box.target(agent=path, user="nobody-there"), pins=ssh_box.pins())
+            await connect_ssh(ssh_box.target(agent=path, user="nobody-there"), known_hosts=ssh_box.known_hosts())
         assert "user_key of the agent" in words(caught.value)
         other = make_key(tmp_path / "other")
         with pytest.raises(LoginRefused) as caught:  # of the agent's keys only those that are named
-            await connect_ssh(ssh_box.target(keys=(other,), agent=path, identities_only=True), pins=ssh_box.pins())
+            await connect_ssh(ssh_box.target(keys=(other,), agent=path, identities_only=True), known_hosts=ssh_box.known_hosts())
         assert "of the agent" not in words(caught.value)
         locked = make_key(tmp_path / "locked", words="x")
         await LocalHost().run(["ssh-add", "-q", "-D"], env={"SSH_AUTH_SOCK": path})
         with pytest.raises(LoginRefused, match="no key"):
-            await connect_ssh(ssh_box.target(keys=(locked,), agent=path), pins=ssh_box.pins())
+            await connect_ssh(ssh_box.target(keys=(locked,), agent=path), known_hosts=ssh_box.known_hosts())
 
 
 async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) -> None:
-    host = await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins())
+    host = await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts())
     line.silent = True
     line.cut()
     waiting = asyncio.create_task(host.run(["true"]))
@@ -208,19 +208,21 @@ async def test_a_host_that_is_closed_while_it_connects(ssh_box: Box, line: Any) 
 
 async def test_a_wrong_login_keeps_no_host_key(ssh_box: Box, make_key: Any, tmp_path: Path) -> None:
     with pytest.raises(LoginRefused):
-        await connect_ssh(ssh_box.target(keys=(make_key(tmp_path / "wrong"),)), pins=ssh_box.pins())
-    assert ssh_box.pins().known(ssh_box.target().machine) is None
+        await connect_ssh(ssh_box.target(keys=(make_key(tmp_path / "wrong"),)), known_hosts=ssh_box.known_hosts())
+    assert ssh_box.known_hosts().known(ssh_box.target().machine) is None
 
 
 async def test_machines_that_do_not_answer(ssh_box: Box, line: Any) -> None:
     line.silent = True
     with pytest.raises(Disconnected, match=r"did not answer within 0.5 s"):
-        await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins(), timeout=0.5)
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), timeout=0.5)
     await line.refuse()
     with pytest.raises(Disconnected, match="refused the connection"):
-        await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins())
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts())
     with pytest.raises(Disconnected, match="is not known") as caught:
-        await connect_ssh(SshTarget("a", "no-such-machine.invalid", keys=(ssh_box.server.key,), agent=""), pins=ssh_box.pins())
+        await connect_ssh(
+            SshTarget("a", "no-such-machine.invalid", keys=(ssh_box.server.key,), agent=""), known_hosts=ssh_box.known_hosts()
+        )
     assert caught.value.fix
 
 
@@ -285,7 +287,7 @@ def test_jumps_in_a_circle() -> None:
 
 async def test_through_another_machine(ssh_box: Box) -> None:
     target = ssh_box.target(jump=(ssh_box.target(pin="gate"),), pin="behind")
-    async with await connect_ssh(target, pins=ssh_box.pins()) as host:
+    async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()) as host:
         assert (await host.run(["true"])).ok
         ssh_box.server.cut()
         assert (await host.run(["true"])).ok and host.connects == 2
@@ -293,14 +295,14 @@ async def test_through_another_machine(ssh_box: Box) -> None:
 
 
 async def test_one_connection_for_each_machine(ssh_box: Box, line: Any) -> None:
-    async with HostPool(ssh_box.pins()) as pool:
+    async with HostPool(ssh_box.known_hosts()) as pool:
         target = ssh_box.target(port=line.port)
         first, second = await asyncio.gather(pool.open(target), pool.open(target))
         assert first is second and line.accepted == 1
         assert isinstance(await pool.open("local"), LocalHost)
         await line.refuse()
     await line.open()
-    async with HostPool(ssh_box.pins()) as pool:
+    async with HostPool(ssh_box.known_hosts()) as pool:
         line.silent = False
         await line.refuse()
         with pytest.raises(Disconnected):
@@ -316,7 +318,7 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
         f"Host box\n  HostName 127.0.0.1\n  Port {ssh_box.port}\n  IdentityFile {ssh_box.server.key}\n  IdentityAgent none\n"
     )
     try:
-        host = await open_host("box", pins=ssh_box.pins())
+        host = await open_host("box", known_hosts=ssh_box.known_hosts())
         assert (await host.run(["true"])).ok and host.name.endswith(f"@127.0.0.1:{ssh_box.port}")
         assert await open_host("box") is host
         assert await open_host(ssh_box.target()) is host  # by another name
@@ -331,18 +333,18 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
 
 async def test_a_terminal_of_ones_own(ssh_box: Box) -> None:
     """The system's ssh takes the same road, and trusts the same key."""
-    target, pins = ssh_box.target(pin="pod 7/a"), ssh_box.pins()
+    target, known_hosts = ssh_box.target(pin="pod 7/a"), ssh_box.known_hosts()
     with pytest.raises(MachineError, match="never been reached"):
-        terminal_argv(target, pins, ["true"])
-    async with await connect_ssh(target, pins=pins):
+        ssh_argv(target, known_hosts, ["true"])
+    async with await connect_ssh(target, known_hosts=known_hosts):
         pass
-    assert "-t" in terminal_argv(target, pins) and "-t" not in terminal_argv(target, pins, ["true"], tty=False)
-    argv = terminal_argv(target, pins, ["sh", "-c", "printf '%s|' \"$@\"", "x", "a  b", "$HOME"])
+    assert "-t" in ssh_argv(target, known_hosts) and "-t" not in ssh_argv(target, known_hosts, ["true"], tty=False)
+    argv = ssh_argv(target, known_hosts, ["sh", "-c", "printf '%s|' \"$@\"", "x", "a  b", "$HOME"])
     done = await LocalHost().run(argv)
     assert (done.exit_status, done.stdout) == (0, "a  b|$HOME|"), done.stderr
     other = ssh_box.target(pin="pod 8")
-    pins.path(other.machine).write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())  # some other key
-    done = await LocalHost().run(terminal_argv(other, pins, ["true"]))
+    known_hosts.path(other.machine).write_bytes(ssh_box.server.key.with_suffix(".pub").read_bytes())  # some other key
+    done = await LocalHost().run(ssh_argv(other, known_hosts, ["true"]))
     assert done.exit_status == 255 and "CHANGED" in done.stderr
 
 
@@ -352,7 +354,7 @@ async def test_a_terminal_of_ones_own(ssh_box: Box) -> None:
 async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line: Any) -> None:
     script = "echo x >> runs; while [ ! -e go ]; do sleep 0.05; done; echo done"
     runs = ssh_box.home / "runs"
-    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
         task = asyncio.create_task(host.run(["sh", "-c", script]))
         await until(runs.exists)
         line.cut()
@@ -370,7 +372,7 @@ async def test_a_command_is_not_repeated_when_it_may_have_run(ssh_box: Box, line
 
 async def test_work_on_files_goes_on_after_a_cut(ssh_box: Box, line: Any) -> None:
     data = random.Random(5).randbytes(600_000)
-    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
         for size in (100_000, 700_000):
             line.cut_after(size)
             await host.put(data, "file")
@@ -398,7 +400,7 @@ async def test_a_connection_that_goes_while_something_is_opened_on_it(
         return answer
 
     monkeypatch.setattr(SSHChannel, step, cut)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         cuts = 1
         assert await host.facts("nothing") is None, "files are asked for again"
         cuts = 1
@@ -424,17 +426,17 @@ async def test_a_machine_that_gives_more_than_was_asked_for(
         return b"x" * (2 * size)
 
     (tmp_path / "file").write_bytes(b"x" * 10)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         monkeypatch.setattr(asyncssh.SFTPClientFile, "read", generous)
         assert await host.get(str(tmp_path / "file"), limit=3) == b"xxx"
         with pytest.raises(FileRefused, match="is not read"):
             await host.get(str(tmp_path / "file"))
-        await host.get_file(str(tmp_path / "file"), tmp_path / "copy")
+        await host.download(str(tmp_path / "file"), tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"x" * 10
 
 
 async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         link: Any = host._link
         files = await link.files()
 
@@ -449,7 +451,7 @@ async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monke
 
 
 async def test_patience_ends(ssh_box: Box, line: Any) -> None:
-    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins(), patience=0.5) as host:
+    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), patience=0.5) as host:
         await line.refuse()
         for action in (host.get("x"), host.facts("x"), host.put(b"", "x"), host.run(["true"])):
             with pytest.raises(Disconnected, match="refused the connection"):
@@ -461,7 +463,7 @@ async def test_patience_ends(ssh_box: Box, line: Any) -> None:
 
 async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
     ssh_box.world(before="echo welcome; echo motd >&2")
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         done = await host.run(["sh", "-c", "echo out; echo err >&2"])
         assert (done.stdout, done.stderr) == ("out\n", "err\n")
         (ssh_box.home / "log").write_bytes(b"line\n")
@@ -472,14 +474,14 @@ async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
 
 async def test_a_home_folder_that_cannot_be_written(ssh_box: Box) -> None:
     """Root may write everywhere: the file system itself must refuse, as /proc does."""
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         with pytest.raises(MachineError, match="cannot be written") as caught:
             await host.put(b"x", "/proc/hudtui/plan.json")
         assert caught.value.why
         source = ssh_box.home / "source"
         source.write_bytes(b"x")
         with pytest.raises(MachineError, match="cannot be written"):
-            await host.put_file(source, "/proc/hudtui/plan.json")
+            await host.upload(source, "/proc/hudtui/plan.json")
 
 
 @pytest.mark.parametrize(
@@ -503,7 +505,7 @@ async def test_why_a_machine_refused_to_write(
 
     monkeypatch.setattr(asyncssh.SFTPClient, "statvfs", statvfs)
     (ssh_box.home / "folder" / "below").mkdir(parents=True)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         with pytest.raises(MachineError, match="cannot be written") as caught:
             await host.put(b"x", "folder")  # a folder is in the way
         assert expected in (caught.value.why or "")
@@ -519,21 +521,21 @@ async def test_large_files_there_and_back(ssh_box: Box, line: Any, tmp_path: Pat
     data = random.Random(11).randbytes(12_000_000)
     source.write_bytes(data)
     seen: list[tuple[int, int]] = []
-    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
 
         def progress(done: int, total: int) -> None:
             seen.append((done, total))
             if line.cuts < cuts and done >= 4_000_000 * (line.cuts % 2 + 1) and len(seen) > 1:
                 line.cut()
 
-        there = await host.put_file(source, "up/file", mode=0o640, progress=progress)
+        there = await host.upload(source, "up/file", mode=0o640, progress=progress)
         assert (ssh_box.home / "up/file").read_bytes() == data
         assert (ssh_box.home / "up/file").stat().st_mode & 0o777 == 0o640
         assert there.verified and there.size == len(data) and there.notice is None
         assert seen[0] == (0, len(data)) and seen[-1] == (len(data), len(data))
         assert line.cuts == cuts and host.connects == cuts + 1
         cuts *= 2
-        fetched = await host.get_file("up/file", back, progress=progress)
+        fetched = await host.download("up/file", back, progress=progress)
         assert back.read_bytes() == data and fetched.verified
         assert line.cuts == cuts and bool(there.resumed or fetched.resumed) == bool(cuts)
     assert os.listdir(ssh_box.home / "up") == ["file"] and os.listdir(back.parent) == ["back"]
@@ -543,17 +545,17 @@ async def test_a_part_of_something_else_is_not_taken(ssh_box: Box, tmp_path: Pat
     remote, back = ssh_box.home / "file", tmp_path / "back"
     remote.write_bytes(b"right" * 100_000)
     (tmp_path / ".back.part").write_bytes(b"wrong" * 1000)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
-        assert (await host.get_file("file", back)).verified
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        assert (await host.download("file", back)).verified
         assert back.read_bytes() == remote.read_bytes()
         empty = tmp_path / "empty"
         empty.touch()
-        await host.put_file(empty, "empty")
+        await host.upload(empty, "empty")
         assert (ssh_box.home / "empty").read_bytes() == b""
         with pytest.raises(MachineError, match="cannot be brought"):
-            await host.get_file("nothing", back)
+            await host.download("nothing", back)
         with pytest.raises(MachineError, match="cannot be read"):
-            await host.put_file(tmp_path / "nothing", "x")
+            await host.upload(tmp_path / "nothing", "x")
 
 
 @pytest.mark.parametrize(("programs", "verified"), [(("sh", "python3"), True), (("sh", "head"), False)])
@@ -567,8 +569,8 @@ async def test_without_sha256sum(ssh_box: Box, tmp_path: Path, programs: tuple[s
     ssh_box.world(PATH=str(folder))
     source = tmp_path / "source"
     source.write_bytes(b"content")
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
-        there = await host.put_file(source, "file")
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        there = await host.upload(source, "file")
         assert (ssh_box.home / "file").read_bytes() == b"content"
         assert there.verified is verified and bool(there.notice) is not verified
 
@@ -615,7 +617,7 @@ async def connect_soon(port: int, text: bytes) -> bytes:
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int, direction: str) -> None:
-    async with await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host:
         tunnel = (host.forward if direction == "forward" else host.reverse)(0, "127.0.0.1", echo)
         async with tunnel as port:
             assert port not in (0, echo)
@@ -628,7 +630,7 @@ async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int
 
 
 async def test_a_port_that_is_in_use(ssh_box: Box, echo: int) -> None:
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         for tunnel in (host.forward(echo, "127.0.0.1", echo), host.reverse(echo, "127.0.0.1", echo)):
             with pytest.raises(MachineError, match=f"port {echo}"):
                 async with tunnel:
@@ -640,7 +642,7 @@ async def test_a_forward_to_nothing_ends_the_client(ssh_box: Box) -> None:
         probe.bind(("127.0.0.1", 0))
         nothing = probe.getsockname()[1]
     async with (
-        await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host,
+        await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host,
         host.forward(0, "127.0.0.1", nothing) as port,
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -649,7 +651,7 @@ async def test_a_forward_to_nothing_ends_the_client(ssh_box: Box) -> None:
 
 
 async def test_a_closed_host_says_so(ssh_box: Box) -> None:
-    host: SshHost = await connect_ssh(ssh_box.target(), pins=ssh_box.pins())
+    host: SshHost = await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts())
     await host.close()
     with pytest.raises(MachineError, match="was closed"):
         await host.run(["true"])

@@ -59,14 +59,17 @@ async def test_without_python_the_reader_may_be_gone_before_it_is_sent(ssh_box: 
         return channel
 
     monkeypatch.setattr(ssh_reader, "open_channel", slowly)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         assert await collect(host, "log", 4) == b"one\n"
 
 
 async def test_a_slow_line_moves_on(ssh_box: Box, bad_line: Any) -> None:
     data = b"".join(b"%09d\n" % number for number in range(30_000))
     (ssh_box.home / "log").write_bytes(data)
-    async with bad_line(ssh_box.port) as line, await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with (
+        bad_line(ssh_box.port) as line,
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+    ):
         line.rate = 400_000.0
         await host.run(["true"])
 
@@ -84,7 +87,10 @@ async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, b
     path = ssh_box.home / "log"
     path.write_bytes(b"one\n")
     got: list[tuple[int, bytes]] = []
-    async with bad_line(ssh_box.port) as line, await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with (
+        bad_line(ssh_box.port) as line,
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+    ):
         stream: Any = host.follow("log")
         got.append(((await anext(stream)).offset, b"one\n"))
         await line.refuse()
@@ -112,7 +118,10 @@ async def test_what_happened_to_the_file_while_the_line_was_down(ssh_box: Box, b
 async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(ssh_box: Box, bad_line: Any) -> None:
     path = ssh_box.home / "log"
     path.write_bytes(b"the old content\n")
-    async with bad_line(ssh_box.port) as line, await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with (
+        bad_line(ssh_box.port) as line,
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+    ):
         stream: Any = host.follow("log")
         found = [await anext(stream)]
         path.write_bytes(b"new\n")
@@ -127,10 +136,13 @@ async def test_a_cut_soon_after_a_new_beginning_doubles_nothing(ssh_box: Box, ba
 
 
 async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hudtui.core.remote.ssh_link.KEEP_ALIVE", 0.3)
+    monkeypatch.setattr("hudtui.core.remote.ssh_connection.KEEP_ALIVE", 0.3)
     path = ssh_box.home / "log"
     path.write_bytes(b"one\n")
-    async with bad_line(ssh_box.port) as line, await connect_ssh(ssh_box.target(port=line.port), pins=ssh_box.pins()) as host:
+    async with (
+        bad_line(ssh_box.port) as line,
+        await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts()) as host,
+    ):
         stream: Any = host.follow("log")
         assert (await anext(stream)).data == b"one\n"
         line.silent = True
@@ -148,7 +160,7 @@ async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, 
 async def test_readers_there_end_with_the_connection(ssh_box: Box) -> None:
     """`own_tmux` fails the test when a process is left; here the connection is cut from their side."""
     (ssh_box.home / "log").write_bytes(b"one\n")
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         stream: Any = host.follow("log")
         await anext(stream)
         ssh_box.server.cut()
@@ -156,7 +168,7 @@ async def test_readers_there_end_with_the_connection(ssh_box: Box) -> None:
 
 
 async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box) -> None:
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         streams: list[Any] = []
         for number in range(30):
             (ssh_box.home / f"{number}").write_bytes(b"x" * (number + 1))
@@ -187,7 +199,7 @@ async def test_memory_stays_bounded_when_nobody_takes_the_lines(ssh_box: Box) ->
     size = 40_000_000
     with (ssh_box.home / "log").open("wb") as stream:
         stream.truncate(size)
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         followed: Any = host.follow("log")
         first = await anext(followed)
         reader = host._link.reader

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hudtui.core.environment.values import Block, Tool, ToolResult
+from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.gym.config import parse_config
 from hudtui.core.tasks.task import Task, ToolCall
 from hudtui.envs.text_2048 import environment
@@ -93,7 +93,7 @@ class TableSession:
     """
 
     def __init__(self, seed=1):
-        self.table = environment.Table(seed)
+        self.table = environment.GameTable(seed)
         kinds = {"setup": "setup", "evaluate": "evaluate"}
         self.tools = {
             tool["name"]: Tool(tool["name"], tool["description"], tool["inputSchema"], kinds.get(tool["name"], "agent"))
@@ -112,8 +112,8 @@ class TableSession:
                 return result
         answer = self.table.call(name, arguments)
         if answer is None:
-            return ToolResult((Block("text", text=f"Unknown tool: {name}"),), is_error=True)
-        return ToolResult((Block("text", text=answer["text"]),), answer["structured"], answer["is_error"])
+            return ToolResult((ContentBlock("text", text=f"Unknown tool: {name}"),), is_error=True)
+        return ToolResult((ContentBlock("text", text=answer["text"]),), answer["structured"], answer["is_error"])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from email.utils import format_datetime
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.rollouts.endpoint import Endpoint, EndpointOptions, EndpointPolicy, PolicyError
+from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 
 MESSAGES = ({"role": "system", "content": "Play."}, {"role": "user", "content": "Go"})
 KEY = "sk-test-0123456789"
@@ -22,8 +22,8 @@ def open_endpoint(stub):
         pauses.append(seconds)
 
     def make(**changes):
-        options = replace(EndpointOptions(base_url=stub.url, key=KEY, timeout=5), **changes)
-        endpoint = Endpoint("tiny", options, sleep=sleep)
+        options = replace(ChatOptions(base_url=stub.url, key=KEY, timeout=5), **changes)
+        endpoint = ChatEndpoint("tiny", options, sleep=sleep)
         endpoint.pauses = pauses
         return endpoint
 
@@ -33,7 +33,7 @@ def open_endpoint(stub):
 async def test_a_reply(stub, open_endpoint):
     stub.answers = ["<tool>left()</tool>"]
     async with open_endpoint(temperature=0.5, max_tokens=64) as endpoint:
-        policy = EndpointPolicy(endpoint, seed=7)
+        policy = ChatPolicy(endpoint, seed=7)
         assert await policy(MESSAGES) == "<tool>left()</tool>"
         assert policy.usage.to_json() == {"prompt_tokens": 10, "completion_tokens": 3, "requests": 1}
     (request,) = stub.requests
@@ -190,15 +190,15 @@ async def test_cancelling_ends_the_request(stub, open_endpoint):
 )
 def test_base_urls_that_cannot_be(url):
     with pytest.raises(InputError):
-        Endpoint("m", EndpointOptions(base_url=url))
+        ChatEndpoint("m", ChatOptions(base_url=url))
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nend", "ключ"])
 def test_keys_that_cannot_be(key):
     with pytest.raises(InputError, match="does not look like a key") as caught:
-        Endpoint("m", EndpointOptions(key=key))
+        ChatEndpoint("m", ChatOptions(key=key))
     assert key not in str(caught.value)
-    assert key not in repr(EndpointOptions(key=key))
+    assert key not in repr(ChatOptions(key=key))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_keys_that_cannot_be(key):
     ],
 )
 def test_base_urls(base, url):
-    assert Endpoint("m", EndpointOptions(base_url=base)).url == url
+    assert ChatEndpoint("m", ChatOptions(base_url=base)).url == url
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,4 @@ def test_base_urls(base, url):
     [("https://host/v1", True), ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://host/v1", False)],
 )
 def test_the_key_never_travels_in_the_clear(base, sent):
-    assert Endpoint("m", EndpointOptions(base_url=base, key=KEY)).sends_key is sent
+    assert ChatEndpoint("m", ChatOptions(base_url=base, key=KEY)).sends_key is sent

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hudtui.core.environment.values import Block, Tool, ToolResult
+from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
 from hudtui.core.errors import ConnectError, ToolError
-from hudtui.core.rollouts.endpoint import PolicyError
+from hudtui.core.rollouts.chat import PolicyError
 from hudtui.core.rollouts.episode import EpisodePlayer, play
 from hudtui.core.rollouts.observation import OBSERVATION_LIMIT
 from hudtui.core.tasks.task import ToolCall
@@ -29,7 +29,7 @@ def saying(*replies):
 
 
 def text(value, **more):
-    return ToolResult((Block("text", text=value),), **more)
+    return ToolResult((ContentBlock("text", text=value),), **more)
 
 
 async def test_set_up_turns_and_evaluation_in_order(session, config, task):
@@ -270,7 +270,7 @@ async def test_observations_are_bounded_with_a_note(session, config, task):
 
 
 async def test_images_go_to_those_who_want_them(session, config, task):
-    picture = ToolResult((Block("text", text="see"), Block("image", data="QUJD", mime_type="image/png")))
+    picture = ToolResult((ContentBlock("text", text="see"), ContentBlock("image", data="QUJD", mime_type="image/png")))
     session.before = lambda name, arguments: picture if name == "move" else None
     blind, seeing = saying(LEFT, DONE), saying(LEFT, DONE)
     seeing.wants_images = True

@@ -10,11 +10,11 @@ from statistics import stdev
 
 import pytest
 
-from hudtui.core.environment.connection import connect_config
-from hudtui.core.environment.values import Block, ToolResult
+from hudtui.core.environment.client import connect_config
+from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
-from hudtui.core.rollouts.endpoint import EndpointOptions, PolicyError
+from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.evaluate import EpisodeDone, evaluate, secrets_of
 from hudtui.core.rollouts.outcome import outcome_of, read_metrics, read_outcomes, summarise
 from hudtui.core.rollouts.policy import policy_source
@@ -205,7 +205,7 @@ async def test_hopeless_work_is_given_up(run, tasks, world):
 
 async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, world, tmp_path):
     stub.answers = [(401, {"error": {"message": "bad key"}})]
-    source = policy_source("openai:tiny", config, endpoint=EndpointOptions(base_url=stub.url))
+    source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=stub.url))
     seen = []
     with pytest.raises(PolicyError, match="wants a valid key"):
         async with aclosing(
@@ -220,7 +220,7 @@ async def test_a_policy_that_never_will_ends_it_at_once(stub, config, tasks, wor
 
 async def test_tokens_are_counted(stub, config, tasks, world, tmp_path):
     stub.answers = ["<tool>done()</tool>"]
-    source = policy_source("openai:tiny", config, endpoint=EndpointOptions(base_url=stub.url))
+    source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=stub.url))
     async for _ in evaluate(tasks[:1], config, policy=source, connect=world.connect, out_dir=tmp_path, group=2):
         pass
     await source.aclose()
@@ -324,7 +324,7 @@ async def test_secrets_of_the_servers_stay_out_of_the_traces(config, task, world
 
     def spoil(session):
         told = f"env: MY_KEY={secret} X-Token={literal} image=org/env:1"
-        session.before = lambda name, arguments: ToolResult((Block("text", text=told),)) if name == "move" else None
+        session.before = lambda name, arguments: ToolResult((ContentBlock("text", text=told),)) if name == "move" else None
 
     world.spoil = spoil
     lookup = {"MY_KEY": secret}.get

@@ -2,26 +2,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.environment.values import Block, ToolResult
+from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.rollouts.observation import (
     IMAGE_LIMIT,
-    IMAGES_AT_MOST,
+    MAX_IMAGES,
     RESULT_LIMIT,
     Observation,
-    bounded,
     evaluation_value,
     join,
     observe,
     recorded,
+    shorten,
 )
 
 
 def text(value):
-    return Block("text", text=value)
+    return ContentBlock("text", text=value)
 
 
 def image(data="QUJD"):
-    return Block("image", data=data, mime_type="image/jpeg")
+    return ContentBlock("image", data=data, mime_type="image/jpeg")
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def image(data="QUJD"):
         (ToolResult(is_error=True), "error: (no output)"),
         (ToolResult(structured={"x": "é"}), '{"x": "é"}'),
         (ToolResult((text("a"),), structured={"x": 1}), "a"),
-        (ToolResult((Block("resource", text="inside", uri="file:///x"),)), "inside"),
-        (ToolResult((Block("resource_link", uri="file:///x"),)), "[resource_link: file:///x]"),
-        (ToolResult((Block("audio", data="QUJD", mime_type="audio/mpeg"),)), "[audio/mpeg, 3 bytes, not shown]"),
-        (ToolResult((Block("hologram"),)), "[hologram, not shown]"),
+        (ToolResult((ContentBlock("resource", text="inside", uri="file:///x"),)), "inside"),
+        (ToolResult((ContentBlock("resource_link", uri="file:///x"),)), "[resource_link: file:///x]"),
+        (ToolResult((ContentBlock("audio", data="QUJD", mime_type="audio/mpeg"),)), "[audio/mpeg, 3 bytes, not shown]"),
+        (ToolResult((ContentBlock("hologram"),)), "[hologram, not shown]"),
     ],
 )
 def test_what_is_shown(result, shown):
@@ -44,8 +44,8 @@ def test_what_is_shown(result, shown):
 
 
 def test_images_are_bounded_in_size_and_number():
-    many = observe(ToolResult((image(),) * (IMAGES_AT_MOST + 2)), images=True)
-    assert len(many.images) == IMAGES_AT_MOST
+    many = observe(ToolResult((image(),) * (MAX_IMAGES + 2)), images=True)
+    assert len(many.images) == MAX_IMAGES
     assert many.text.count("[image/jpeg, 3 bytes, not shown]") == 2
     huge = observe(ToolResult((image("A" * (IMAGE_LIMIT + 4)),)), images=True)
     assert huge.images == () and "not shown" in huge.text
@@ -56,7 +56,7 @@ def test_images_are_bounded_in_size_and_number():
 
 @given(st.text(), st.integers(0, 50))
 def test_bounded_text_keeps_both_ends(value, limit):
-    short = bounded(value, limit)
+    short = shorten(value, limit)
     if len(value) <= limit:
         assert short == value
     else:
@@ -81,7 +81,7 @@ def test_a_prompt_is_never_cut():
         (ToolResult((text('{"grade": 0.5}'),)), {"grade": 0.5}),
         (ToolResult((text("[1, 2]"),)), "[1, 2]"),
         (ToolResult((text("fine"),)), "fine"),
-        (ToolResult((text("[" * 100_000),)), bounded("[" * 100_000)),
+        (ToolResult((text("[" * 100_000),)), shorten("[" * 100_000)),
     ],
 )
 def test_what_is_kept_of_an_evaluation(result, value):

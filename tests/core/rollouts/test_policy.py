@@ -3,12 +3,12 @@ import asyncio
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.rollouts.endpoint import EndpointOptions, PolicyError
+from hudtui.core.rollouts.chat import ChatOptions, PolicyError
 from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.policy import direction_calls, plain_calls, policy_source
 from hudtui.core.rollouts.trace import write_episode
-from hudtui.core.rollouts.twenty48 import DIRECTIONS
 from hudtui.core.tasks.task import Task
+from hudtui.envs.text_2048.players import DIRECTIONS
 
 PLAIN = "action_mappings:\n" + "".join(f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in DIRECTIONS)
 ONE = "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: {from_arg: direction}}\n"
@@ -154,7 +154,7 @@ def test_replay_of_what_is_no_trace(make_config, tmp_path):
 async def test_a_model_plays(stub, make_config, new_session, task):
     config = make_config(PLAIN)
     stub.answers = ["<think>a</think><tool>left()</tool>", "<think>b</think><tool>done()</tool>"]
-    source = policy_source("openai:org/tiny", config, endpoint=EndpointOptions(base_url=stub.url), seed=3, send_seed=True)
+    source = policy_source("openai:org/tiny", config, endpoint=ChatOptions(base_url=stub.url), seed=3, send_seed=True)
     try:
         policy = source.for_episode(task, 0)
         episode = await play(new_session(), config, task, policy)
@@ -173,7 +173,7 @@ async def test_a_model_plays(stub, make_config, new_session, task):
 async def test_many_episodes_share_an_endpoint(stub, make_config, new_session, task):
     config = make_config(PLAIN)
     stub.answers = ["<tool>done()</tool>"]
-    source = policy_source("openai:tiny", config, endpoint=EndpointOptions(base_url=stub.url))
+    source = policy_source("openai:tiny", config, endpoint=ChatOptions(base_url=stub.url))
     try:
         played = await asyncio.gather(*(play(new_session(), config, task, source.for_episode(task, n)) for n in range(10)))
     finally:

@@ -9,7 +9,7 @@ from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.events import Notice
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.evaluate import EpisodeDone
-from hudtui.core.rollouts.request import EvalRequest, Finished, Prepared, new_out_dir, run_request, with_python
+from hudtui.core.rollouts.request import EvalFinished, EvalPrepared, EvalRequest, new_out_dir, run_eval, with_python_variable
 from hudtui.core.settings import load_settings
 
 CONFIG = "action_mappings:\n" + "".join(
@@ -33,18 +33,18 @@ def project(own_world):
 
 async def carry_out(project, **changes):
     request = EvalRequest(**{"tasks": "tasks.json", "config": Path("c.yaml"), "max_turns": 2, **changes})
-    async with aclosing(run_request(request, load_settings(project, HUD))) as events:
+    async with aclosing(run_eval(request, load_settings(project, HUD))) as events:
         return [event async for event in events]
 
 
 async def test_from_files_to_a_summary(project, monkeypatch):
     monkeypatch.chdir("/")  # relative paths start in the project, wherever the program runs
     events = await carry_out(project, group=2)
-    prepared = next(event for event in events if isinstance(event, Prepared))
+    prepared = next(event for event in events if isinstance(event, EvalPrepared))
     assert (prepared.policy, prepared.episodes, [task.id for task in prepared.tasks]) == ("greedy", 2, ["one"])
     assert len([event for event in events if isinstance(event, EpisodeDone)]) == 2
     finished = events[-1]
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, EvalFinished)
     assert (len(finished.summary.outcomes), finished.summary.failed) == (2, 0)
     assert finished.out_dir == prepared.out_dir and finished.out_dir.parent == project / "outputs"
 
@@ -63,7 +63,7 @@ async def test_tasks_without_an_environment_run_the_locked_image(project):
         await carry_out(project)
     Path("hud.lock.yaml").write_text("version: '1.0'\nimage: org/env:1\n")
     events = await carry_out(project, source="text-2048")
-    (task,) = next(event for event in events if isinstance(event, Prepared)).tasks
+    (task,) = next(event for event in events if isinstance(event, EvalPrepared)).tasks
     assert "org/env:1" in json.dumps(task.mcp_config)
     assert events[-1].summary.failed == 0
 
@@ -92,6 +92,6 @@ def test_output_folders_have_names_of_their_own(project):
 
 
 def test_the_python_of_the_bundled_environments():
-    assert with_python({}.get)("HUDTUI_PYTHON") == sys.executable
-    assert with_python({"HUDTUI_PYTHON": "/own"}.get)("HUDTUI_PYTHON") == "/own"
-    assert with_python({}.get)("OTHER") is None
+    assert with_python_variable({}.get)("HUDTUI_PYTHON") == sys.executable
+    assert with_python_variable({"HUDTUI_PYTHON": "/own"}.get)("HUDTUI_PYTHON") == "/own"
+    assert with_python_variable({}.get)("OTHER") is None

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hudtui.core.rollouts.twenty48 import DIRECTIONS, best_tile, greedy_move, legal_moves, read_board, slide
 from hudtui.envs.text_2048 import game
+from hudtui.envs.text_2048.players import DIRECTIONS, greedy_move, highest_tile, legal_moves, read_board, slide
 
 TILES = st.sampled_from([0, 0, 0, 2, 4, 8, 16, 1024])
 BOARDS = st.integers(2, 6).flatmap(
@@ -88,4 +88,4 @@ def test_greedy_reaches_more_than_random_play():
 @settings(max_examples=30)
 @given(BOARDS)
 def test_best_tile(board):
-    assert best_tile(board) == max(max(row) for row in board)
+    assert highest_tile(board) == max(max(row) for row in board)

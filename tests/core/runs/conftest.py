@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Output, Plan, RunSpec, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
 
 def _load(name: str) -> ModuleType:
@@ -43,7 +43,7 @@ def make(store: RunStore) -> Callable[..., RunRecord]:
         stages = tuple(
             Stage(f"s{number}", ("bash", "-c", script), grace=1.0) for number, script in enumerate(scripts or ("true",))
         )
-        plan = Plan("rollouts", more.pop("stages", stages), outputs=(Output("out/metrics.jsonl", "metrics"),), **more)
+        plan = Plan("rollouts", more.pop("stages", stages), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),), **more)
         identity = run or store.new_id("test")
         spec = RunSpec("rollouts", "test", str(store.state_dir.parent))
         return RunRecord(

@@ -7,17 +7,26 @@ from typing import Any
 import pytest
 
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.alarms import Alarm, RunFacts, Sign, StageFacts, alarms, sign_of, signs_of, spread_of
-from hudtui.core.runs.growing import GrowingFile
-from hudtui.core.runs.view import gpus_of, time_left
-from hudtui.core.training.metrics import MetricsReader, Point, Wrong
+from hudtui.core.runs.alarms import (
+    Alarm,
+    LogSymptom,
+    RunFacts,
+    StageFacts,
+    find_alarms,
+    find_symptom,
+    find_symptoms,
+    reward_spread,
+)
+from hudtui.core.runs.growing import TailReader
+from hudtui.core.runs.status import read_gpus, time_left
+from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 TRAIN = StageFacts("train", "running", quiet=1.0)
 SERVE = StageFacts("serve", "ready", service=True, quiet=1.0)
 
 
 def told(**facts: Any) -> list[tuple[str, str]]:
-    return [(alarm.kind, alarm.level) for alarm in alarms(RunFacts(active=facts.pop("active", True), **facts))]
+    return [(alarm.kind, alarm.level) for alarm in find_alarms(RunFacts(active=facts.pop("active", True), **facts))]
 
 
 def points(*values: float) -> Sequence[Point]:
@@ -26,7 +35,7 @@ def points(*values: float) -> Sequence[Point]:
 
 def test_nothing_is_wrong() -> None:
     assert told(silent=2.0, stages=(SERVE, TRAIN), disk_free=10**12, spread=points(0, 0, 0, 0, 0.1)) == []
-    assert alarms(RunFacts(active=False)) == ()
+    assert find_alarms(RunFacts(active=False)) == ()
 
 
 @pytest.mark.parametrize(
@@ -34,9 +43,9 @@ def test_nothing_is_wrong() -> None:
     [
         ({"silent": 16.0}, ("heartbeat", "error")),
         ({"stages": (StageFacts("train", "running", quiet=301.0),)}, ("quiet", "warning")),
-        ({"stages": (TRAIN,), "signs": (Sign("memory", "train", "CUDA out of memory"),)}, ("memory", "error")),
+        ({"stages": (TRAIN,), "signs": (LogSymptom("memory", "train", "CUDA out of memory"),)}, ("memory", "error")),
         ({"stages": (StageFacts("train", "ended", exit=-9),)}, ("memory", "error")),
-        ({"wrong": (Wrong("loss", 3.0, 2),)}, ("nan", "error")),
+        ({"wrong": (NotFiniteStreak("loss", 3.0, 2),)}, ("nan", "error")),
         ({"spread": points(0.1, 0, 0, 0, 0, 0)}, ("flat", "warning")),
         ({"stages": (StageFacts("serve", "ended", True, 1), TRAIN)}, ("server", "warning")),
         ({"stages": (StageFacts("serve", "ended", True, 1), StageFacts("train", "running", quiet=61.0))}, ("server", "error")),
@@ -49,9 +58,9 @@ def test_each_trouble_is_told(facts: dict[str, Any], alarm: tuple[str, str]) -> 
 
 
 def test_a_dead_server_behind_a_trainer_that_waits() -> None:
-    dead = Sign("server", "serve", "EngineDeadError: EngineCore encountered an issue")
+    dead = LogSymptom("server", "serve", "EngineDeadError: EngineCore encountered an issue")
     quiet = StageFacts("train", "running", quiet=200.0)
-    [alarm] = alarms(RunFacts(active=True, stages=(SERVE, quiet), signs=(dead,)))
+    [alarm] = find_alarms(RunFacts(active=True, stages=(SERVE, quiet), signs=(dead,)))
     assert (alarm.kind, alarm.level, alarm.stage) == ("server", "error", "serve")
     assert "EngineDeadError" in alarm.text and "train has said nothing for 3 min" in alarm.text
 
@@ -63,13 +72,13 @@ def test_long_steps_are_no_silence() -> None:
 
 
 def test_the_worst_comes_first_and_what_has_ended_worries_nobody() -> None:
-    facts = {"silent": 100.0, "disk_free": 2 * 1024**3, "wrong": (Wrong("kl", 1.0, 1),)}
+    facts = {"silent": 100.0, "disk_free": 2 * 1024**3, "wrong": (NotFiniteStreak("kl", 1.0, 1),)}
     assert told(**facts) == [("heartbeat", "error"), ("nan", "error"), ("disk", "warning")]
     assert told(active=False, **facts) == [("nan", "error")]
 
 
 def test_alarms_say_what_to_do() -> None:
-    [alarm] = alarms(RunFacts(active=True, stages=(TRAIN,), signs=(sign_of("train", OOM),)))  # type: ignore[arg-type]
+    [alarm] = find_alarms(RunFacts(active=True, stages=(TRAIN,), signs=(find_symptom("train", OOM),)))  # type: ignore[arg-type]
     assert alarm.fix is not None and "batch_size" in alarm.fix and "train ran out of memory" in alarm.text
     assert alarm.to_json()["kind"] == "memory" and isinstance(alarm, Alarm)
 
@@ -92,18 +101,18 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. G
     ],
 )
 def test_signs_in_logs(line: str, kind: str | None, fix: str | None) -> None:
-    sign = sign_of("train", line)
+    sign = find_symptom("train", line)
     assert (sign.kind if sign else None) == kind
     if sign and fix:
         assert sign.fix is not None and fix in sign.fix
-    escaped = sign_of("train", f"\x1b]52;c;AAAA\x07{line}\x1b[2J")
+    escaped = find_symptom("train", f"\x1b]52;c;AAAA\x07{line}\x1b[2J")
     assert escaped is None or "\x1b" not in escaped.line
 
 
 def test_one_episode_a_task_has_no_spread() -> None:
     reader = MetricsReader()
     reader.feed(b'{"step": 1, "reward_std": 0.0}\n' * 9)
-    assert spread_of(reader, 1) == () and len(spread_of(reader, 2)) == 1 and spread_of(reader, None)
+    assert reward_spread(reader, 1) == () and len(reward_spread(reader, 2)) == 1 and reward_spread(reader, None)
 
 
 def test_the_time_that_is_left() -> None:
@@ -120,16 +129,16 @@ def test_the_time_that_is_left() -> None:
 
 def test_gpus() -> None:
     row = {"gpus": [{"index": 0, "used_mib": 10, "memory_mib": 80, "utilization": None}, "x", {"index": 1, "total_mib": 90}]}
-    assert [(gpu.index, gpu.used_mib, gpu.total_mib, gpu.utilization) for gpu in gpus_of(row)] == [
+    assert [(gpu.index, gpu.used_mib, gpu.total_mib, gpu.utilization) for gpu in read_gpus(row)] == [
         (0, 10, 80, None),
         (1, None, 90, None),
     ]
-    assert gpus_of({}) == () and gpus_of({"gpus": 3}) == ()
+    assert read_gpus({}) == () and read_gpus({"gpus": 3}) == ()
 
 
 async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
     host, path = LocalHost(), tmp_path / "log"
-    file = GrowingFile(str(path), most=10**6)
+    file = TailReader(str(path), most=10**6)
     assert (await file.look(host)).data == b"" and file.facts is None
     path.write_bytes(b"a" * 100)
     assert (await file.look(host)).data == b"a" * 100
@@ -138,10 +147,10 @@ async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
     assert (await file.look(host)).data == b"more"
     path.write_bytes(b"other" * 50)  # longer than before, and not the same
     fresh = await file.look(host)
-    assert (fresh.anew, fresh.data) == (True, b"other" * 50)
+    assert (fresh.truncated, fresh.data) == (True, b"other" * 50)
     path.write_bytes(b"")
-    assert (await file.look(host)).anew
-    short = GrowingFile(str(path), most=10)
+    assert (await file.look(host)).truncated
+    short = TailReader(str(path), most=10)
     path.write_bytes(b"0123456789" * 3 + b"tail")
     fresh = await short.look(host)
     assert (fresh.data, fresh.skipped) == (b"456789tail", 24)
@@ -149,7 +158,11 @@ async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
 
 def test_signs_of_many_lines_are_those_of_each() -> None:
     lines = ["step 1 memory=3", OOM, "fine", "x" * 3000 + " CUDA out of memory", "EngineDeadError: EngineCore died"]
-    assert [sign.line for sign in signs_of("train", lines)] == [
-        sign.line for line in lines if (sign := sign_of("train", line[:2000])) is not None
+    assert [sign.line for sign in find_symptoms("train", lines)] == [
+        sign.line for line in lines if (sign := find_symptom("train", line[:2000])) is not None
     ]
-    assert len(signs_of("train", lines)) == 2 and signs_of("train", ["fine"] * 5) == () and signs_of("train", []) == ()
+    assert (
+        len(find_symptoms("train", lines)) == 2
+        and find_symptoms("train", ["fine"] * 5) == ()
+        and find_symptoms("train", []) == ()
+    )

@@ -9,8 +9,8 @@ import pytest
 from hudtui.core.errors import RunError
 from hudtui.core.remote.connect import close_hosts
 from hudtui.core.runs.attach import attach_command
+from hudtui.core.runs.status import RunView
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.view import RunView
 
 
 def view(host: str = "local", **more: Any) -> RunView:

@@ -4,34 +4,34 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hudtui.core.compute.ledger import Ledger, Owned
+from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.broker import at_work, unsettled
+from hudtui.core.runs.broker import holds_machine, is_run_active
 from hudtui.core.runs.store import RunRecord, RunStore
 
 
 def test_a_machine_is_owned_while_its_run_is_at_work(store: RunStore, make: Callable[..., RunRecord], tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     order = Order("hudtui-a", Offer("prime", "x", "H100_80GB", 1, Price(2.0)))
-    owned: Owned = ledger.intend(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
-    assert not at_work(owned), "the workspace knows no run at all"
+    owned: PodRecord = ledger.reserve(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
+    assert not is_run_active(owned), "the workspace knows no run at all"
     store.add(make("true", run="b-1"))
-    assert not at_work(owned), "nor this one"
+    assert not is_run_active(owned), "nor this one"
     store.add(make("true", run="a-1"))
-    assert at_work(owned)
-    assert not at_work(replace(owned, state="ending"))
-    assert not at_work(replace(owned, run=None)), "it was rented without a run"
-    assert at_work(replace(owned, workspace=None)), "an older entry says nothing of the workspace"
+    assert is_run_active(owned)
+    assert not is_run_active(replace(owned, state="ending"))
+    assert not is_run_active(replace(owned, run=None)), "it was rented without a run"
+    assert is_run_active(replace(owned, workspace=None)), "an older entry says nothing of the workspace"
     store.append("a-1", "stopped", {"why": "enough"})
-    assert not at_work(owned)
+    assert not is_run_active(owned)
 
 
 def test_nothing_is_given_up_on_a_guess(store: RunStore, make: Callable[..., RunRecord], tmp_path: Path) -> None:
     order = Order("hudtui-a", Offer("prime", "x", "H100_80GB", 1, Price(2.0)))
-    owned = Ledger(tmp_path / "pods.db").intend(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
+    owned = Ledger(tmp_path / "pods.db").reserve(order, provider="prime", run="a-1", workspace=store.state_dir.parent)
     store.add(make("true", run="a-1"))
     (store.state_dir / "runs.db").write_bytes(b"no database" * 1000)
-    assert at_work(owned)
+    assert is_run_active(owned)
 
 
 def test_what_is_said_of_a_run_that_has_ended_is_a_sentence_with_and_without_a_price(
@@ -40,7 +40,7 @@ def test_what_is_said_of_a_run_that_has_ended_is_a_sentence_with_and_without_a_p
     store.add(make("true", run="a-1"))
     store.append("a-1", "failed", {"why": "x"})
     summary = store.summary("a-1")
-    told = unsettled(replace(summary, hourly=None)).message
+    told = holds_machine(replace(summary, hourly=None)).message
     assert "has ended (failed), and its machine may still be there: hudtui runs resume a-1" in told
-    told = unsettled(replace(summary, hourly=2.0, currency="USD")).message
+    told = holds_machine(replace(summary, hourly=2.0, currency="USD")).message
     assert "and its machine, which costs $2.00 an hour, may still be there:" in told

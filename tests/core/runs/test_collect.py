@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.collect import collect
-from hudtui.core.runs.machine import Machine
+from hudtui.core.runs.collect import fetch_results
+from hudtui.core.runs.machine import RunFolder
 from hudtui.core.runs.store import RunRecord
 
 
@@ -21,10 +21,10 @@ async def test_results_come_once_whatever_python_the_user_has(
     out.mkdir(parents=True)
     (out / "metrics.jsonl").write_text('{"reward": 1}\n')
     (out / "unasked").write_text("no result")
-    machine, home = Machine(LocalHost(), record), tmp_path / "home"
+    machine, home = RunFolder(LocalHost(), record), tmp_path / "home"
     with monkeypatch.context() as bare:
         bare.setenv("PATH", str(tmp_path))
-        first = await collect(machine, home)
+        first = await fetch_results(machine, home)
     assert (first.files, first.size, first.fetched) == (1, 14, 14)
     assert (home / "out" / "metrics.jsonl").read_text() == '{"reward": 1}\n' and not (home / "out" / "unasked").exists()
-    assert (await collect(machine, home)).fetched == 0
+    assert (await fetch_results(machine, home)).fetched == 0

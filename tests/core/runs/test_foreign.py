@@ -14,8 +14,17 @@ import pytest
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.foreign import Foreign, Seen, Source, Watch, _folder, _place, find_foreign, tmux_sessions
-from hudtui.core.runs.launcher import launch, stop
+from hudtui.core.runs.launch import launch, stop
+from hudtui.core.runs.sessions import (
+    ExternalSession,
+    LogSource,
+    SessionUpdate,
+    SessionWatcher,
+    _folder,
+    _place,
+    find_session,
+    list_tmux_sessions,
+)
 from hudtui.core.runs.store import RunRecord, RunStore
 
 HOST = LocalHost()
@@ -32,9 +41,9 @@ def session(name: str, script: str, *, size: tuple[int, int] = (80, 24)) -> None
     tmux("new-session", "-d", "-x", wide, "-y", tall, "-s", name, "bash", "--norc", "-c", f"read go; {script}\nread end")
 
 
-async def until(watch: Watch, done: Callable[[list[Seen]], bool]) -> list[Seen]:
+async def until(watch: SessionWatcher, done: Callable[[list[SessionUpdate]], bool]) -> list[SessionUpdate]:
     """What is seen until `done`; the test's own time limit ends a watch that never gets there."""
-    seen: list[Seen] = []
+    seen: list[SessionUpdate] = []
     async with aclosing(watch.follow()) as events:
         async for one in events:
             seen.append(one)
@@ -43,7 +52,7 @@ async def until(watch: Watch, done: Callable[[list[Seen]], bool]) -> list[Seen]:
     return seen
 
 
-def lines_of(seen: list[Seen], source: str | None = None) -> list[str]:
+def lines_of(seen: list[SessionUpdate], source: str | None = None) -> list[str]:
     return [line for one in seen if source in (None, one.source) for line in one.lines]
 
 
@@ -55,7 +64,7 @@ async def test_a_session_is_followed_line_by_line() -> None:
     )
     session("theirs", script)
     before = tmux("list-panes", "-a", "-F", "#{pane_pipe} #{pane_in_mode} #{session_attached}")
-    watch = Watch(HOST, await find_foreign(HOST, session="theirs"), lines=1000)
+    watch = SessionWatcher(HOST, await find_session(HOST, session="theirs"), lines=1000)
     assert watch.foreign.title == "theirs" and len(watch.foreign.sources) == 1
 
     tmux("send-keys", "-t", "=theirs:", "go", "Enter")
@@ -72,7 +81,7 @@ async def test_more_than_the_window_remembers_is_said_to_be_missing() -> None:
     tmux("start-server", ";", "set-option", "-g", "history-limit", "200", ";", "new-session", "-d", "-s", "first", "cat")
     session("flood", "seq 1 20; sleep 1; seq 21 5000; echo the end; echo")
     tmux("send-keys", "-t", "=flood:", "go", "Enter")
-    seen = await until(Watch(HOST, await find_foreign(HOST, session="flood")), lambda seen: "the end" in lines_of(seen))
+    seen = await until(SessionWatcher(HOST, await find_session(HOST, session="flood")), lambda seen: "the end" in lines_of(seen))
     numbers = [int(line) for line in lines_of(seen) if line.isdigit()]
     assert numbers == sorted(set(numbers)) and numbers[-1] == 5000
     if len(numbers) < 5000:
@@ -82,7 +91,7 @@ async def test_more_than_the_window_remembers_is_said_to_be_missing() -> None:
 async def test_windows_that_are_closed_or_full_of_a_program() -> None:
     session("short", "echo hello; echo")
     tmux("send-keys", "-t", "=short:", "go", "Enter")
-    watch, seen = Watch(HOST, await find_foreign(HOST, session="short")), list[Seen]()
+    watch, seen = SessionWatcher(HOST, await find_session(HOST, session="short")), list[SessionUpdate]()
     async with aclosing(watch.follow()) as events:
         async for one in events:
             seen.append(one)
@@ -91,29 +100,29 @@ async def test_windows_that_are_closed_or_full_of_a_program() -> None:
     assert seen[-1].note == "the window was closed"
     session("full", "printf '\\033[?1049h'; echo inside")
     tmux("send-keys", "-t", "=full:", "go", "Enter")
-    seen = await until(Watch(HOST, await find_foreign(HOST, session="full")), lambda seen: any(one.note for one in seen))
+    seen = await until(SessionWatcher(HOST, await find_session(HOST, session="full")), lambda seen: any(one.note for one in seen))
     assert "full-screen program" in (seen[-1].note or "")
 
 
 async def test_sessions_are_found_by_name() -> None:
     with pytest.raises(InputError, match="has no tmux session"):
-        await find_foreign(HOST)
+        await find_session(HOST)
     session("alpha", "true")
-    assert (await find_foreign(HOST)).title == "alpha"
+    assert (await find_session(HOST)).title == "alpha"
     session("beta", "true")
     with pytest.raises(InputError) as caught:
-        await find_foreign(HOST)
+        await find_session(HOST)
     assert "alpha" in str(caught.value.why) and "beta" in str(caught.value.why)
     session("hudtui-x-1", "true")
-    assert (await find_foreign(HOST)).title == "hudtui-x-1"
-    assert (await find_foreign(HOST, session="x-1")).title == "hudtui-x-1"
-    assert (await find_foreign(HOST, session="al")).title == "alpha"
+    assert (await find_session(HOST)).title == "hudtui-x-1"
+    assert (await find_session(HOST, session="x-1")).title == "hudtui-x-1"
+    assert (await find_session(HOST, session="al")).title == "alpha"
     with pytest.raises(InputError, match="no tmux session 'gamma'"):
-        await find_foreign(HOST, session="gamma")
+        await find_session(HOST, session="gamma")
     session("hudtui-x-2", "true")
     with pytest.raises(InputError, match="several tmux sessions"):
-        await find_foreign(HOST, session="hudtui-x")
-    assert {one.run for one in await tmux_sessions(HOST)} == {None, "x-1", "x-2"}
+        await find_session(HOST, session="hudtui-x")
+    assert {one.run for one in await list_tmux_sessions(HOST)} == {None, "x-1", "x-2"}
 
 
 async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make: Callable[..., RunRecord]) -> None:
@@ -124,9 +133,9 @@ async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make
     async with aclosing(HOST.follow(f"{record.folder}/out/metrics.jsonl")) as chunks:  # type: ignore[type-var]
         await anext(chunks)
     # Nothing but the name of the session is known: neither the store nor the folder.
-    foreign = await find_foreign(HOST)
+    foreign = await find_session(HOST)
     assert foreign.folder == record.folder and [source.name for source in foreign.sources] == ["s0", "metrics"]
-    watch = Watch(HOST, foreign)
+    watch = SessionWatcher(HOST, foreign)
     seen = await until(watch, lambda seen: "begun" in lines_of(seen, "s0") and any(one.rows for one in seen))
     assert watch.numbers.series("reward")[0].y == 0.75
     assert [row["reward"] for one in seen for row in one.rows] == [0.75]
@@ -137,13 +146,13 @@ async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -
     path = tmp_path / "train.log"
     text = "".join(f"{{'loss': '{1 / n:.4f}', 'reward': '{n}', 'epoch': '0.1'}}\n" for n in range(1, 2001))
     path.write_text(text + "RuntimeError: CUDA out of memory. \x1b]52;c;AAAA\x07\x1b[31mred\n")
-    watch = Watch(HOST, Foreign("x", (Source("train.log", path=str(path)),)), lines=3, now=lambda: 7.0)
+    watch = SessionWatcher(HOST, ExternalSession("x", (LogSource("train.log", path=str(path)),)), lines=3, now=lambda: 7.0)
     seen = [one async for one in watch.follow(once=True)]
     assert [line[:9] for line in lines_of(seen)] == ["{'loss': ", "{'loss': ", "RuntimeEr"]
     assert watch.numbers.series("reward")[-1].y == 2000 and watch.numbers.count == 2000
     assert [sign.kind for one in seen for sign in one.signs] == ["memory"]
     assert "\x1b" not in "".join(lines_of(seen)) and "\x07" not in "".join(lines_of(seen))
-    nothing = Watch(HOST, Foreign("x", (Source("none", path=str(tmp_path / "none")),)))
+    nothing = SessionWatcher(HOST, ExternalSession("x", (LogSource("none", path=str(tmp_path / "none")),)))
     with pytest.raises(MachineError, match="there is no file"):
         [one async for one in nothing.follow(once=True)]
 
@@ -151,7 +160,7 @@ async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -
 async def test_a_log_that_begins_anew_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\n")
-    watch, seen = Watch(HOST, Foreign("x", (Source("log", path=str(path)),))), list[Seen]()
+    watch, seen = SessionWatcher(HOST, ExternalSession("x", (LogSource("log", path=str(path)),))), list[SessionUpdate]()
     async with aclosing(watch.follow()) as events:
         async for one in events:
             seen.append(one)
@@ -192,13 +201,13 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
     path.write_text(
         "{'loss': 0.1, 'reward': 0.5, 'reward_std': 0.2}\n" + "{'loss': nan, 'reward': 0.5, 'reward_std': 0.0}\n" * 10
     )
-    watch = Watch(HOST, await find_foreign(HOST, file=str(path)))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(path)))
     assert [seen async for seen in watch.follow(once=True)]
     told = {alarm.kind: alarm.text for alarm in watch.alarms}
     assert set(told) == {"nan", "flat"} and "loss is no number" in told["nan"] and "for 10 steps" in told["flat"]
     with path.open("a") as stream:
         stream.write("EngineDeadError: gone\ntorch.OutOfMemoryError: CUDA out of memory\n")
-    again = Watch(HOST, watch.foreign)
+    again = SessionWatcher(HOST, watch.foreign)
     assert [seen async for seen in again.follow(once=True)]
     assert [alarm.kind for alarm in again.alarms] == ["server", "memory", "nan", "flat"]
 
@@ -217,18 +226,18 @@ async def test_followed_logs_have_the_alarms_of_own_runs(tmp_path: Path) -> None
 )
 async def test_what_holds_no_lines_is_named_and_not_read(tmp_path: Path, name: str, head: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(head)
-    watch = Watch(HOST, await find_foreign(HOST, file=str(tmp_path / name)))
+    watch = SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path / name)))
     with pytest.raises(InputError, match=f"{words}.*: not read"):
         [seen async for seen in watch.follow(once=True)]
     with pytest.raises(InputError, match="is a folder, or no ordinary file: not read"):
-        [seen async for seen in Watch(HOST, await find_foreign(HOST, file=str(tmp_path))).follow(once=True)]
+        [seen async for seen in SessionWatcher(HOST, await find_session(HOST, file=str(tmp_path))).follow(once=True)]
 
 
 async def test_a_log_is_told_from_its_first_line_on(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_text("".join(f"line {n}\n" for n in range(10_000)))
-    foreign = await find_foreign(HOST, file=str(path))
-    newest, whole = Watch(HOST, foreign, lines=10), Watch(HOST, foreign, lines=None)
+    foreign = await find_session(HOST, file=str(path))
+    newest, whole = SessionWatcher(HOST, foreign, lines=10), SessionWatcher(HOST, foreign, lines=None)
     assert lines_of([seen async for seen in newest.follow(once=True)]) == [f"line {n}" for n in range(9_990, 10_000)]
     assert newest.before == {"long.log": path.stat().st_size - len("line 9990\n") * 10}
     assert lines_of([seen async for seen in whole.follow(once=True)]) == [f"line {n}" for n in range(10_000)]
@@ -247,10 +256,10 @@ class Lies(LocalHost):
 
 async def test_a_tmux_that_says_anything() -> None:
     odd = ["%0 1 \u00b2 a:b", "%0 x 5 a:b", f"%0 1 {'9' * 400} a:b", "%0 1", "\0", "%1 0 5 good:w"]
-    assert [one.name for one in await tmux_sessions(Lies("\n".join(odd), ""))] == ["good"]
-    foreign = Foreign("x", (Source("x", pane="%0"),))
+    assert [one.name for one in await list_tmux_sessions(Lies("\n".join(odd), ""))] == ["good"]
+    foreign = ExternalSession("x", (LogSource("x", pane="%0"),))
     for answers in (("1 2 3 0 0 6", "x\nline\n"), ("1 2 3 0 0 6", "1\nline\n"), ("\u00b2 2 3 0 0 6",), ("9" * 400,)):
         with pytest.raises(MachineError, match="is gone"):
-            [seen async for seen in Watch(Lies(*answers), foreign).follow(once=True)]
-    told = [seen async for seen in Watch(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
+            [seen async for seen in SessionWatcher(Lies(*answers), foreign).follow(once=True)]
+    told = [seen async for seen in SessionWatcher(Lies("1 2 3 0 0 6", "1 0\nline\n"), foreign).follow(once=True)]
     assert lines_of(told) == []  # in a window without width every line may go on

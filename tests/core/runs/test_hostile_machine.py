@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Completed, FileFacts
+from hudtui.core.remote.host import Completed, FileStat
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs import machine as machine_module
-from hudtui.core.runs import monitor as monitor_module
-from hudtui.core.runs.collect import collect
-from hudtui.core.runs.machine import Machine
-from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs import watch as monitor_module
+from hudtui.core.runs.collect import fetch_results
+from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.status import GpuLoad, RunView
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.view import Gpu, RunView
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.metrics import MetricsReader
 
 Make = Callable[..., RunRecord]
@@ -113,7 +113,7 @@ async def test_of_many_events_the_newest_are_taken(store: RunStore, folder: Path
 
 
 async def test_a_long_line_of_events_is_one_bad_record(store: RunStore, folder: Path) -> None:
-    machine = Machine(LocalHost(), store.record("a-1"))
+    machine = RunFolder(LocalHost(), store.record("a-1"))
     with (folder / "events.jsonl").open("a") as stream:
         for _ in range(10):  # looked at while it grows
             stream.write("x" * 50_000)
@@ -167,7 +167,7 @@ class Says(LocalHost):
 )
 async def test_an_answer_of_the_supervisor_that_is_none(store: RunStore, folder: Path, answer: str) -> None:
     with pytest.raises(MachineError):
-        await Machine(Says(answer), store.record("a-1")).status()
+        await RunFolder(Says(answer), store.record("a-1")).status()
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_an_answer_of_the_supervisor_that_is_none(store: RunStore, folder:
 )
 async def test_a_list_of_results_that_is_none(store: RunStore, folder: Path, tmp_path: Path, answer: str) -> None:
     with pytest.raises(MachineError, match="could not list the results"):
-        await collect(Machine(Says(answer), store.record("a-1")), tmp_path / "home")
+        await fetch_results(RunFolder(Says(answer), store.record("a-1")), tmp_path / "home")
 
 
 async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
     ]
     home = tmp_path / "home"
     record = replace(store.record("a-1"), host="elsewhere")
-    found = await collect(Machine(Says(json.dumps(listed)), record), home)
+    found = await fetch_results(RunFolder(Says(json.dumps(listed)), record), home)
     came = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
     assert came == ["events.jsonl", "logs/s0.log", "out/metrics.jsonl"] and found.files == 3
     assert len(found.left) == len(names) - 3 and found.told is not None
@@ -211,7 +211,7 @@ async def test_only_what_the_plan_names_comes_home(store: RunStore, folder: Path
 async def test_results_that_do_not_fit_are_not_begun_with(store: RunStore, folder: Path, tmp_path: Path) -> None:
     listed = [["out/metrics.jsonl", 2**52, "0" * 64]]
     with pytest.raises(MachineError, match="do not fit here"):
-        await collect(Machine(Says(json.dumps(listed)), store.record("a-1")), tmp_path / "home")
+        await fetch_results(RunFolder(Says(json.dumps(listed)), store.record("a-1")), tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
@@ -231,7 +231,7 @@ class Away(LocalHost):
     def __init__(self) -> None:
         self.cut: str | None = None
 
-    async def facts(self, path: PurePosixPath | str) -> FileFacts | None:
+    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
         if self.cut == "silent":
             await asyncio.Event().wait()
         if self.cut is not None:
@@ -284,7 +284,7 @@ async def test_the_result_of_a_training_are_its_steps(store: RunStore, folder: P
 def test_what_is_busy_has_a_fixed_scale() -> None:
     load = MetricsReader()
     load.add({"GPU 0 busy %": 43.0, "GPU 0 GiB": 40.0, "serve running": 3.0, "serve KV cache %": 10.0})
-    view = RunView(RunSummary("a", "a", "trl", "local", "/f"), load=load, gpus=(Gpu(0, 40_960, 81_920, 43.0),))
+    view = RunView(RunSummary("a", "a", "trl", "local", "/f"), load=load, gpus=(GpuLoad(0, 40_960, 81_920, 43.0),))
     assert view.scales == {
         "GPU 0 busy %": (0.0, 100.0),
         "GPU 0 GiB": (0.0, 80.0),

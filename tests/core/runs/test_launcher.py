@@ -22,11 +22,11 @@ import pytest
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.remote import tmux
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launcher import FRESH, carry_out, draft, launch, make_spec, reconcile, stop
-from hudtui.core.runs.machine import Machine
-from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs.launch import FRESH, continue_launch, draft_run, launch, make_spec, reconcile_runs, stop
+from hudtui.core.runs.machine import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import FileRef, PlanFile, RunSpec, Stage, file_ref
 from hudtui.core.workspace import open_workspace
 
@@ -41,7 +41,7 @@ async def start(record: RunRecord, store: RunStore, **more: Any) -> list[RunEven
 
 async def ended(store: RunStore, run: str, limit: float = 60.0) -> RunSummary:
     """Wait until a run has ended and nothing of it is left."""
-    machine, until = Machine(HOST, store.record(run)), time.monotonic() + limit
+    machine, until = RunFolder(HOST, store.record(run)), time.monotonic() + limit
     while time.monotonic() < until:
         await machine.sync(store)
         if not store.summary(run).active:
@@ -53,7 +53,7 @@ async def ended(store: RunStore, run: str, limit: float = 60.0) -> RunSummary:
 
 
 async def begun(store: RunStore, run: str, stage: str = "s0") -> None:
-    machine, until = Machine(HOST, store.record(run)), time.monotonic() + 60
+    machine, until = RunFolder(HOST, store.record(run)), time.monotonic() + 60
     while store.summary(run).stage != stage:
         assert time.monotonic() < until
         await machine.sync(store)
@@ -61,7 +61,7 @@ async def begun(store: RunStore, run: str, stage: str = "s0") -> None:
 
 
 async def supervisor_of(store: RunStore, run: str) -> int:
-    pid = (await Machine(HOST, store.record(run)).status()).supervisor
+    pid = (await RunFolder(HOST, store.record(run)).status()).supervisor
     assert pid is not None
     return pid
 
@@ -97,13 +97,13 @@ async def test_a_launch_is_a_row_of_events(store: RunStore, make: Make) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "logs" / "s0.log").read_text() == "hello\n"
     assert [event.number for event in store.events(record.id)] == sorted(event.number for event in store.events(record.id))
-    assert await tmux.sessions(HOST) == ()
+    assert await tmux.list_sessions(HOST) == ()
 
 
 async def test_the_run_does_not_need_the_app(store: RunStore, make: Make) -> None:
     record = make("echo one; sleep 0.5; echo two")
     await start(record, store)
-    assert await tmux.sessions(HOST) == (f"hudtui-{record.id}",)
+    assert await tmux.list_sessions(HOST) == (f"hudtui-{record.id}",)
     # Another process, later: it finds the run with nothing but the folder.
     again = RunStore(store.state_dir)
     assert (await ended(again, record.id)).state == "finished"
@@ -161,7 +161,7 @@ async def test_drafting_changes_nothing(store: RunStore, own_world: Path) -> Non
     workspace = open_workspace(own_world)
     spec = make_spec(workspace, tasks=own_world / "t.json", config=own_world / "c.yaml", policy="random")
     assert spec.name == "c random" and spec.platform == "hud"
-    record = draft(spec, HOST, store)
+    record = draft_run(spec, HOST, store)
     assert record.id.startswith("c-random-") and record.plan.stages[0].cwd == str(own_world)
     assert not store.state_dir.exists()
 
@@ -191,7 +191,7 @@ async def test_stopping_is_verified(store: RunStore, make: Make) -> None:
     await begun(store, record.id)
     summary = await stop(record.id, HOST, store, grace=0.3)
     assert (summary.state, summary.why) == ("stopped", "stopped on request")
-    status = await Machine(HOST, store.record(record.id)).status()
+    status = await RunFolder(HOST, store.record(record.id)).status()
     assert (status.processes, status.supervisor, status.session) == ((), None, False)
     assert await stop(record.id, HOST, store) == summary, "once more changes nothing"
 
@@ -200,7 +200,7 @@ async def test_stopping_what_never_started(store: RunStore, make: Make) -> None:
     record = make("echo x > ran")
     store.add(record)
     assert (await stop(record.id, HOST, store)).why == "stopped before it started"
-    assert await reconcile(store) == ()
+    assert await reconcile_runs(store) == ()
     assert not Path(record.folder).exists()
 
 
@@ -269,12 +269,12 @@ async def test_killed_at_any_event_the_run_goes_on_and_starts_once(store: RunSto
     out, errors = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode == -signal.SIGKILL, errors
     assert len(out.split()) == kill_at
-    notices = await reconcile(store)
+    notices = await reconcile_runs(store)
     assert all(notice.severity == "info" for notice in notices)
     assert (await ended(store, record.id)).state == "finished"
     assert starts(store) == 1
     assert (Path(record.folder) / "logs" / "s0.log").read_text() == "1\n2\n3\n4\n5\n"
-    assert await reconcile(store) == ()
+    assert await reconcile_runs(store) == ()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -287,7 +287,7 @@ async def test_killed_at_any_moment_the_run_goes_on_or_was_never_kept(store: Run
     await asyncio.sleep(chance.random() * (0.4 if seed % 2 else 1.2))
     process.kill()
     await asyncio.to_thread(process.communicate)
-    await reconcile(store)
+    await reconcile_runs(store)
     if record.id in store.ids():
         assert (await ended(store, record.id)).state == "finished"
         assert starts(store) == 1
@@ -299,7 +299,7 @@ async def test_many_apps_bring_one_run_to_order_at_once(store: RunStore, make: M
     record = make(COUNTED)
     process = launching(record, store, 2)
     await asyncio.to_thread(process.communicate)
-    await asyncio.gather(*(reconcile(RunStore(store.state_dir)) for _ in range(4)))
+    await asyncio.gather(*(reconcile_runs(RunStore(store.state_dir)) for _ in range(4)))
     assert (await ended(store, record.id)).state == "finished"
     assert starts(store) == 1
 
@@ -311,7 +311,7 @@ async def test_a_dead_supervisor_is_replaced(store: RunStore, make: Make) -> Non
     pid = await supervisor_of(store, record.id)
     os.kill(pid, signal.SIGKILL)
     await gone(pid)
-    (notice,) = await reconcile(store)
+    (notice,) = await reconcile_runs(store)
     assert "was started again" in notice.message
     assert (await ended(store, record.id)).state == "finished"
     assert starts(store) == 1
@@ -326,7 +326,7 @@ async def test_secrets_are_given_again_to_a_new_supervisor(store: RunStore, make
     pid = await supervisor_of(store, record.id)
     os.kill(pid, signal.SIGKILL)
     await gone(pid)
-    await reconcile(store, lookup={"KEY": "the-secret"}.get)
+    await reconcile_runs(store, lookup={"KEY": "the-secret"}.get)
     assert (await ended(store, record.id)).state == "finished"
     assert (Path(record.folder) / "logs" / "s1.log").read_text() == "the-secret\n"
 
@@ -335,7 +335,7 @@ async def test_everything_killed_at_once_is_found_out(store: RunStore, make: Mak
     record = make("sleep 1000")
     await start(record, store)
     await begun(store, record.id)
-    status = await Machine(HOST, store.record(record.id)).status()
+    status = await RunFolder(HOST, store.record(record.id)).status()
     pid = status.supervisor
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -346,7 +346,7 @@ async def test_everything_killed_at_once_is_found_out(store: RunStore, make: Mak
         except ProcessLookupError:
             continue
     await gone(pid)
-    await reconcile(store)
+    await reconcile_runs(store)
     summary = await ended(store, record.id)
     assert summary.state in ("failed", "stopped") and str(summary.why).startswith("s0: ")
 
@@ -354,11 +354,11 @@ async def test_everything_killed_at_once_is_found_out(store: RunStore, make: Mak
 async def test_a_launch_of_long_ago_is_not_begun_behind_the_users_back(store: RunStore, make: Make) -> None:
     record = make(COUNTED)
     store.add(record)
-    (notice,) = await reconcile(store, now=lambda: time.time() + FRESH + 1)
+    (notice,) = await reconcile_runs(store, now=lambda: time.time() + FRESH + 1)
     assert notice.severity == "warning" and "never started" in notice.message
     summary = store.summary(record.id)
     assert (summary.state, starts(store)) == ("failed", 0)
-    assert await reconcile(store) == ()
+    assert await reconcile_runs(store) == ()
 
 
 async def test_a_run_whose_folder_is_gone_is_lost(store: RunStore, make: Make) -> None:
@@ -368,17 +368,17 @@ async def test_a_run_whose_folder_is_gone_is_lost(store: RunStore, make: Make) -
     lost = replace(record, id="gone-1", folder=record.folder + "-gone")
     store.add(lost)
     store.mirror("gone-1", [{"seq": 1, "at": time.time(), "type": "started", "data": {"mode": "tmux"}}])
-    notices = await reconcile(store)
+    notices = await reconcile_runs(store)
     assert any("gone-1 is lost" in notice.message for notice in notices)
     assert store.summary("gone-1").state == "lost"
-    assert await reconcile(store) == ()
+    assert await reconcile_runs(store) == ()
     assert (await stop("gone-1", HOST, store)).state == "lost"
 
 
 async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> None:
     store.add(make(run="pod-1", host="pod:hudtui-nobody-knows"))
     store.add(replace(make(run="other-1"), machine="another-machine"))
-    notices = await reconcile(store)
+    notices = await reconcile_runs(store)
     assert sorted(notice.message for notice in notices) == [
         "run other-1 was started on another-machine; look at it there",
         "run pod-1: where pod:hudtui-nobody-knows is, is not known here: "
@@ -392,7 +392,7 @@ async def test_a_broken_run_does_not_keep_the_others_from_order(store: RunStore,
     second = make(COUNTED)
     store.add(first)
     store.add(second)
-    notices = await reconcile(store)
+    notices = await reconcile_runs(store)
     assert any(first.id in notice.message and "cannot be read" in notice.message for notice in notices)
     assert store.summary(first.id).state == "failed"
     assert (await ended(store, second.id)).state == "finished"
@@ -401,10 +401,10 @@ async def test_a_broken_run_does_not_keep_the_others_from_order(store: RunStore,
 async def test_carrying_out_again_changes_nothing(store: RunStore, make: Make) -> None:
     record = make(COUNTED)
     await start(record, store)
-    again = [event.type async for event in carry_out(record.id, HOST, store)]
+    again = [event.type async for event in continue_launch(record.id, HOST, store)]
     assert "step" not in again
     await ended(store, record.id)
-    assert [event async for event in carry_out(record.id, HOST, store)] == []
+    assert [event async for event in continue_launch(record.id, HOST, store)] == []
     assert starts(store) == 1
 
 

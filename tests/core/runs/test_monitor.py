@@ -12,9 +12,9 @@ import pytest
 
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launcher import launch, stop
-from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs.launch import launch, stop
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.watch import Monitor
 
 Make = Callable[..., RunRecord]
 HOST = LocalHost()

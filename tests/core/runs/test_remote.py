@@ -18,12 +18,12 @@ import pytest
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.connect import close_hosts
-from hudtui.core.remote.ssh_target import SshTarget
-from hudtui.core.runs.hosts import Distant, find_host, forget_machine, note_machine, rented_host, target_of
-from hudtui.core.runs.launcher import draft, launch, reconcile, stop
-from hudtui.core.runs.machine import Machine
-from hudtui.core.runs.monitor import Monitor
+from hudtui.core.remote.hosts import Distant, find_host, find_target, forget_address, pod_host, save_address
+from hudtui.core.remote.target import SshTarget
+from hudtui.core.runs.launch import draft_run, launch, reconcile_runs, stop
+from hudtui.core.runs.machine import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import PlanFile, RunSpec, Stage, file_ref
 
 Make = Callable[..., RunRecord]
@@ -58,7 +58,7 @@ async def start(record: RunRecord, store: RunStore, **more: Any) -> list[str]:
 
 
 async def ended(store: RunStore, run: str) -> str:
-    machine, until = Machine(find_host(HOST), store.record(run)), time.monotonic() + 60
+    machine, until = RunFolder(find_host(HOST), store.record(run)), time.monotonic() + 60
     while store.summary(run).active:
         assert time.monotonic() < until
         await machine.sync(store)
@@ -95,19 +95,19 @@ async def test_stopping_elsewhere_is_verified(store: RunStore, distant: Make) ->
     await start(record, store)
     summary = await stop(record.id, find_host(HOST), store, grace=0.3)
     assert (summary.state, summary.why) == ("stopped", "stopped on request")
-    status = await Machine(find_host(HOST), record).status()
+    status = await RunFolder(find_host(HOST), record).status()
     assert (status.processes, status.supervisor, status.session) == ((), None, False)
 
 
 async def test_a_lost_connection_and_a_killed_supervisor_are_mended(store: RunStore, distant: Make, box: Any) -> None:
     record = distant("until [ -e go ]; do sleep 0.05; done; echo done")
     await start(record, store)
-    machine = Machine(find_host(HOST), record)
+    machine = RunFolder(find_host(HOST), record)
     supervisor = (await machine.status()).supervisor
     assert supervisor is not None
     os.kill(supervisor, signal.SIGKILL)
     box.server.cut()
-    notices = await reconcile(RunStore(store.state_dir), hosts=find_host)
+    notices = await reconcile_runs(RunStore(store.state_dir), hosts=find_host)
     assert [notice.message for notice in notices] == [f"run {record.id}: its supervisor had been ended, and was started again"]
     (Path.home() / record.folder / "go").touch()
     assert await ended(store, record.id) == "finished"
@@ -120,7 +120,7 @@ async def test_a_launch_that_was_broken_off_is_taken_up(store: RunStore, distant
         async for event in events:
             if event.data.get("name") == "files":
                 break
-    (notice,) = await reconcile(store, hosts=find_host)
+    (notice,) = await reconcile_runs(store, hosts=find_host)
     assert "it goes on" in notice.message
     assert await ended(store, record.id) == "finished"
     assert (Path.home() / "count").read_text() == "once\n"
@@ -132,7 +132,7 @@ async def test_a_machine_that_is_away_is_told_of_and_changes_nothing(store: RunS
     await close_hosts()
     box.server.stop()
     try:
-        (notice,) = await reconcile(store)
+        (notice,) = await reconcile_runs(store)
         assert notice.severity == "warning" and "refused the connection" in notice.message
         assert store.summary(record.id).state == "running"
         with pytest.raises(MachineError, match="refused the connection"):
@@ -163,7 +163,7 @@ async def test_rollouts_are_played_on_the_machine(store: RunStore, box: Any, own
         max_turns=5,
         trainer_python=sys.executable,
     )
-    record = draft(spec, find_host(HOST), store)
+    record = draft_run(spec, find_host(HOST), store)
     assert record.folder == f".hudtui/runs/{record.id}" and record.host == HOST
     await start(record, store)
     assert await ended(store, record.id) == "finished", (Path.home() / record.folder / "logs" / "play.log").read_text()
@@ -172,17 +172,17 @@ async def test_rollouts_are_played_on_the_machine(store: RunStore, box: Any, own
 
 
 async def test_rented_machines_are_known_by_name(own_world: Path) -> None:
-    host = rented_host("hudtui-demo-x1")
+    host = pod_host("hudtui-demo-x1")
     with pytest.raises(MachineError, match="is not known here"):
-        target_of(host)
+        find_target(host)
     target = SshTarget("ubuntu", "192.0.2.7", 2222, keys=(Path("/k/prime.pem"),), pin="pod-7")
-    note_machine(host, target)
+    save_address(host, target)
     found = find_host(host)
-    assert isinstance(found, Distant) and target_of(found.name) == target
-    forget_machine(host)
-    forget_machine(host)
+    assert isinstance(found, Distant) and find_target(found.name) == target
+    forget_address(host)
+    forget_address(host)
     with pytest.raises(MachineError, match="is not known here"):
-        target_of(host)
+        find_target(host)
     for bad in ("../x", "", "a b"):
         with pytest.raises(InputError):
-            rented_host(bad)
+            pod_host(bad)

@@ -17,25 +17,25 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.budget import BudgetReached
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.budget import BudgetExceeded
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.connect import close_hosts
+from hudtui.core.remote.hosts import find_host, pod_host
 from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.runs import rented
+from hudtui.core.runs import remote_run
 from hudtui.core.runs.broker import Broker, offer_to_json, order_of
-from hudtui.core.runs.claim import alone, tended
-from hudtui.core.runs.hosts import find_host, rented_host
-from hudtui.core.runs.launcher import reconcile
-from hudtui.core.runs.machine import Machine
-from hudtui.core.runs.monitor import Monitor
-from hudtui.core.runs.rented import change_limits, end, tend
+from hudtui.core.runs.launch import reconcile_runs
+from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.remote_run import change_limits, end_remote_run, run_remote
+from hudtui.core.runs.run_lock import is_managed, lock_run
+from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.runs.view import RunView
-from hudtui.core.training.plan import Rent, Stage
-from hudtui.sim import Simulator
+from hudtui.core.runs.watch import Monitor
+from hudtui.core.training.plan import Rental, Stage
+from hudtui.sim import PrimeSimulator
 
 Make = Callable[..., RunRecord]
 
@@ -44,7 +44,7 @@ Make = Callable[..., RunRecord]
 class World:
     """A simulated Prime, somebody who rents there, and the offer that is taken."""
 
-    sim: Simulator
+    sim: PrimeSimulator
     broker: Broker
     offer: Offer
     make: Make
@@ -54,14 +54,14 @@ class World:
         spec_more = {key: more.pop(key) for key in ("output_dir", "limits") if key in more}
         made = self.make(*scripts, **more)
         offer = offer_to_json(self.offer)
-        wish = Rent("prime", f"hudtui-{made.id}", offer, self.offer.price.hourly, simulated=True, **(rent or {}))
+        wish = Rental("prime", f"hudtui-{made.id}", offer, self.offer.price.hourly, simulated=True, **(rent or {}))
         spec = replace(made.spec, rent=wish, **spec_more)
-        record = replace(made, host=rented_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec)
+        record = replace(made, host=pod_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec)
         self.store.add(record)
         return record
 
     async def tend(self, record: RunRecord, **more: Any) -> list[str]:
-        async with aclosing(tend(record.id, self.store, self.broker, **more)) as events:
+        async with aclosing(run_remote(record.id, self.store, self.broker, **more)) as events:
             return [f"{event.type} {event.data.get('name') or event.data.get('kind') or ''}".strip() async for event in events]
 
     async def put(self, record: RunRecord, name: str) -> None:
@@ -78,8 +78,8 @@ class World:
 
 
 @pytest.fixture
-def sim() -> Iterator[Simulator]:
-    with Simulator(step=5) as running:
+def sim() -> Iterator[PrimeSimulator]:
+    with PrimeSimulator(step=5) as running:
         yield running
 
 
@@ -93,9 +93,9 @@ def key(own_world: Path) -> str:
 
 
 @pytest.fixture
-async def world(sim: Simulator, key: str, make: Make, store: RunStore) -> AsyncIterator[World]:
+async def world(sim: PrimeSimulator, key: str, make: Make, store: RunStore) -> AsyncIterator[World]:
     sim.add_ssh_key(key)
-    provider = Prime(sim.api_key, base_url=sim.url, simulated=True)
+    provider = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True)
 
     async def hurry(seconds: float) -> None:
         sim.clock.advance(seconds)
@@ -118,7 +118,7 @@ async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> N
     steps = [event.removeprefix("step ") for event in events if event.startswith("step ")]
     assert steps == ["ready", "guard", "folder", "files", "plan", "supervisor", "collect", "terminate"]
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.machine, summary.unsettled) == ("finished", "released", False)
+    assert (summary.state, summary.machine, summary.holds_machine) == ("finished", "released", False)
     assert summary.billed is not None and summary.hourly == world.offer.price.hourly
     assert world.created == 1 and not world.sim.alive
     results = world.store.folder / record.id
@@ -127,7 +127,7 @@ async def test_from_nothing_to_results_at_home_and_no_machine(world: World) -> N
     assert view.result.reward == 1.0 and view.stages[0].exit == 0
     owned = world.broker.ledger.get(f"hudtui-{record.id}")
     assert owned is not None and (owned.state, owned.run) == ("ended", record.id)
-    assert await reconcile(world.store) == ()
+    assert await reconcile_runs(world.store) == ()
     assert await world.tend(record) == [], "once more changes nothing"
 
 
@@ -174,7 +174,7 @@ async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: Worl
     with pytest.raises(HudtuiError):
         await world.tend(record)
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.unsettled) == ("failed", False) and not world.sim.alive
+    assert (summary.state, summary.holds_machine) == ("failed", False) and not world.sim.alive
 
 
 async def test_a_run_that_fails_brings_home_what_there_is_and_ends_its_machine(world: World) -> None:
@@ -191,14 +191,14 @@ async def test_a_failed_run_keeps_its_machine_only_on_request(world: World) -> N
     await world.tend(record)
     assert [pod.name for pod in world.sim.alive] == [f"hudtui-{record.id}"]
     summary = world.store.summary(record.id)
-    assert (summary.state, summary.unsettled) == ("failed", True) and "is kept, as you wished" in summary.notes[-1]
-    (notice,) = await reconcile(world.store)
+    assert (summary.state, summary.holds_machine) == ("failed", True) and "is kept, as you wished" in summary.notes[-1]
+    (notice,) = await reconcile_runs(world.store)
     assert notice.severity == "warning" and f"hudtui runs resume {record.id}" in notice.message
 
 
 async def test_leaving_before_the_machine_is_ready_gives_it_up(world: World) -> None:
     record = world.record(stages=(RUN,))
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.data.get("kind") == "created":
                 break
@@ -214,7 +214,7 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
         await asyncio.sleep(0.02)
     view = await Monitor(RunStore(world.store.state_dir)).view(record.id)
     assert view.summary.active and view.stages[0].state == "waiting", "it can be looked at before its machine is there"
-    summary = await end(record.id, RunStore(world.store.state_dir), world.broker)
+    summary = await end_remote_run(record.id, RunStore(world.store.state_dir), world.broker)
     events = await getting
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
     assert "stopped" in events and world.created == 1
@@ -223,16 +223,16 @@ async def test_stopping_while_another_gets_the_machine_gives_it_up(world: World)
 
 async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: World) -> None:
     record = world.record("until [ -e go ]; do sleep 0.05; done; echo done")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "started":
                 break
     assert world.store.summary(record.id).state == "running" and len(world.sim.alive) == 1
-    (notice,) = await reconcile(world.store)
+    (notice,) = await reconcile_runs(world.store)
     assert notice.severity == "info" and "watches over it" in notice.message
     await world.put(record, "go")
     fresh = RunStore(world.store.state_dir)
-    async with aclosing(tend(record.id, fresh, world.broker)) as events:
+    async with aclosing(run_remote(record.id, fresh, world.broker)) as events:
         seen = [event.data.get("name") async for event in events]
     assert seen[-1] == "terminate" and fresh.summary(record.id).state == "finished"
     assert (fresh.folder / record.id / "logs" / "s0.log").read_text() == "done\n"
@@ -241,23 +241,23 @@ async def test_leaving_a_run_leaves_it_and_its_results_come_home_later(world: Wo
 
 async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> None:
     record = world.record("sleep 1000")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "started":
-                assert tended(world.store, record.id)
-                assert await reconcile(RunStore(world.store.state_dir)) == (), "there is nothing that its user could do"
+                assert is_managed(world.store, record.id)
+                assert await reconcile_runs(RunStore(world.store.state_dir)) == (), "there is nothing that its user could do"
                 break
-    assert not tended(world.store, record.id)
-    (notice,) = await reconcile(RunStore(world.store.state_dir))
+    assert not is_managed(world.store, record.id)
+    (notice,) = await reconcile_runs(RunStore(world.store.state_dir))
     assert f"hudtui runs resume {record.id}" in notice.message
-    await end(record.id, world.store, world.broker)
+    await end_remote_run(record.id, world.store, world.broker)
 
 
 async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
     book, spec = world.broker.book, record.spec.rent
     assert spec is not None
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
                 rules = await world.rules(record)
@@ -274,25 +274,25 @@ async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
                 break
     first = await world.rules(record)
     later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
-    monkeypatch.setattr(rented, "time", later)
-    again = rented._Tending(record, world.store, world.broker, None, True, None).rules()
+    monkeypatch.setattr(remote_run, "time", later)
+    again = remote_run.RemoteRun(record, world.store, world.broker, None, True, None).rules()
     assert 7000 < first["max_seconds"] <= 7200 and 3400 < again["max_seconds"] <= 3600
     assert first["count_from"] != again["count_from"], "one that is at work counts from there, too"
     monkeypatch.undo()
-    await end(record.id, world.store, world.broker, grace=0.0)
+    await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
 async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_is_gone(world: World) -> None:
     world.sim.add_token("pit_only_ends", {"instances": {"read": True, "write": True}})
     world.broker.settings = {"HUDTUI_GUARD_KEY": "pit_only_ends"}.get
     record = world.record("sleep 1000")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
                 break
@@ -311,7 +311,7 @@ async def test_with_a_key_of_narrow_scope_the_machine_ends_itself_when_the_app_i
 async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
     record = world.record("sleep 1000")
     with pytest.raises(MachineError, match="is gone: it was taken back"):
-        async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
             async for event in events:
                 if event.type == "stage_started":
                     world.sim.reclaim(world.sim.alive[0].id)
@@ -322,10 +322,10 @@ async def test_a_machine_that_is_taken_back_is_noticed(world: World) -> None:
 async def test_a_machine_that_lost_its_processes_goes_on_by_itself(world: World) -> None:
     world.broker.look = 0.0
     record = world.record("exec sleep 1000", "echo never")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":  # as after a reboot: everything is gone but the files
-                for pid in (await Machine(find_host(record.host), record).status()).processes:
+                for pid in (await RunFolder(find_host(record.host), record).status()).processes:
                     os.kill(pid, signal.SIGKILL)
             elif event.type == "note" and "started again" in str(event.data["message"]):
                 world.broker.look = 30.0
@@ -334,42 +334,42 @@ async def test_a_machine_that_lost_its_processes_goes_on_by_itself(world: World)
 
 
 async def test_a_limit_ends_a_machine_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rented, "_FETCHES", 1)
+    monkeypatch.setattr(remote_run, "_FETCHES", 1)
     record = world.record("sleep 1000")
     with pytest.raises(MachineError, match="does not answer"):
-        async with aclosing(tend(record.id, world.store, world.broker)) as events:
+        async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
             async for event in events:
                 if event.type == "stage_started":
                     spec = record.spec.rent
                     assert spec is not None
-                    monkeypatch.setattr(Machine, "sync", _silent)
+                    monkeypatch.setattr(RunFolder, "sync", _silent)
                     world.broker.book.set(spec.machine, Limits(max_hours=1e-6))
     assert world.store.summary(record.id).machine == "released" and not world.sim.alive
 
 
-async def _silent(self: Machine, store: RunStore) -> tuple[()]:
+async def _silent(self: RunFolder, store: RunStore) -> tuple[()]:
     raise Disconnected("it does not answer")
 
 
 async def test_nothing_is_said_of_a_run_that_another_hudtui_tends(world: World) -> None:
     record = world.record("exec sleep 1000")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
-                assert await reconcile(world.store) == ()
+                assert await reconcile_runs(world.store) == ()
                 break
-    (notice,) = await reconcile(world.store)
+    (notice,) = await reconcile_runs(world.store)
     assert f"hudtui runs resume {record.id}" in notice.message
-    await end(record.id, world.store, world.broker, grace=0.0)
+    await end_remote_run(record.id, world.store, world.broker, grace=0.0)
 
 
 async def test_ending_a_run_fetches_and_releases(world: World) -> None:
     record = world.record("echo some; exec sleep 1000")
-    async with aclosing(tend(record.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
                 break
-    summary = await end(record.id, world.store, world.broker, grace=0.0)
+    summary = await end_remote_run(record.id, world.store, world.broker, grace=0.0)
     assert (summary.state, summary.machine) == ("stopped", "released") and not world.sim.alive
     assert (world.store.folder / record.id / "logs" / "s0.log").read_text() == "some\n"
 
@@ -379,7 +379,7 @@ async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run
     record = world.record(stages=(RUN,), output_dir=str(tmp_path / "taken"))
     with pytest.raises(MachineError, match="its machine is KEPT"):
         await world.tend(record)
-    assert len(world.sim.alive) == 1 and world.store.summary(record.id).unsettled
+    assert len(world.sim.alive) == 1 and world.store.summary(record.id).holds_machine
     (tmp_path / "taken").unlink()
     assert await world.tend(record) == ["step collect", "machine released", "step terminate"]
     assert (tmp_path / "taken" / record.id / "out" / "metrics.jsonl").exists() and not world.sim.alive
@@ -387,7 +387,7 @@ async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run
 
 async def test_one_process_tends_a_run(world: World) -> None:
     record = world.record(stages=(RUN,))
-    async with alone(world.store, record.id):
+    async with lock_run(world.store, record.id):
         with pytest.raises(RunError, match="another hudtui tends"):
             await world.tend(record)
     assert world.created == 0
@@ -395,7 +395,7 @@ async def test_one_process_tends_a_run(world: World) -> None:
 
 def test_an_order_is_what_was_agreed_to(make: Make) -> None:
     offer = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), raw={"a": [1]})
-    wish = Rent("prime", "hudtui-x", offer_to_json(offer), image="cuda", disk_gb=80.0, ssh_key="k")
+    wish = Rental("prime", "hudtui-x", offer_to_json(offer), image="cuda", disk_gb=80.0, ssh_key="k")
     order = order_of(wish)
     assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (offer, {"a": [1]}, "cuda", 80.0, "k")
 
@@ -404,16 +404,16 @@ async def test_the_days_budget_is_one_for_all_runs_and_pays_for_their_last_quart
     hourly = world.offer.price.hourly
     limits = Limits(run_budget=None, day_budget=hourly, max_hours=8).to_json()
     first, second = world.record("sleep 1000", run="first-1", limits=limits), world.record("true", run="second-1", limits=limits)
-    async with aclosing(tend(first.id, world.store, world.broker)) as events:
+    async with aclosing(run_remote(first.id, world.store, world.broker)) as events:
         async for event in events:
             if event.type == "stage_started":
                 break
     rules = await world.rules(first)
     assert rules["max_seconds"] + rules["grace_seconds"] <= 3600 and rules["grace_seconds"] > 0
-    with pytest.raises(BudgetReached, match="no room"):
+    with pytest.raises(BudgetExceeded, match="no room"):
         await world.tend(second)
     summary = world.store.summary(second.id)
-    assert (summary.state, summary.unsettled) == ("failed", False) and "day's budget" in str(summary.why)
+    assert (summary.state, summary.holds_machine) == ("failed", False) and "day's budget" in str(summary.why)
     assert world.created == 1 and len(world.sim.alive) == 1
-    await end(first.id, world.store, world.broker, grace=0.0)
+    await end_remote_run(first.id, world.store, world.broker, grace=0.0)
     assert not world.sim.alive

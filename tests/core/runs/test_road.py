@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.runs.road import road
+from hudtui.core.runs.project_status import project_steps
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.verdicts import Verdict, Verdicts
+from hudtui.core.runs.verdicts import FileChecks, FileErrors
 from hudtui.core.workspace import open_workspace
 
 
@@ -23,11 +23,11 @@ RUN = RunSummary("a-1", "a", "rollouts", "local", "/tmp/a", state="finished", cr
 
 
 def states(*args: object, **kwargs: object) -> list[str]:
-    return [station.state for station in road(*args, **kwargs)]  # type: ignore[arg-type]
+    return [station.state for station in project_steps(*args, **kwargs)]  # type: ignore[arg-type]
 
 
 def test_an_empty_folder_starts_at_the_environment() -> None:
-    stations = road(Folder())
+    stations = project_steps(Folder())
     assert [station.name for station in stations] == ["environment", "mapping", "dataset", "compute", "run"]
     assert [station.state for station in stations] == ["next", "missing", "missing", "missing", "missing"]
     assert stations[0].what_next == "Analyse an environment."
@@ -51,32 +51,34 @@ def test_an_active_run_wins_over_older_and_newer_ended_ones() -> None:
     full = Folder(("c",), ("t",), "lock")
     running = replace(RUN, id="b-1", name="b", state="running", created=2.0)
     failed = replace(RUN, id="c-1", name="c", state="failed", created=3.0)
-    last = road(full, runs=[RUN, running, failed])[-1]
+    last = project_steps(full, runs=[RUN, running, failed])[-1]
     assert (last.state, last.detail) == ("running", "b running")
-    assert road(full, runs=[failed, RUN])[-1].state == "failed"
-    assert road(full, runs=[RUN])[-1].state == "done"
-    assert road(full, runs=[replace(RUN, state="stopped")])[-1].state == "next", "what was stopped is not done"
-    assert road(full, runs=[running, replace(running, id="d-1")])[-1].detail == "2 runs active"
+    assert project_steps(full, runs=[failed, RUN])[-1].state == "failed"
+    assert project_steps(full, runs=[RUN])[-1].state == "done"
+    assert project_steps(full, runs=[replace(RUN, state="stopped")])[-1].state == "next", "what was stopped is not done"
+    assert project_steps(full, runs=[running, replace(running, id="d-1")])[-1].detail == "2 runs active"
 
 
 def test_counts_read_well() -> None:
-    stations = road(Folder(("a", "b"), ("t",), "lock"), analysis="text-2048")
+    stations = project_steps(Folder(("a", "b"), ("t",), "lock"), analysis="text-2048")
     assert [station.detail for station in stations[:3]] == ["text-2048", "2 configs", "1 task file"]
 
 
 def test_what_is_broken_is_not_done() -> None:
     full = Folder(("c",), ("t",), "lock")
-    wrong = road(full, analysis="text-2048", configs_wrong=Verdict(7, "7 errors in c"), tasks_wrong=Verdict(1, "1 error in t"))
+    wrong = project_steps(
+        full, analysis="text-2048", configs_wrong=FileErrors(7, "7 errors in c"), tasks_wrong=FileErrors(1, "1 error in t")
+    )
     assert [(station.state, station.errors) for station in wrong[:3]] == [("done", 0), ("failed", 7), ("failed", 1)]
     assert wrong[1].detail == "7 errors in c" and wrong[4].state == "missing"
-    assert road(full, lock_error="lock: line 1 is no YAML")[0].state == "failed"
-    assert road(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state == "done", "it was looked at"
+    assert project_steps(full, lock_error="lock: line 1 is no YAML")[0].state == "failed"
+    assert project_steps(full, lock_error="lock: line 1 is no YAML", analysis="text-2048")[0].state == "done", "it was looked at"
 
 
 def test_compute_is_answered_by_a_key_or_by_something_that_can_run_here() -> None:
-    assert road(Folder())[3].state == "missing"
-    assert road(Folder(), rents=True)[3].state == "done"
-    assert road(Folder(), runs=[RUN])[3].state == "done"
+    assert project_steps(Folder())[3].state == "missing"
+    assert project_steps(Folder(), rents=True)[3].state == "done"
+    assert project_steps(Folder(), runs=[RUN])[3].state == "done"
 
 
 def test_files_are_checked_once_and_again_when_they_change(tmp_path: Path) -> None:
@@ -86,8 +88,8 @@ def test_files_are_checked_once_and_again_when_they_change(tmp_path: Path) -> No
     tasks.write_text(json.dumps([{"id": "a", "prompt": "Play."}]))
     workspace = open_workspace(tmp_path)
     assert workspace.configs == (config,) and workspace.task_files == (tasks,)
-    verdicts = Verdicts()
-    assert verdicts.configs(workspace) == Verdict(), "nothing is known before it was checked"
+    verdicts = FileChecks()
+    assert verdicts.configs(workspace) == FileErrors(), "nothing is known before it was checked"
     assert verdicts.check(workspace) and not verdicts.check(workspace)
     assert verdicts.configs(workspace).errors >= 1 and "configs/a.yaml" in verdicts.configs(workspace).text
     assert verdicts.tasks(workspace).errors >= 1 and "tasks.json" in verdicts.tasks(workspace).text

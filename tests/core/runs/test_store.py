@@ -15,8 +15,8 @@ import pytest
 
 from hudtui.core.errors import InputError, RunError
 from hudtui.core.runs.reports import read_report
-from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore, home_of
-from hudtui.core.runs.values import UNREADABLE, RunEvent, RunSummary, fold
+from hudtui.core.runs.store import MOST_REPORTS, RunRecord, RunStore, results_folder_of
+from hudtui.core.runs.values import MOST_UNREADABLE, RunEvent, RunSummary, fold
 
 Make = Callable[..., RunRecord]
 
@@ -129,7 +129,7 @@ def test_a_machine_that_never_ceases_to_report_fills_nothing(store: RunStore, ma
     store.mirror("a-1", (machine(number, "note", message=f"n{number}") for number in range(MOST_REPORTS + 500)))
     store.mirror("a-1", ({"odd": number} for number in range(500)))
     kept = [event.origin for event in store.events("a-1")]
-    assert kept.count("machine") == MOST_REPORTS and kept.count("app") == 1 + UNREADABLE
+    assert kept.count("machine") == MOST_REPORTS and kept.count("app") == 1 + MOST_UNREADABLE
     summary = store.summary("a-1")
     assert len(summary.notes) <= 100 and "20 or more records" in str(summary.passed_over)
     store.mirror("a-1", [machine(10**6, "finished", 5000.0)])
@@ -176,7 +176,7 @@ def test_the_rent_of_a_run_is_not_told_by_its_machine(store: RunStore, make: Mak
         RunEvent("a-1", 5, 5.0, "unreadable", {"why": "x"}, "machine"),
     ]
     summary = fold(store.summary("a-1"), said)
-    assert summary.unsettled and summary.machine == "asked" and summary.hourly == 2.0
+    assert summary.holds_machine and summary.machine == "asked" and summary.hourly == 2.0
     assert summary.results is None and not summary.removed and not summary.unreadable and summary.state == "starting"
 
 
@@ -201,9 +201,9 @@ def test_a_run_that_was_brought_home_lies_there_as_long_as_that_is_there(store: 
         assert store.record("a-1") == record
         store.append("a-1", kind, data)
     at_home = store.record("a-1")
-    assert (at_home.host, at_home.folder) == ("local", str(home)) and home_of(store.summary("a-1")) == str(home)
+    assert (at_home.host, at_home.folder) == ("local", str(home)) and results_folder_of(store.summary("a-1")) == str(home)
     home.rmdir()
-    assert store.record("a-1") == record and home_of(store.summary("a-1")) is None
+    assert store.record("a-1") == record and results_folder_of(store.summary("a-1")) is None
 
 
 def test_a_mark_makes_a_step_happen_once(store: RunStore, make: Make) -> None:

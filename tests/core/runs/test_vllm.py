@@ -20,12 +20,12 @@ from hudtui.core.remote.connect import close_hosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import connect_ssh
 from hudtui.core.runs import vllm
-from hudtui.core.runs.alarms import Alarm, RunFacts, StageFacts, alarms
-from hudtui.core.runs.launcher import launch, stop
-from hudtui.core.runs.monitor import Monitor
+from hudtui.core.runs.alarms import Alarm, RunFacts, StageFacts, find_alarms
+from hudtui.core.runs.launch import launch, stop
 from hudtui.core.runs.store import RunRecord, RunStore
-from hudtui.core.runs.vllm import Sample, ServerWatch, fetch, read_metrics
-from hudtui.core.training.plan import Ready, Stage
+from hudtui.core.runs.vllm import ServerMonitor, VllmSample, fetch, parse_vllm_metrics
+from hudtui.core.runs.watch import Monitor
+from hudtui.core.training.plan import Readiness, Stage
 
 HOST = LocalHost()
 SUPPORT = Path(__file__).parents[2] / "support" / "vllm_server.py"
@@ -76,7 +76,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_the_numbers_are_read() -> None:
-    assert read_metrics(fake.text()) == Sample("Qwen/Qwen2.5-3B-Instruct", 12, 3, 0.25, 5000, 1000, 3)
+    assert parse_vllm_metrics(fake.text()) == VllmSample("Qwen/Qwen2.5-3B-Instruct", 12, 3, 0.25, 5000, 1000, 3)
 
 
 def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
@@ -85,7 +85,7 @@ def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
         for name, values in (("num_requests_running", (1, 2)), ("kv_cache_usage_perc", (0.5, 0.75)), ("prompt_tokens", (10, 20)))
         for engine, value in enumerate(values)
     ]
-    assert read_metrics("\n".join(lines)) == Sample('a} \\"b', 3, None, 0.75, 30)
+    assert parse_vllm_metrics("\n".join(lines)) == VllmSample('a} \\"b', 3, None, 0.75, 30)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_engines_are_added_up_and_the_fullest_cache_counts() -> None:
         ("<html>vllm:</html>", None),
         ("node_load1 0.5\n", None),
         ("vllm:num_requests_running NaN\n", None),
-        ("vllm:num_requests_running 1e2 1763654300000\n", Sample(running=100)),
+        ("vllm:num_requests_running 1e2 1763654300000\n", VllmSample(running=100)),
         (
             "vllm:num_requests_running\nvllm:num_requests_waiting {x 2\n\x1b]0;x\x07\nvllm:num_requests_waiting 2\n",
-            Sample(waiting=2),
+            VllmSample(waiting=2),
         ),
-        ('vllm:num_requests_running{model_name="\x1b[31mred"} 1\n', Sample(model="red", running=1)),
+        ('vllm:num_requests_running{model_name="\x1b[31mred"} 1\n', VllmSample(model="red", running=1)),
     ],
 )
-def test_what_is_no_number_of_vllm_is_passed_over(text: str, sample: Sample | None) -> None:
-    assert read_metrics(text) == sample
+def test_what_is_no_number_of_vllm_is_passed_over(text: str, sample: VllmSample | None) -> None:
+    assert parse_vllm_metrics(text) == sample
 
 
 async def test_rates_are_what_was_made_since_the_answer_before(server: Server) -> None:
-    watch = ServerWatch("serve", server.port)
+    watch = ServerMonitor("serve", server.port)
     first = await watch.ask(HOST, 100.0)
     assert first is not None and first.answers and first.tokens_per_s is None and first.sample.running == 12
     server.say(generated=1500, prompt=5100)
@@ -121,7 +121,7 @@ async def test_rates_are_what_was_made_since_the_answer_before(server: Server) -
 
 
 async def test_requests_without_tokens_are_noticed(server: Server) -> None:
-    watch, stuck = ServerWatch("serve", server.port), []
+    watch, stuck = ServerMonitor("serve", server.port), []
     for now, state in ((0, {}), (50, {}), (100, {"generated": 1001}), (150, {"generated": 1001}), (200, {"running": 0})):
         server.say(**state)
         seen = await watch.ask(HOST, float(now))
@@ -131,7 +131,7 @@ async def test_requests_without_tokens_are_noticed(server: Server) -> None:
 
 
 async def test_a_server_that_answers_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = ServerWatch("serve", server.port)
+    watch = ServerMonitor("serve", server.port)
     await watch.ask(HOST, 10.0)
     monkeypatch.setattr(vllm, "_PATIENCE", 0.2)
     server.say(hang=True)
@@ -152,7 +152,7 @@ async def test_a_server_that_answers_no_more(server: Server, monkeypatch: pytest
 
 async def test_what_never_was_vllm_worries_nobody(server: Server) -> None:
     server.say(status=404)
-    watch = ServerWatch("serve", server.port)
+    watch = ServerMonitor("serve", server.port)
     assert await watch.ask(HOST, 0.0) is None
     server.stop()
     assert await watch.ask(HOST, 100.0) is None
@@ -161,8 +161,8 @@ async def test_what_never_was_vllm_worries_nobody(server: Server) -> None:
 
 
 async def test_a_server_on_another_machine_is_asked_through_the_connection(server: Server, ssh_box: Any) -> None:
-    async with await connect_ssh(ssh_box.target(), pins=ssh_box.pins()) as host:
-        watch = ServerWatch("serve", server.port)
+    async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
+        watch = ServerMonitor("serve", server.port)
         seen = await watch.ask(host, 1.0)
         assert seen is not None and seen.sample.running == 12
         server.stop()
@@ -173,7 +173,7 @@ async def test_a_server_on_another_machine_is_asked_through_the_connection(serve
 
 def told(**serve: Any) -> list[Alarm]:
     stages = (StageFacts("serve", "ready", True, quiet=1.0, **serve), StageFacts("train", "running", quiet=200.0))
-    return list(alarms(RunFacts(active=True, stages=stages)))
+    return list(find_alarms(RunFacts(active=True, stages=stages)))
 
 
 def test_alarms_of_servers_that_answer_no_more_or_are_stuck() -> None:
@@ -184,7 +184,7 @@ def test_alarms_of_servers_that_answer_no_more_or_are_stuck() -> None:
     [alarm] = told(stuck=61.0)
     assert alarm.text.startswith("serve has requests, but has made no token for 61 s, and train")
     busy = (StageFacts("serve", "ready", True, stuck=61.0), StageFacts("train", "running", quiet=1.0))
-    assert [alarm.level for alarm in alarms(RunFacts(active=True, stages=busy))] == ["warning"]
+    assert [alarm.level for alarm in find_alarms(RunFacts(active=True, stages=busy))] == ["warning"]
 
 
 def free_port() -> int:
@@ -199,7 +199,9 @@ async def test_a_silent_trainer_with_a_dead_server_behind_it(
     state, port = tmp_path / "state.json", free_port()
     state.write_text("{}")
     stages = (
-        Stage("serve", (sys.executable, str(SUPPORT), str(port), str(state)), service=True, ready=Ready(port=port), grace=1.0),
+        Stage(
+            "serve", (sys.executable, str(SUPPORT), str(port), str(state)), service=True, ready=Readiness(port=port), grace=1.0
+        ),
         Stage("train", ("bash", "-c", "echo step 1; sleep 600"), grace=1.0),
     )
     record = make(stages=stages)

@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launcher import launch
+from hudtui.core.runs.launch import launch
 from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.package_data import NAME, wheel_bytes
 from hudtui.core.training.plan import PlanFile
-from hudtui.core.training.wheel import NAME, wheel_bytes
 
 
 async def test_a_plan_that_wants_hudtui_itself_gets_its_wheel_and_its_scripts(

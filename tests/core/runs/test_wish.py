@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute import machine as machines
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.machine import Gpu, Machine
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute import hardware as machines
+from hudtui.core.compute.hardware import Gpu, Hardware
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.shown import start_question
+from hudtui.core.runs.plan_text import start_question
+from hudtui.core.runs.request import Preparation, RunRequest, prepare_run
 from hudtui.core.runs.store import RunStore
-from hudtui.core.runs.wish import Preparation, Wish, prepare
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 
 CONFIG = "parser: {use_thinking: false}\naction_mappings:\n  left: {_parser: {positional: []}, _tool: move}\n"
 
@@ -36,15 +36,15 @@ def project(own_world: Path) -> Path:
     return own_world
 
 
-async def _prepare(project: Path, store: RunStore, wish: Wish, **more: Any) -> Preparation:
+async def _prepare(project: Path, store: RunStore, wish: RunRequest, **more: Any) -> Preparation:
     workspace = open_workspace(project)
-    return await prepare(wish, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
+    return await prepare_run(wish, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
 
 
 def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
-    async def inspect(host: Any, *, python: str = "python3") -> Machine:
+    async def inspect(host: Any, *, python: str = "python3") -> Hardware:
         gpus = tuple(Gpu(number, "NVIDIA GPU", mib, 0) for number, mib in enumerate(memory_mib))
-        return Machine(host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),))
+        return Hardware(host.name, python="3.12", cpus=8, gpus=gpus, programs=(("tmux", "/usr/bin/tmux"),))
 
     monkeypatch.setattr(machines, "inspect", inspect)
 
@@ -53,7 +53,7 @@ def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
 async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    wish = Wish(host=host, model="Qwen/Qwen2.5-7B-Instruct")
+    wish = RunRequest(host=host, model="Qwen/Qwen2.5-7B-Instruct")
     _machine_with(monkeypatch, 24576, 49152)
     prepared = await _prepare(project, store, wish)
     record = prepared.record
@@ -67,18 +67,18 @@ async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
 async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed: list[Prime] = []
-    close = Prime.close
+    closed: list[PrimeProvider] = []
+    close = PrimeProvider.close
 
-    async def closing(self: Prime) -> None:
+    async def closing(self: PrimeProvider) -> None:
         closed.append(self)
         await close(self)
 
-    monkeypatch.setattr(Prime, "close", closing)
-    with Simulator(step=5) as sim:
+    monkeypatch.setattr(PrimeProvider, "close", closing)
+    with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
-        wish = Wish(engine="rollouts", policy="random", provider="prime", gpus="H100")
+        wish = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100")
         missing = (await _prepare(project, store, wish)).missing
         assert [check.remedy for check in missing] == ["make-key"], missing
         prepared = await _prepare(project, store, wish, starts=False)
@@ -100,7 +100,7 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
     url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
     _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
     _machine_with(monkeypatch, 81920, 81920)
-    wish = Wish(host="me@box", engine=engine, policy="random")
+    wish = RunRequest(host="me@box", engine=engine, policy="random")
     prepared = await _prepare(project, store, wish)
     assert prepared.record is None
     assert {(check.remedy, check.options) for check in prepared.missing} == {
@@ -126,7 +126,7 @@ async def test_a_variable_in_other_letters_is_the_one_that_is_set(
     _needing(project, url="https://example.org/mcp", headers={"Authorization": "Bearer $hud_API_KEY"})
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
     _machine_with(monkeypatch, 81920, 81920)
-    assert not (await _prepare(project, store, Wish(host="me@box"))).missing
+    assert not (await _prepare(project, store, RunRequest(host="me@box"))).missing
 
 
 async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_name(
@@ -137,15 +137,15 @@ async def test_how_a_server_is_reached_is_judged_by_the_server_and_not_by_its_na
         task["mcp_config"] = {"has to be a tunnel": {"url": "https://example.org/mcp"}, "far": {"command": "uvx"}}
     (project / "tasks.json").write_text(json.dumps(tasks))
     _machine_with(monkeypatch, 81920, 81920)
-    checks = (await _prepare(project, store, Wish(host="me@box"))).checks
+    checks = (await _prepare(project, store, RunRequest(host="me@box"))).checks
     assert [check.state for check in checks if check.name == "environment"] == ["fine", "warning"]
 
 
 async def test_a_provider_without_a_key_asks_for_it(project: Path, store: RunStore) -> None:
-    prepared = await _prepare(project, store, Wish(engine="rollouts", policy="random", provider="prime"))
+    prepared = await _prepare(project, store, RunRequest(engine="rollouts", policy="random", provider="prime"))
     (missing,) = prepared.missing
     assert (missing.remedy, missing.options) == ("set-key", ("PRIME_API_KEY",))
-    (missing,) = (await _prepare(project, store, Wish())).missing
+    (missing,) = (await _prepare(project, store, RunRequest())).missing
     assert missing.remedy == "choose-machine", "whoever named no provider may have another machine"
 
 
@@ -172,7 +172,7 @@ async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
     (project / "hud.lock.yaml").write_text(lock)
     _machine_with(monkeypatch, 81920, 81920)
-    wish = Wish(host=host, engine="rollouts", policy="random")
+    wish = RunRequest(host=host, engine="rollouts", policy="random")
     (missing,) = (await _prepare(project, store, wish)).missing
     assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
     (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
@@ -188,7 +188,7 @@ async def test_images_that_tasks_name_themselves(
     docker.chmod(0o755)
     monkeypatch.setenv("HUDTUI_ENGINE", str(docker))
     _machine_with(monkeypatch, 81920, 81920)
-    wish = Wish(host="me@box", engine="rollouts", policy="random")
+    wish = RunRequest(host="me@box", engine="rollouts", policy="random")
     _needing(project, command="docker", args=["run", "--rm", "-i", "node:20", "npx", "game"])
     checks = {check.name: check.state for check in (await _prepare(project, store, wish)).checks}
     assert checks["image"] == state
@@ -205,7 +205,7 @@ async def test_an_address_that_is_none_is_told_and_ends_nothing(
 ) -> None:
     _needing(project, url=url)
     _machine_with(monkeypatch, 81920, 81920)
-    assert (await _prepare(project, store, Wish(host="me@box", engine="rollouts", policy="random"))).checks
+    assert (await _prepare(project, store, RunRequest(host="me@box", engine="rollouts", policy="random"))).checks
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_a_model_that_cannot_be_trained_is_told_before_the_machine(
 ) -> None:
     (project / "mine").mkdir()
     _machine_with(monkeypatch, 81920, 81920)
-    prepared = await _prepare(project, store, Wish(host="me@box", model=model))
+    prepared = await _prepare(project, store, RunRequest(host="me@box", model=model))
     (check,) = [check for check in prepared.checks if check.name == "model"]
     assert check.state == state and words in check.text
     assert (prepared.record is None) == (state == "missing")
@@ -242,13 +242,13 @@ async def test_a_folder_with_a_model_is_trained_here_and_the_model_of_a_file_cou
 ) -> None:
     _machine_with(monkeypatch, 81920, 81920)
     (project / "mine").mkdir()
-    (missing,) = (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    (missing,) = (await _prepare(project, store, RunRequest(host="local", model="mine"))).missing
     assert "no config.json" in missing.text
     (project / "mine" / "config.json").write_text("{}")
-    assert not (await _prepare(project, store, Wish(host="local", model="mine"))).missing
+    assert not (await _prepare(project, store, RunRequest(host="local", model="mine"))).missing
     training = project / "training.yaml"
     training.write_text("model: gpt-4o\n")
-    (missing,) = (await _prepare(project, store, Wish(host="local", training=training))).missing
+    (missing,) = (await _prepare(project, store, RunRequest(host="local", training=training))).missing
     assert missing.name == "model" and "gpt-4o" in missing.text and "openai:gpt-4o" in (missing.fix or "")
 
 
@@ -264,13 +264,13 @@ async def test_a_model_that_was_fetched_before_is_known(
     (kept / "refs").mkdir()
     (kept / "refs" / "main").write_text("abc")
     _machine_with(monkeypatch, 81920, 81920)
-    checks = (await _prepare(project, store, Wish(host="me@box", model="me/model"))).checks
+    checks = (await _prepare(project, store, RunRequest(host="me@box", model="me/model"))).checks
     assert [check.state for check in checks if check.name == "model"] == ["fine"]
 
 
 @pytest.fixture
-def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
-    with Simulator(step=5) as sim:
+def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
+    with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
         yield sim
@@ -279,14 +279,14 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulator]:
 @pytest.mark.parametrize(
     ("wish", "gpu"),
     [
-        (Wish(provider="prime", gpus="1xA100"), "A100_80GB"),
-        (Wish(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
-        (Wish(provider="prime", rehearse=True), "CPU_NODE"),
-        (Wish(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
+        (RunRequest(provider="prime", gpus="1xA100"), "A100_80GB"),
+        (RunRequest(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
+        (RunRequest(provider="prime", rehearse=True), "CPU_NODE"),
+        (RunRequest(engine="rollouts", policy="random", provider="prime", gpus="1x4090"), "RTX4090_24GB"),
     ],
 )
 async def test_the_cheapest_machine_that_the_work_fits(
-    project: Path, store: RunStore, prime: Simulator, wish: Wish, gpu: str
+    project: Path, store: RunStore, prime: PrimeSimulator, wish: RunRequest, gpu: str
 ) -> None:
     prepared = await _prepare(project, store, wish, starts=False)
     assert prepared.record is not None, prepared.missing
@@ -296,13 +296,13 @@ async def test_the_cheapest_machine_that_the_work_fits(
 @pytest.mark.parametrize(
     ("wish", "state"),
     [
-        (Wish(provider="prime", gpus="1x4090"), "missing"),
-        (Wish(provider="prime", gpus="2xA100", model="Qwen/Qwen2.5-32B-Instruct"), "missing"),
-        (Wish(provider="prime", gpus="1xA100"), "fine"),
+        (RunRequest(provider="prime", gpus="1x4090"), "missing"),
+        (RunRequest(provider="prime", gpus="2xA100", model="Qwen/Qwen2.5-32B-Instruct"), "missing"),
+        (RunRequest(provider="prime", gpus="1xA100"), "fine"),
     ],
 )
 async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
-    project: Path, store: RunStore, prime: Simulator, wish: Wish, state: str
+    project: Path, store: RunStore, prime: PrimeSimulator, wish: RunRequest, state: str
 ) -> None:
     prepared = await _prepare(project, store, wish, starts=False)
     (memory,) = (check for check in prepared.checks if check.name == "memory")
@@ -312,29 +312,29 @@ async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
 
 async def test_on_a_machine_of_ones_own_it_is_a_warning(project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     _machine_with(monkeypatch, 24576)
-    prepared = await _prepare(project, store, Wish(host="me@box"))
+    prepared = await _prepare(project, store, RunRequest(host="me@box"))
     assert [check.state for check in prepared.checks if check.name == "memory"] == ["warning"]
     assert prepared.record is not None
 
 
 @pytest.mark.parametrize(("sold", "driver"), [(80.0, 81920), (48.0, 46068)])
 async def test_a_card_is_judged_alike_wherever_its_memory_is_told(
-    project: Path, store: RunStore, prime: Simulator, monkeypatch: pytest.MonkeyPatch, sold: float, driver: int
+    project: Path, store: RunStore, prime: PrimeSimulator, monkeypatch: pytest.MonkeyPatch, sold: float, driver: int
 ) -> None:
     offer = Offer("prime", "o", "X", 1, Price(1.0), gpu_memory=sold)
-    rented = (await _prepare(project, store, Wish(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"), starts=False)).record
+    rented = (await _prepare(project, store, RunRequest(offer=offer, model="Qwen/Qwen2.5-0.5B-Instruct"), starts=False)).record
     _machine_with(monkeypatch, driver)
-    own = (await _prepare(project, store, Wish(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
+    own = (await _prepare(project, store, RunRequest(host="me@box", model="Qwen/Qwen2.5-0.5B-Instruct"))).record
     assert rented is not None and own is not None
     assert rented.spec.gpu_memory == pytest.approx(own.spec.gpu_memory, rel=0.08) and rented.spec.gpu_memory < sold
 
 
 async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
-    project: Path, store: RunStore, prime: Simulator
+    project: Path, store: RunStore, prime: PrimeSimulator
 ) -> None:
     order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
-    Ledger().intend(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
-    wish = Wish(engine="rollouts", policy="random", provider="prime")
+    Ledger().reserve(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    wish = RunRequest(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, wish, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
 
@@ -342,15 +342,15 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        (Wish(engine="trl", provider="prime"), "this training will end with an error"),
-        (Wish(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
-        (Wish(engine="rollouts", policy="random", provider="prime"), "Start it?"),
+        (RunRequest(engine="trl", provider="prime"), "this training will end with an error"),
+        (RunRequest(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
+        (RunRequest(engine="rollouts", policy="random", provider="prime"), "Start it?"),
     ],
 )
 async def test_the_question_says_what_is_known_to_fail(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: Wish, words: str
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: RunRequest, words: str
 ) -> None:
-    with Simulator(step=5) as sim:
+    with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
         record = (await _prepare(project, store, wish, starts=False)).record

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.tasks.columns import Checker, Part
+from hudtui.core.tasks.columns import CheckedRecords, TaskChecker
 from hudtui.core.tasks.rewrite import rewriting
 from hudtui.core.tasks.rules import Rules
 
@@ -116,12 +116,12 @@ def spelled(record: Any, twice: str | None, spacing: dict[str, Any]) -> bytes:
     return text.encode()
 
 
-def quickly(checker: Checker, texts: list[bytes], between: bytes = b",") -> Part | None:
+def quickly(checker: TaskChecker, texts: list[bytes], between: bytes = b",") -> CheckedRecords | None:
     parsed = checker.parse(b"[%b]" % between.join(texts))
     return checker.quick(parsed, len(texts)) if parsed is not None else None
 
 
-def meaning(part: Part) -> tuple[Any, ...]:
+def meaning(part: CheckedRecords) -> tuple[Any, ...]:
     columns = {
         name: [None if text is None else json.loads(text) for text in column]
         for name, column in part.columns.items()
@@ -154,12 +154,12 @@ def test_the_quick_way_agrees_with_the_precise_way(
 ) -> None:
     texts = [spelled(record, twice, spacings[number % len(spacings)]) for number, record in enumerate(records)]
     even = [spelled(record, None, spacings[0]) for record in records]
-    checker = Checker(rules)
+    checker = TaskChecker(rules)
     for given_texts in (even, texts, texts):  # the second time the fields are known, the third time everything
         quick = quickly(checker, given_texts, between)
         if quick is None:
             continue
-        precise = Part(0)
+        precise = CheckedRecords(0)
         for text in given_texts:
             precise.append(checker.precise(parse_json(text.decode(), "t")))
         assert meaning(quick) == meaning(precise)
@@ -195,7 +195,7 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
         ).encode()
 
     good = rows({})
-    checker = Checker(Rules())
+    checker = TaskChecker(Rules())
     name, text = spoiled[place]
     for between in (b",", b", ", b"\n,"):
         assert quickly(checker, [good] * 3, between) is not None
@@ -208,14 +208,14 @@ def test_duplicate_keys_are_never_fine(place: str) -> None:
 def test_numbers_and_escapes_do_not_take_the_slow_way() -> None:
     call = '{"arguments":{"x":1.50,"y":"\\u00e9\\/","z":1e5,"big":12345678901},"name":"e"}'
     text = f'{{"prompt":"\\u00e9","mcp_config":{{"a":{{"url":"u"}}}},"evaluate_tool":{call}}}'.encode()
-    part = quickly(Checker(Rules()), [text])
+    part = quickly(TaskChecker(Rules()), [text])
     assert part is not None and part.prompts == ["é"]
     assert part.columns["evaluate_tool"] == [call.encode()]
     assert msgspec.json.decode(call.encode()) == json.loads(call)
 
 
 def test_columns_whose_values_differ_and_then_do_not() -> None:
-    checker = Checker(Rules())
+    checker = TaskChecker(Rules())
     config = {"a": {"url": "u"}}
 
     def texts(chunk: int, spacing: dict[str, Any]) -> list[bytes]:

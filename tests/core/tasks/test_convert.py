@@ -15,10 +15,10 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.tasks import write as write_module
-from hudtui.core.tasks.convert import Converted, Request, TaskErrors, convert
+from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, TaskErrors, convert
 from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.select import Selection
-from hudtui.core.tasks.steps import in_thread
+from hudtui.core.tasks.select import TaskSelection
+from hudtui.core.tasks.steps import iterate_in_thread
 from hudtui.core.tasks.write import Target
 
 Make = Callable[..., dict[str, Any]]
@@ -26,9 +26,9 @@ Write = Callable[..., Path]
 COLUMNS = ["id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata"]
 
 
-def run(source: Path, *targets: Target, **more: Any) -> Converted:
-    *_, last = convert(Request(source, targets=targets, **more))
-    assert isinstance(last, Converted)
+def run(source: Path, *targets: Target, **more: Any) -> ConversionResult:
+    *_, last = convert(ConversionRequest(source, targets=targets, **more))
+    assert isinstance(last, ConversionResult)
     return last
 
 
@@ -77,7 +77,7 @@ def test_datasets_loads_what_is_written(write: Write, task: Make, tmp_path: Path
     from datasets import load_dataset, load_from_disk
 
     path = write("t.json", *(task(id=str(n), weight=n) for n in range(10)))
-    split = Selection(test=0.2)
+    split = TaskSelection(test=0.2)
     run(path, Target(tmp_path / "o.parquet", "parquet"), Target(tmp_path / "o.jsonl", "jsonl"))
     run(path, Target(tmp_path / "saved", "dataset"))
     run(path, Target(tmp_path / "both", "dataset"), Target(tmp_path / "set", "parquet"), selection=split)
@@ -110,7 +110,7 @@ class TestSelection:
         return write("t.jsonl", *(task(id=f"t{n}", metadata={"n": n, "kind": "odd" if n % 2 else "even"}) for n in range(200)))
 
     def ids(self, path: Path, tmp_path: Path, **more: Any) -> tuple[list[str], list[str]]:
-        selection = Selection(**more)
+        selection = TaskSelection(**more)
         run(path, Target(tmp_path / "o", "parquet" if more.get("test") else "dataset"), selection=selection)
         train = [one.id for one in read_tasks(tmp_path / "o", split="train").tasks]
         return train, [one.id for one in read_tasks(tmp_path / "o", split="test").tasks] if more.get("test") else []
@@ -145,11 +145,11 @@ class TestSelection:
     def test_filters_that_are_none(self, path: Path) -> None:
         for test, words in (("kind", "is no filter"), ("=x", "is no filter"), ("a<b", "no number")):
             with pytest.raises(InputError, match=words):
-                run(path, selection=Selection(filters=(test,)))
+                run(path, selection=TaskSelection(filters=(test,)))
 
     def test_filters_that_nothing_passes(self, path: Path, tmp_path: Path) -> None:
         with pytest.raises(TaskErrors, match="none of the 200 usable tasks passes"):
-            run(path, Target(tmp_path / "o.parquet", "parquet"), selection=Selection(filters=("id=no",)))
+            run(path, Target(tmp_path / "o.parquet", "parquet"), selection=TaskSelection(filters=("id=no",)))
         assert entries(tmp_path) == ["t.jsonl"]
 
 
@@ -210,8 +210,8 @@ def test_shards(write: Write, task: Make, tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_conversion_that_is_closed_leaves_nothing(write: Write, task: Make, tmp_path: Path) -> None:
     path = write("t.jsonl", *(task(id=str(n), prompt="p" * 900) for n in range(5000)))
     before = path.read_bytes()
-    for selection in (Selection(), Selection(shuffle=True)):
-        steps = convert(Request(path, targets=(Target(tmp_path / "o.parquet", "parquet"),), selection=selection))
+    for selection in (TaskSelection(), TaskSelection(shuffle=True)):
+        steps = convert(ConversionRequest(path, targets=(Target(tmp_path / "o.parquet", "parquet"),), selection=selection))
         next(steps)
         next(steps)
         assert len(list(tmp_path.iterdir())) > 1
@@ -227,7 +227,7 @@ async def test_a_conversion_in_a_thread_can_be_cancelled(write: Write, task: Mak
     begun = asyncio.Event()
 
     async def work() -> None:
-        async for _ in in_thread(convert(Request(path, targets=(Target(tmp_path / "o.parquet", "parquet"),)))):
+        async for _ in iterate_in_thread(convert(ConversionRequest(path, targets=(Target(tmp_path / "o.parquet", "parquet"),)))):
             begun.set()
 
     job = asyncio.create_task(work())

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.carry import Carried, carry_to_v6
-from hudtui.core.tasks.generations import generation_of, to_v6
+from hudtui.core.tasks.carry import Migration, migrate_to_v6
+from hudtui.core.tasks.formats import generation_of, to_v6
 from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.source import find_source
+from hudtui.core.tasks.read import find_source
 
 Make = Callable[..., dict[str, Any]]
 
@@ -80,8 +80,8 @@ def test_a_file_is_carried_over(tmp_path: Path, task: Make, name: str) -> None:
     path = tmp_path / "v5.jsonl"
     path.write_text("\n".join(json.dumps(record) for record in (V5, task(), V6)) + '\n{"broken\n')
     out = tmp_path / name
-    *_, result = carry_to_v6(find_source(path), out)
-    assert isinstance(result, Carried) and (result.total, result.written) == (4, 2)
+    *_, result = migrate_to_v6(find_source(path), out)
+    assert isinstance(result, Migration) and (result.total, result.written) == (4, 2)
     assert [(problem.index, problem.line) for problem in result.findings.errors] == [(1, 2), (3, 4)]
     written = json.loads(out.read_text()) if name == "out.json" else [json.loads(line) for line in out.read_text().splitlines()]
     assert written == [to_v6(V5)[0], V6]
@@ -92,7 +92,7 @@ def test_nothing_is_written_when_nothing_can_be_carried_over(tmp_path: Path, tas
     path = tmp_path / "v4.json"
     path.write_text(json.dumps([task()]))
     with pytest.raises(InputError, match="none of the 1 tasks"):
-        list(carry_to_v6(find_source(path), tmp_path / "out.json"))
+        list(migrate_to_v6(find_source(path), tmp_path / "out.json"))
     with pytest.raises(InputError, match="stays as it is"):
-        list(carry_to_v6(find_source(path), path))
+        list(migrate_to_v6(find_source(path), path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["v4.json"]

@@ -17,14 +17,14 @@ from hudtui.core.errors import InputError
 from hudtui.core.events import Progress
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
-from hudtui.core.tasks import index as indexing
-from hudtui.core.tasks.dataset import DatasetRequest, Made, make_dataset
-from hudtui.core.tasks.index import TaskIndex, Want
+from hudtui.core.tasks import table as indexing
+from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, make_dataset
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.opening import fingerprint, open_source, read_into, record_at
-from hudtui.core.tasks.preview import Preview, preview
-from hudtui.core.tasks.select import Selection
-from hudtui.core.tasks.stats import lengths_of, stats_of
+from hudtui.core.tasks.preview import DatasetPreview, preview
+from hudtui.core.tasks.select import TaskSelection
+from hudtui.core.tasks.stats import lengths_of, task_stats
+from hudtui.core.tasks.table import TaskFilter, TaskIndex
 
 Make = Callable[..., dict[str, Any]]
 
@@ -35,7 +35,7 @@ def index_of(path: Path, **options: Any) -> TaskIndex:
     return index
 
 
-def found(index: TaskIndex, want: Want, start: int = 0) -> list[int]:
+def found(index: TaskIndex, want: TaskFilter, start: int = 0) -> list[int]:
     return [row for part, _ in index.matching(want, start) for row in part]
 
 
@@ -139,9 +139,9 @@ def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
                 and word.casefold() in "\n".join((index.row(row).id, index.row(row).head, index.row(row).evaluator)).casefold()
             )
         ]
-        assert found(index, Want(word)) == plain
-    assert found(index, Want("", frozenset((2,)))) == [row for row in range(6000) if index.states[row] == 2]
-    assert found(index, Want("", None, ("warning", "secret"))) == [
+        assert found(index, TaskFilter(word)) == plain
+    assert found(index, TaskFilter("", frozenset((2,)))) == [row for row in range(6000) if index.states[row] == 2]
+    assert found(index, TaskFilter("", None, ("warning", "secret"))) == [
         row
         for row in range(6000)
         if any(
@@ -149,7 +149,7 @@ def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
             for number in index.problems.of(row)
         )
     ]
-    late = found(index, Want("care"), 5000)
+    late = found(index, TaskFilter("care"), 5000)
     assert late and min(late) >= 5000
 
 
@@ -172,7 +172,7 @@ def test_sorting_is_that_of_python(mixed: Path) -> None:
 
 def test_statistics_count_every_usable_task(mixed: Path) -> None:
     index = index_of(mixed)
-    stats = stats_of(index)
+    stats = task_stats(index)
     groups = {group.title: dict(group.bars) for group in stats.groups}
     assert groups["evaluators"] == {"evaluate/max_number": stats.tasks}
     assert groups["set-up"] == {"setup/board": stats.tasks}
@@ -260,14 +260,14 @@ def test_a_fingerprint_changes_with_the_file(task: Make, write: Callable[..., Pa
 @pytest.mark.parametrize(
     ("selection", "min_tasks"),
     [
-        (Selection(), 0),
-        (Selection(filters=("metadata.category=a",)), 0),
-        (Selection(sample=50, test=0.2, seed=3), 0),
-        (Selection(filters=("id=t3",)), 4),
-        (Selection(shuffle=True, test=10), 7000),
+        (TaskSelection(), 0),
+        (TaskSelection(filters=("metadata.category=a",)), 0),
+        (TaskSelection(sample=50, test=0.2, seed=3), 0),
+        (TaskSelection(filters=("id=t3",)), 4),
+        (TaskSelection(shuffle=True, test=10), 7000),
     ],
 )
-def test_a_preview_says_what_is_then_written(mixed: Path, tmp_path: Path, selection: Selection, min_tasks: int) -> None:
+def test_a_preview_says_what_is_then_written(mixed: Path, tmp_path: Path, selection: TaskSelection, min_tasks: int) -> None:
     settings = load_settings(tmp_path, HUD)
     request = DatasetRequest(
         mixed.name,
@@ -277,10 +277,10 @@ def test_a_preview_says_what_is_then_written(mixed: Path, tmp_path: Path, select
         min_tasks=min_tasks,
     )
     source = open_source(mixed.name, tmp_path, HUD).source
-    last = [step for step in preview(request, settings, source) if isinstance(step, Preview)][-1]
-    quick = [step for step in preview(request, settings, source, known=index_of(mixed)) if isinstance(step, Preview)][-1]
+    last = [step for step in preview(request, settings, source) if isinstance(step, DatasetPreview)][-1]
+    quick = [step for step in preview(request, settings, source, known=index_of(mixed)) if isinstance(step, DatasetPreview)][-1]
     assert last == quick and last.exact
-    made = [step for step in make_dataset(request, settings) if isinstance(step, Made)][-1].converted
+    made = [step for step in make_dataset(request, settings) if isinstance(step, DatasetResult)][-1].converted
     assert (last.total, last.valid, last.splits, last.duplicated) == (made.total, made.valid, made.written, made.duplicated)
     assert last.columns == made.columns and len(last.rows) == min(3, last.passed)
     assert all(len(row) == len(last.columns) for row in last.rows)
@@ -291,6 +291,6 @@ def test_a_preview_begins_before_everything_is_read(mixed: Path, tmp_path: Path)
         DatasetRequest(mixed.name, push=False), load_settings(tmp_path, HUD), open_source(mixed.name, tmp_path, HUD).source
     )
     first = next(steps)
-    assert isinstance(first, Preview) and not first.exact and first.rows[0][0] == "t0" and first.total < 6000
+    assert isinstance(first, DatasetPreview) and not first.exact and first.rows[0][0] == "t0" and first.total < 6000
     assert isinstance(next(steps), Progress)
     steps.close()

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from hudtui.core.platform import HUD
-from hudtui.core.tasks.card import BEGIN, END, Facts, card
+from hudtui.core.tasks.card import BEGIN, END, CardFacts, card
 
 _SUPPORT = Path(__file__).parents[2] / "support"
 _spec = importlib.util.spec_from_file_location("support_hub_stub", _SUPPORT / "hub_stub.py")
@@ -296,7 +296,7 @@ def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path)
 
 
 class TestCard:
-    FACTS = Facts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", HUD, "o/e:1", 2, 3)
+    FACTS = CardFacts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", HUD, "o/e:1", 2, 3)
 
     def test_what_it_says(self) -> None:
         text = card(self.FACTS)

@@ -17,7 +17,7 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.source import Reading, find_source
+from hudtui.core.tasks.read import SourceFile, find_source
 
 Make = Callable[..., dict[str, Any]]
 
@@ -96,14 +96,14 @@ def test_damaged_files(tmp_path: Path, data: bytes, words: str | None) -> None:
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, task: Make) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(json.dumps(task()) + "\n")
-    with Reading(path, "t.jsonl") as reading:
+    with SourceFile(path, "t.jsonl") as reading:
         blocks = reading.blocks()
         next(blocks)
         with path.open("a") as more:
             more.write(json.dumps(task(id="b")) + "\n")
         with pytest.raises(InputError, match="changed while it was read"):
             list(blocks)
-    with Reading(path, "t.jsonl") as reading:
+    with SourceFile(path, "t.jsonl") as reading:
         blocks = reading.blocks()
         next(blocks)
         other = tmp_path / "other"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.columns import Checker
+from hudtui.core.tasks.columns import TaskChecker
 from hudtui.core.tasks.rules import Rules
 from hudtui.core.tasks.split import split_array, split_lines
 
@@ -92,7 +92,7 @@ def test_a_bracket_that_is_never_closed_does_not_read_the_file_into_memory(monke
 def test_two_objects_on_one_line_are_not_two_tasks() -> None:
     data = b'{"id": 1}, {"id": 2}\n{"id": 3}\n'
     (chunk,) = split_lines([data], "t")
-    checker = Checker(Rules())
+    checker = TaskChecker(Rules())
     parsed = checker.parse(chunk.text())
     assert parsed is not None and chunk.count == 2 and checker.quick(parsed, chunk.count) is None
     assert [line for line, _ in chunk.records()] == [1, 2]

@@ -18,7 +18,7 @@ from hudtui.core.training.engine import engine_names, find_engine
 from hudtui.core.training.memory import layout, needs
 from hudtui.core.training.plan import FileRef, Plan, RunSpec, Site, Stage, plan_from_json
 from hudtui.core.training.recipe import Recipe
-from hudtui.core.training.rehearsal import as_rehearsal, trainer_of
+from hudtui.core.training.rehearsal import as_rehearsal, trainer_environment
 from hudtui.core.training.resources import resource_bytes
 from hudtui.core.training.trl import serve_command
 
@@ -149,16 +149,16 @@ def test_a_rehearsal_here_takes_an_environment_that_is_there(tmp_path: Path, mon
     made = find_engine("trl").plan(spec, here)
     bootstrap = stage(made, "bootstrap")
     assert option(bootstrap.argv, "--package") == "/lib/hudtui" and not made.wheel
-    trainer = trainer_of(made)
+    trainer = trainer_environment(made)
     assert str(trainer.python).startswith(str(tmp_path)) and not trainer.ready
     trainer.python.parent.mkdir(parents=True)
     trainer.python.touch()
-    assert not trainer_of(made).ready  # half made
+    assert not trainer_environment(made).ready  # half made
     (trainer.python.parent.parent / ".hudtui").touch()
-    assert trainer_of(made).ready
+    assert trainer_environment(made).ready
     monkeypatch.setenv("HUDTUI_TRAINER_PYTHON", sys.executable)
     own = find_engine("trl").plan(as_rehearsal(SPEC), here)
-    assert [stage.name for stage in own.stages] == ["train"] and trainer_of(own).ready
+    assert [stage.name for stage in own.stages] == ["train"] and trainer_environment(own).ready
 
 
 def test_locks_travel_by_name_and_hold_no_addresses() -> None:
@@ -225,7 +225,7 @@ def test_prime_rl_is_told_nothing_that_it_does_not_publish(lora: bool) -> None:
 
 
 def test_prime_rl_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prime_rl, "PACKAGE", tmp_path)
+    monkeypatch.setattr(prime_rl, "PACKAGE_FOLDER", tmp_path)
     for changes, words in (({"rehearse": True}, "cannot be rehearsed"), ({}, "verifiers plugin")):
         with pytest.raises(InputError, match=words):
             find_engine("prime-rl").plan(replace(SPEC, engine="prime-rl", **changes), POD)

@@ -15,9 +15,9 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.engine import find_engine
-from hudtui.core.training.export import copy_out, find_trained, merge_command, steps_of
-from hudtui.core.training.plan import FileRef, Plan, PlanFile, Ready, RunSpec, Site, Stage
-from hudtui.core.training.script import script_of
+from hudtui.core.training.export import checkpoint_steps, copy_model, find_trained_model, merge_command
+from hudtui.core.training.plan import FileRef, Plan, PlanFile, Readiness, RunSpec, Site, Stage
+from hudtui.core.training.script import plan_script
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_the_end_of_the_training_is_what_is_wanted(run: Path, tmp_path: Path) -> None:
-    trained = find_trained(run)
+    trained = find_trained_model(run)
     assert (trained.step, trained.kind, trained.base, trained.rank) == (None, "adapter", "Qwen/Qwen2.5-3B-Instruct", 24)
-    names = copy_out(trained, tmp_path / "exports" / "mine")
+    names = copy_model(trained, tmp_path / "exports" / "mine")
     assert "optimizer.pt" not in names
     copied = tmp_path / "exports" / "mine"
     assert (copied / "adapter_model.safetensors").read_bytes() == b"weights of out/model"
@@ -51,63 +51,63 @@ def test_the_end_of_the_training_is_what_is_wanted(run: Path, tmp_path: Path) ->
 
 
 def test_the_server_takes_the_adapter_and_a_rank_that_it_knows(run: Path, tmp_path: Path) -> None:
-    command = find_trained(run).serve_command(tmp_path / "m", "mine")
+    command = find_trained_model(run).serve_command(tmp_path / "m", "mine")
     assert command[:3] == ("vllm", "serve", "Qwen/Qwen2.5-3B-Instruct")
     assert command[command.index("--max-lora-rank") + 1] == "32"
     assert command[-1] == f"mine={tmp_path / 'm'}" and "127.0.0.1" in command
-    whole = replace(find_trained(run), kind="weights").serve_command(tmp_path / "m", "mine")
+    whole = replace(find_trained_model(run), kind="weights").serve_command(tmp_path / "m", "mine")
     assert whole[2] == str(tmp_path / "m") and "--enable-lora" not in whole
-    assert replace(find_trained(run), base="tiny").serve_command(tmp_path, "x") == ()
+    assert replace(find_trained_model(run), base="tiny").serve_command(tmp_path, "x") == ()
 
 
 def test_without_its_recipe_no_command_is_made_up(run: Path, tmp_path: Path) -> None:
     (run / "files" / "recipe.json").unlink()
-    trained = find_trained(run, 2)
-    assert trained.base == "" and trained.serve_command(tmp_path, "x") == () and "recipe is missing" in trained.not_served
-    copy_out(trained, tmp_path / "mine")
+    trained = find_trained_model(run, 2)
+    assert trained.base == "" and trained.serve_command(tmp_path, "x") == () and "recipe is missing" in trained.why_not_served
+    copy_model(trained, tmp_path / "mine")
     assert "vllm serve" not in (tmp_path / "mine" / "README.md").read_text()
     config = run / "out" / "checkpoints" / "checkpoint-2" / "adapter_config.json"
     config.write_text(json.dumps({"r": 8, "base_model_name_or_path": "org/base"}))
-    assert find_trained(run, 2).serve_command(tmp_path, "x")[2] == "org/base"
+    assert find_trained_model(run, 2).serve_command(tmp_path, "x")[2] == "org/base"
 
 
 def test_a_checkpoint_is_taken_by_its_step(run: Path) -> None:
     (run / "out" / "checkpoints" / "checkpoint-12").mkdir()  # the training was broken off before it was written
-    assert steps_of(run) == (2, 10)
-    assert find_trained(run, 2).folder.name == "checkpoint-2"
+    assert checkpoint_steps(run) == (2, 10)
+    assert find_trained_model(run, 2).folder.name == "checkpoint-2"
     with pytest.raises(InputError, match="no checkpoint of step 7") as caught:
-        find_trained(run, 7)
+        find_trained_model(run, 7)
     assert "2, 10" in str(caught.value)
     shutil.rmtree(run / "out" / "model")
-    assert find_trained(run).step == 10  # broken off: the last one
+    assert find_trained_model(run).step == 10  # broken off: the last one
 
 
 def test_what_is_missing_or_half_written_is_said(run: Path, tmp_path: Path) -> None:
     (run / "out" / "model" / "adapter_model.safetensors").write_bytes(b"")
     with pytest.raises(InputError, match="not whole"):
-        find_trained(run)
+        find_trained_model(run)
     shutil.rmtree(run / "out")
     with pytest.raises(InputError, match="has not saved a model"):
-        find_trained(run)
+        find_trained_model(run)
     with pytest.raises(InputError, match="no checkpoint of step 1"):
-        find_trained(run, 1)
+        find_trained_model(run, 1)
 
 
 def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for act in (
-        lambda: copy_out(find_trained(run), tmp_path / "there"),
-        lambda: merge_command("py", run, find_trained(run), tmp_path / "there"),
+        lambda: copy_model(find_trained_model(run), tmp_path / "there"),
+        lambda: merge_command("py", run, find_trained_model(run), tmp_path / "there"),
     ):
         with pytest.raises(InputError, match="left as it is"):
             act()
 
 
 def test_only_an_adapter_can_be_merged(run: Path, tmp_path: Path) -> None:
-    command = merge_command("/env/bin/python", run, find_trained(run), tmp_path / "new")
+    command = merge_command("/env/bin/python", run, find_trained_model(run), tmp_path / "new")
     assert command[0] == "/env/bin/python" and "hudtui.trainers.merge" in command
     with pytest.raises(InputError, match="no adapter"):
-        merge_command("py", run, replace(find_trained(run), kind="weights"), tmp_path / "new")
+        merge_command("py", run, replace(find_trained_model(run), kind="weights"), tmp_path / "new")
 
 
 def bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
@@ -137,13 +137,13 @@ def test_a_plan_as_a_script_does_what_the_plan_says(tmp_path: Path) -> None:
     plan = Plan(
         "other",
         (
-            Stage("serve", ("python3", "-c", service % port), service=True, ready=Ready(port=port, timeout=30)),
+            Stage("serve", ("python3", "-c", service % port), service=True, ready=Readiness(port=port, timeout=30)),
             Stage("first", ("bash", "-c", 'printf "%s" "$WORDS" >out/words; cat files/a/text >out/text'), env={"WORDS": nasty}),
             Stage("second", ("bash", "-c", "pwd"), cwd="out", secrets=("A_KEY",)),
         ),
         files=(PlanFile("files/a/text", content=nasty + "\n"), PlanFile("files/mine", source=FileRef("/x/mine", 1, "s"))),
     )
-    text = script_of(plan, name="mine")
+    text = plan_script(plan, name="mine")
     refused = bash(tmp_path, text)
     assert refused.returncode == 2 and "put files/mine here first" in refused.stdout
     (tmp_path / "files").mkdir(exist_ok=True)
@@ -166,22 +166,22 @@ def test_a_script_goes_on_only_when_its_service_is_well(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serve = Stage("serve", ("python3", "-c", service % port), service=True, ready=Ready(port=port, timeout=30))
-    done = bash(tmp_path, script_of(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x"))
+    serve = Stage("serve", ("python3", "-c", service % port), service=True, ready=Readiness(port=port, timeout=30))
+    done = bash(tmp_path, plan_script(Plan("other", (serve, Stage("after", ("touch", "never")))), name="x"))
     assert done.returncode == 5 and "serve has ended: logs/serve.log" in done.stdout
     assert not (tmp_path / "never").exists()
 
 
 def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:
     plan = Plan("other", (Stage("one", ("bash", "-c", "exit 3")), Stage("two", ("touch", "never"))))
-    assert bash(tmp_path, script_of(plan, name="x")).returncode == 3
+    assert bash(tmp_path, plan_script(plan, name="x")).returncode == 3
     assert not (tmp_path / "never").exists()
 
 
 @pytest.mark.parametrize("changes", [{}, {"gpus": 1}, {"gpus": 8, "training": {"num_generations": 8}}, {"rehearse": True}])
 def test_every_training_can_be_written_as_a_script(changes: dict[str, Any], tmp_path: Path) -> None:
     spec = RunSpec("trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
-    text = script_of(find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t")
+    text = plan_script(find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t")
     (tmp_path / "s.sh").write_text(text)
     assert subprocess.run(["bash", "-n", str(tmp_path / "s.sh")], check=False).returncode == 0
     assert "hudtui/requirements" in text and len(text.splitlines()) < 150
@@ -207,7 +207,7 @@ def load_hub() -> Any:
 @pytest.mark.parametrize("public", [False, True])
 def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool, run: Path, tmp_path: Path) -> None:
     module = load_hub()
-    copy_out(find_trained(run), tmp_path / "mine")
+    copy_model(find_trained_model(run), tmp_path / "mine")
     code = (
         "import sys; from pathlib import Path; from hudtui.core.training.export import push\n"
         "print(push(Path(sys.argv[1]), 'me/mine', token=sys.argv[2], public=sys.argv[3] == 'True'))"

@@ -12,12 +12,12 @@ from hudtui.core.errors import InputError
 from hudtui.core.training.engine import ENGINES, find_engine
 from hudtui.core.training.plan import (
     FileRef,
-    Output,
     Plan,
     PlanFile,
-    Port,
-    Ready,
-    Restart,
+    PlanOutput,
+    PlanPort,
+    Readiness,
+    RestartPolicy,
     RunSpec,
     Site,
     Stage,
@@ -29,12 +29,20 @@ from hudtui.core.training.plan import (
 FULL = Plan(
     engine="other",
     stages=(
-        Stage("serve", ("a", "b c"), cwd="x", env={"A": "1"}, secrets=("KEY",), service=True, ready=Ready(port=80)),
-        Stage("train", ("d",), restart=Restart(2, 0.5), max_seconds=3600, grace=60, stop_signal="INT", secrets=("KEY", "OTHER")),
+        Stage("serve", ("a", "b c"), cwd="x", env={"A": "1"}, secrets=("KEY",), service=True, ready=Readiness(port=80)),
+        Stage(
+            "train",
+            ("d",),
+            restart=RestartPolicy(2, 0.5),
+            max_seconds=3600,
+            grace=60,
+            stop_signal="INT",
+            secrets=("KEY", "OTHER"),
+        ),
     ),
     files=(PlanFile("a/b.txt", content="ü"), PlanFile("c", source=FileRef("/home/me/c", 3, "abc"))),
-    ports=(Port(80, "the model"),),
-    outputs=(Output("out/metrics.jsonl", "metrics", "numbers"),),
+    ports=(PlanPort(80, "the model"),),
+    outputs=(PlanOutput("out/metrics.jsonl", "metrics", "numbers"),),
     max_seconds=10.0,
 )
 

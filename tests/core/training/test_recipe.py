@@ -6,7 +6,15 @@ import pytest
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.plan import RunSpec
-from hudtui.core.training.recipe import Recipe, billions, rate_for, read_recipe, read_settings, recipe_for, recipe_from
+from hudtui.core.training.recipe import (
+    Recipe,
+    billions,
+    default_learning_rate,
+    read_recipe,
+    read_settings,
+    recipe_for,
+    recipe_from,
+)
 
 SPEC = RunSpec("trl", "x", "/w")
 
@@ -26,7 +34,7 @@ SPEC = RunSpec("trl", "x", "/w")
 )
 def test_the_learning_rate_follows_the_size(model: str, size: float | None, rate: float) -> None:
     assert billions(model) == size
-    assert rate_for(model) == rate
+    assert default_learning_rate(model) == rate
     assert Recipe(model=model).rate == rate and Recipe(model=model, learning_rate=3e-4).rate == 3e-4
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hudtui.core.training.log_metrics import LogMetricsReader, parse_log_line
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.quantities import find_quantity, quantity_of
-from hudtui.core.training.recognise import LogReader, read_line
+from hudtui.core.training.quantities import best_series, quantity_named
 
 TRL = (
     "{'loss': '-0.08111', 'grad_norm': '0.07575', 'learning_rate': '0.001', 'num_tokens': '211', "
@@ -69,9 +69,9 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line[:40])
 def test_the_forms_of_trainers_are_known(line: str) -> None:
-    row = read_line(line)
+    row = parse_log_line(line)
     assert row is not None
-    told = {quantity_of(name) or name: value for name, value in row.items()}
+    told = {quantity_named(name) or name: value for name, value in row.items()}
     for name, value in LINES[line].items():
         assert told[name] == pytest.approx(value), (name, row)
 
@@ -91,17 +91,17 @@ def test_the_forms_of_trainers_are_known(line: str) -> None:
     ],
 )
 def test_what_tells_no_quantity_is_no_metric(line: str) -> None:
-    assert read_line(line) is None
+    assert parse_log_line(line) is None
 
 
 @given(st.text(alphabet="{}'\"=:|,. 0123456789eE-+naif%[]stepSTEPrewardloss\\\n\t", max_size=300))
 def test_any_line_can_be_read(line: str) -> None:
-    row = read_line(line)
+    row = parse_log_line(line)
     assert row is None or all(isinstance(value, float) for value in row.values())
 
 
 def test_lines_without_steps_are_counted_each_kind_by_itself() -> None:
-    reader = LogReader()
+    reader = LogMetricsReader()
     for number in range(4):
         reader.see(f"{{'loss': {number}, 'reward': 0.5}}")
         if number % 2:
@@ -113,7 +113,7 @@ def test_lines_without_steps_are_counted_each_kind_by_itself() -> None:
 
 def test_a_log_is_read_in_any_pieces() -> None:
     data = "".join(f"{line}\n" for line in LINES).encode()
-    whole, pieces, seed = LogReader(), LogReader(), random.Random(3)
+    whole, pieces, seed = LogMetricsReader(), LogMetricsReader(), random.Random(3)
     whole.feed(data)
     start = 0
     while start < len(data):
@@ -125,7 +125,7 @@ def test_a_log_is_read_in_any_pieces() -> None:
 
 
 def test_a_number_that_is_none_is_told_until_it_is_one_again() -> None:
-    reader = LogReader()
+    reader = LogMetricsReader()
     reader.see("step 1 loss=0.5")
     reader.see("step 2 loss=nan")
     reader.see("step 3 loss=nan")
@@ -169,7 +169,7 @@ def test_steps_that_were_done_again_are_shown_once() -> None:
 
 def test_the_name_that_tells_most_is_taken() -> None:
     names = ("rewards/env_reward/mean", "eval_reward", "reward", "Mismatch KL", "LR")
-    assert find_quantity("reward", names) == "reward"
-    assert find_quantity("kl", names) == "Mismatch KL"
-    assert find_quantity("learning_rate", names) == "LR"
-    assert find_quantity("loss", names) is None
+    assert best_series("reward", names) == "reward"
+    assert best_series("kl", names) == "Mismatch KL"
+    assert best_series("learning_rate", names) == "LR"
+    assert best_series("loss", names) is None

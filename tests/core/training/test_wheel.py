@@ -11,13 +11,13 @@ import pytest
 
 from hudtui import __version__
 from hudtui.core.errors import InputError
-from hudtui.core.training import wheel
-from hudtui.core.training.resources import PACKAGE
+from hudtui.core.training import package_data
+from hudtui.core.training.resources import PACKAGE_FOLDER
 
 
 def test_the_same_files_make_the_same_wheel() -> None:
-    first = wheel.wheel_bytes()
-    assert first == wheel.wheel_bytes()
+    first = package_data.wheel_bytes()
+    assert first == package_data.wheel_bytes()
     names = zipfile.ZipFile(io.BytesIO(first)).namelist()
     assert len(names) == len(set(names))
     assert {"hudtui/__init__.py", "hudtui/pod/bootstrap.py", "hudtui/requirements/train.txt", "hudtui/tui/app.tcss"} <= set(names)
@@ -25,8 +25,8 @@ def test_the_same_files_make_the_same_wheel() -> None:
 
 
 def test_it_installs_and_runs(tmp_path: Path) -> None:
-    file = tmp_path / wheel.NAME
-    file.write_bytes(wheel.wheel_bytes())
+    file = tmp_path / package_data.NAME
+    file.write_bytes(package_data.wheel_bytes())
     env = tmp_path / "env"
     # The packages that hudtui needs come from here; hudtui itself, which is installed in place, must come from the wheel.
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(env)], check=True)
@@ -40,23 +40,28 @@ def test_it_installs_and_runs(tmp_path: Path) -> None:
     )
     done = subprocess.run([env / "bin" / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
     place, size = done.stdout.split()
-    assert place.startswith(str(env)) and int(size) == (PACKAGE.parent / "requirements" / "train.txt").stat().st_size
+    assert place.startswith(str(env)) and int(size) == (PACKAGE_FOLDER.parent / "requirements" / "train.txt").stat().st_size
     assert f"hudtui-{__version__}.dist-info" in {path.name for path in env.glob("lib/*/site-packages/*")}
 
 
 def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> None:
-        raise wheel.PackageNotFoundError(name)
+        raise package_data.PackageNotFoundError(name)
 
-    monkeypatch.setattr(wheel, "distribution", nothing)
+    monkeypatch.setattr(package_data, "distribution", nothing)
     with pytest.raises(InputError, match="not installed"):
-        wheel.wheel_bytes()
+        package_data.wheel_bytes()
 
 
 def test_what_is_installed_has_the_shipped_configurations(tmp_path: Path) -> None:
     code = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=100
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=PACKAGE_FOLDER.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
     )
     names = zipfile.ZipFile(tmp_path / done.stdout.split()[-1]).namelist()
     assert {"hudtui/configs/2048.yaml", "hudtui/configs/default.yaml", "hudtui/requirements/train.txt"} <= set(names)

@@ -15,16 +15,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import local_provider
-from hudtui.core.compute import machine as machines
-from hudtui.core.compute.desk import Desk
-from hudtui.core.compute.ledger import Ledger
-from hudtui.core.compute.machine import Gpu, Machine
-from hudtui.core.compute.prime import Prime
+from hudtui.core.compute.hardware import Gpu, Hardware
+from hudtui.core.compute.overview import Overview
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Order, Query
-from hudtui.core.places import places
+from hudtui.core.paths import app_paths
 from hudtui.core.remote.connect import close_hosts
-from hudtui.sim import Simulator
+from hudtui.sim import PrimeSimulator
 from hudtui.tui.facts import Services
 
 NOW = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
@@ -38,8 +38,8 @@ PROGRAMS = (
     ("nvidia-smi", None),
     ("git", "/usr/bin/git"),
 )
-PLAIN = Machine("local", "Linux-6.1", "x86_64", "3.11.7", 2, 24 * GIB, 20 * GIB, 252 * GIB, 80 * GIB, (), PROGRAMS)
-GPUS = Machine(
+PLAIN = Hardware("local", "Linux-6.1", "x86_64", "3.11.7", 2, 24 * GIB, 20 * GIB, 252 * GIB, 80 * GIB, (), PROGRAMS)
+GPUS = Hardware(
     "local",
     "Linux-6.1",
     "x86_64",
@@ -56,11 +56,11 @@ GPUS = Machine(
 
 
 @pytest.fixture
-def looks_like(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine | Exception], None]:
+def looks_like(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hardware | Exception], None]:
     """Let the machine be another one: pictures must not depend on where they are taken."""
 
-    def be(found: Machine | Exception) -> None:
-        async def inspect(*_: object, python: str = "") -> Machine:
+    def be(found: Hardware | Exception) -> None:
+        async def inspect(*_: object, python: str = "") -> Hardware:
             if isinstance(found, Exception):
                 raise found
             return found
@@ -81,23 +81,23 @@ def this_machine(looks_like: Any) -> None:
 class World:
     """A market on loopback, and the settings that lead to it."""
 
-    sim: Simulator
+    sim: PrimeSimulator
     services: Services
 
     async def rent(
         self, name: str, cloud_id: str, *, run: str | None = None, workspace: Path | None = None, written: bool = True
     ) -> str:
         """A machine as one is left when the app was killed; its id."""
-        provider = Prime(self.sim.api_key, base_url=self.sim.url, simulated=True)
+        provider = PrimeProvider(self.sim.api_key, base_url=self.sim.url, simulated=True)
         try:
             offer = next(one for one in (await provider.offers(Query())).found if one.cloud_id == cloud_id)
             order, ledger = Order(name, offer), Ledger()
             if written:
-                ledger.intend(order, provider="prime", realm=provider.realm, run=run, workspace=workspace)
+                ledger.reserve(order, provider="prime", realm=provider.realm, run=run, workspace=workspace)
             pod = await provider.create(order)
             if written:
                 ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)
-                ledger.let_go(name)
+                ledger.unclaim(name)
                 with sqlite3.connect(ledger.path) as database:  # as if it had been written down in the simulator's time
                     database.execute("UPDATE machines SET created = ? WHERE name = ?", (pod.created, name))
                 database.close()
@@ -125,7 +125,7 @@ class World:
 @pytest.fixture
 def world(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The simulator, with its key in the environment. Waiting for a machine moves its clock."""
-    with Simulator() as sim:
+    with PrimeSimulator() as sim:
         monkeypatch.setenv("PRIME_API_KEY", sim.api_key)
         monkeypatch.setenv("PRIME_API_BASE_URL", sim.url)
 
@@ -156,10 +156,12 @@ async def hosts_closed() -> Any:
 
 async def remembered(world: World, offers_at: float) -> None:
     """Offers of an earlier session, in the cache."""
-    provider = Prime(world.sim.api_key, base_url=world.sim.url, simulated=True)
+    provider = PrimeProvider(world.sim.api_key, base_url=world.sim.url, simulated=True)
     from hudtui.core.compute.limitbook import LimitBook
 
-    desk = Desk({"prime": provider}, Ledger(), limits=LimitBook(), cache=places().cache / "offers.json", now=lambda: offers_at)
+    desk = Overview(
+        {"prime": provider}, Ledger(), limits=LimitBook(), cache=app_paths().cache / "offers.json", now=lambda: offers_at
+    )
     async for _ in desk.refresh():
         pass
     await desk.close()
@@ -171,10 +173,10 @@ def _remembered() -> Any:
 
 
 @pytest.fixture
-def plain_machine() -> Machine:
+def plain_machine() -> Hardware:
     return PLAIN
 
 
 @pytest.fixture
-def gpu_machine() -> Machine:
+def gpu_machine() -> Hardware:
     return GPUS

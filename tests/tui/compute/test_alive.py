@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.ledger import Ledger
 from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.pods import Ledger
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.screens.compute_acts import Acts
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import local_provider
-from hudtui.core.compute import machine as machines
-from hudtui.core.compute.pricebook import Pricebook
+from hudtui.core.compute.pricebook import PriceHistory
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import MachineError
 from hudtui.core.workspace import make_state_dir
@@ -47,7 +47,7 @@ def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
-    book = Pricebook(make_state_dir(project))
+    book = PriceHistory(make_state_dir(project))
     for number, price in enumerate((2.4, 2.4, 2.2, 1.9, 2.6, 2.1)):
         book.note([Offer("prime", "a", "H100_80GB", 1, Price(price))], world.services.now().timestamp() - 86400 * (6 - number))
     app = HudtuiApp(project, services=world.services)

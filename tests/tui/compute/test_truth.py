@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
 
 pytestmark = pytest.mark.usefixtures("hosts_closed")
@@ -186,7 +186,7 @@ async def test_the_header_counts_a_machine_from_the_order_on(
         await settle(pilot)
         assert app.purse.money is None
         realm = (await app.purse.open()).desk.providers["prime"].realm
-        await asyncio.to_thread(Ledger().intend, order("hudtui-new"), provider="prime", realm=realm)
+        await asyncio.to_thread(Ledger().reserve, order("hudtui-new"), provider="prime", realm=realm)
         app.purse.look_soon()
         await until(pilot, lambda: "$2.45/h" in header(app, screen_text))
         assert not world.sim.pods, "nobody has created it yet"

@@ -1,0 +1,175 @@
+"""What a machine has: processors, memory, disk, GPUs, and the programs that runs need."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.errors import MachineError
+from hudtui.core.python import isolated_python_command
+from hudtui.core.remote.host import Host
+from hudtui.core.text import clean_line
+
+TIMEOUT = 20.0
+"""Seconds that one question to the machine may take. A GPU driver that has to wake up needs several."""
+
+_PROBE = r"""
+import json, os, platform, shutil, sys
+found = {"system": platform.platform(terse=True), "architecture": platform.machine(), "python": platform.python_version()}
+try:
+    found["cpus"] = len(os.sched_getaffinity(0))
+except AttributeError:
+    found["cpus"] = os.cpu_count()
+try:
+    with open("/proc/meminfo") as lines:
+        memory = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if len(line.split()) > 1}
+    found["memory_bytes"], found["memory_free_bytes"] = memory.get("MemTotal"), memory.get("MemAvailable")
+except (OSError, ValueError):
+    pass
+disk = shutil.disk_usage(os.path.expanduser("~"))
+found["disk_bytes"], found["disk_free_bytes"] = disk.total, disk.free
+found["programs"] = {name: shutil.which(name) for name in ("tmux", "docker", "podman", "uv", "nvidia-smi", "git")}
+json.dump(found, sys.stdout)
+"""
+_GPU_FIELDS = ("index", "name", "memory.total", "memory.used", "utilization.gpu", "driver_version")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, as its driver reports it. What the driver does not tell is None."""
+
+    index: int
+    name: str
+    memory_mib: int | None = None
+    used_mib: int | None = None
+    utilization: int | None = None
+    """Percent of the last sampling period in which it computed."""
+    driver: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A machine at the moment it was looked at. Sizes in bytes; what could not be found out is None."""
+
+    name: str
+    system: str = ""
+    architecture: str = ""
+    python: str = ""
+    """Version of its Python."""
+    cpus: int | None = None
+    """Processors that a run may use."""
+    memory_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    disk_bytes: int | None = None
+    """Of the disk that the home folder is on."""
+    disk_free_bytes: int | None = None
+    gpus: tuple[Gpu, ...] = ()
+    programs: tuple[tuple[str, str | None], ...] = ()
+    """Programs that runs may need, and where each is; None where it is missing."""
+    warnings: tuple[str, ...] = ()
+
+    def program(self, name: str) -> str | None:
+        """Where a program is, or None."""
+        return dict(self.programs).get(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of `hudtui machine --json`."""
+        return {
+            **vars(self),
+            "gpus": [gpu.to_json() for gpu in self.gpus],
+            "programs": dict(self.programs),
+            "warnings": list(self.warnings),
+        }
+
+
+async def inspect(host: Host, *, python: str = "python3") -> Hardware:
+    """Look at a machine.
+
+    Args:
+        host: The machine.
+        python: The Python to ask there.
+
+    Raises:
+        MachineError: It cannot be reached, or has no such Python.
+    """
+    answer = await host.run(isolated_python_command(python, "-c", _PROBE), timeout=TIMEOUT)
+    try:
+        found = json.loads(answer.stdout) if answer.ok else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        said = clean_line(answer.stderr or answer.stdout, 300)
+        raise MachineError(f"{host.name} did not say what it has", why=said or f"{python} ended with status {answer.exit_status}")
+    programs = found.get("programs") or {}
+    gpus: tuple[Gpu, ...] = ()
+    warnings: list[str] = []
+    if programs.get("nvidia-smi"):
+        gpus, complaint = await _gpus(host, programs["nvidia-smi"])
+        warnings += [complaint] if complaint else []
+
+    def number(key: str) -> int | None:
+        value = found.get(key)
+        return value if isinstance(value, int) else None
+
+    def words(key: str) -> str:
+        return clean_line(str(found.get(key) or ""), 200)
+
+    return Hardware(
+        host.name,
+        words("system"),
+        words("architecture"),
+        words("python"),
+        cpus=number("cpus"),
+        memory_bytes=number("memory_bytes"),
+        memory_free_bytes=number("memory_free_bytes"),
+        disk_bytes=number("disk_bytes"),
+        disk_free_bytes=number("disk_free_bytes"),
+        gpus=gpus,
+        programs=tuple((name, clean_line(place) if place else None) for name, place in programs.items()),
+        warnings=tuple(warnings),
+    )
+
+
+async def _gpus(host: Host, program: str) -> tuple[tuple[Gpu, ...], str | None]:
+    try:
+        answer = await host.run(
+            [program, f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"], timeout=TIMEOUT
+        )
+    except MachineError as error:
+        return (), f"The GPU driver did not answer: {error.what}"
+    if not answer.ok:
+        return (), f"The GPU driver does not work: {clean_line(answer.stdout or answer.stderr, 300)}"
+    return parse_gpus(answer.stdout), None
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """The GPUs in `nvidia-smi --query-gpu=index,name,memory.total,memory.used,utilization.gpu,driver_version` (CSV, no units).
+
+    Lines of another form, which some drivers print between, are left out.
+    """
+    gpus = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != len(_GPU_FIELDS) or not fields[0].isdigit():
+            continue
+        total, used, utilization = (int(field) if re.fullmatch(r"\d+", field) else None for field in fields[2:5])
+        gpus.append(Gpu(int(fields[0]), clean_line(fields[1], 80), total, used, utilization, clean_line(fields[5], 40)))
+    return tuple(gpus)
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: `23.4 GiB`; a dash where unknown."""
+    if count is None:
+        return "–"
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            break
+        amount /= 1024
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

@@ -1,0 +1,299 @@
+"""The desk where machines are rented: all providers, what they offer, what is alive there, and what that costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from hudtui.core.compute.budget import RUN_TAIL, grant_changed
+from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
+from hudtui.core.compute.limitbook import LimitBook
+from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, hours_left, judge
+from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_cache
+from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.reconcile import IsActive, Orphan, ProviderOutage, Reconciliation, reconcile
+from hudtui.core.compute.release import requested_at
+from hudtui.core.compute.values import Account, Pod
+from hudtui.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class PodRow:
+    """One machine that is alive, or that may be: its provider cannot say.
+
+    Where `reachable` is False, everything in `pod` is what the ledger knows: stage, price and address are those of `seen`, a
+    login with that address may still work, and the machine counts as alive and is paid for until its provider says otherwise.
+    """
+
+    pod: Pod
+    orphan: Orphan | None
+    """Why it is one that no run owns; None for one that is owned, or is not of this program at all."""
+    run: str | None
+    """The run that it is for; None for one that was rented by hand."""
+    spend: PodCost | None
+    """None for machines that are not of this program: nobody here pays attention to them."""
+    limits: Limits | None
+    verdict: LimitVerdict | None
+    """What the guard says; None where there are no limits."""
+    reachable: bool = True
+    """Its provider said in this look that it is there."""
+    seen: float | None = None
+    """When its provider said so last, in seconds since the epoch: `PodsSnapshot.at` where `reachable`. None: it never did."""
+    until: float | None = None
+    """When the guard on it ends it, in seconds since the epoch; None: never, or not known. See `budget`."""
+
+    @property
+    def ours(self) -> bool:
+        """It was rented by this program."""
+        return self.spend is not None
+
+    @property
+    def by_hand(self) -> bool:
+        """It was rented on purpose, without a run: it is the user's, no orphan, and ended by name alone."""
+        return self.ours and self.run is None and self.orphan is None
+
+    def age(self, now: float) -> float | None:
+        """Seconds since it was asked for; None: nobody knows."""
+        if self.spend is not None:
+            return self.spend.hours * HOUR
+        began = requested_at(self.pod, None)
+        return None if began is None else max(now - began, 0.0)
+
+    def seen_ago(self, now: float) -> float | None:
+        """Seconds since its provider said that it is there; None: it never did."""
+        return None if self.seen is None else max(now - self.seen, 0.0)
+
+
+@dataclass(frozen=True)
+class PodsSnapshot:
+    """Everything that is alive or may be, and whose money it is.
+
+    A provider that does not answer takes no row away: its machines stay among `pods`, as the ledger knows them, with
+    `reachable` False and the time they were `seen`; `silent` says who did not answer, why, and how old that state is. Where
+    `pods` is empty and `silent` is not, it is not known that nothing is alive.
+    """
+
+    at: float
+    """When it was looked at, in seconds since the epoch."""
+    pods: tuple[PodRow, ...] = ()
+    """Those that no run owns first, the dearest first among them; those that nobody can ask about after the others of this
+    program; those that are not of this program last."""
+    spending: CostSummary = field(default_factory=CostSummary)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    """By the provider's name. One that did not answer is left out, and named in the warnings."""
+    unclear: tuple[str, ...] = ()
+    """Names of machines that may exist: nobody can say. Each has a row in `pods` that is not `reachable`."""
+    lost: tuple[str, ...] = ()
+    """Names of machines that have ended since they were looked at last."""
+    taken: tuple[PodRecord, ...] = ()
+    """Machines that ended in the last 24 hours without being asked to (a spot machine taken back, an empty wallet), the latest
+    first. `PodRecord.why` says why, for people; `PodRecord.updated` when that was noted. They stay in `hudtui pods history`."""
+    warnings: tuple[str, ...] = ()
+    silent: tuple[ProviderOutage, ...] = ()
+    """Providers that did not answer; `ProviderOutage.text(now)` is the line to show."""
+
+    def left(self, one: PodRow) -> float | None:
+        """Hours until a machine ends: by its limits, by the guard on it, or because the wallet is empty by then.
+
+        The wallet pays for all that is alive at its provider. None: nothing is known that ends it.
+        """
+        if one.spend is None:
+            return None
+        found = [] if one.until is None else [max(one.until - self.at, 0.0) / HOUR]
+        if one.limits is not None:
+            usage = LimitUsage(one.spend.hours, one.spend.spent, self.spending.today)
+            found += [left for left in (hours_left(one.limits, usage, one.spend.per_hour),) if left is not None]
+        found += [lasts for lasts in (self.wallet_lasts(one),) if lasts is not None]
+        return min(found, default=None)
+
+    def wallet_lasts(self, one: PodRow) -> float | None:
+        """Hours for which the wallet pays for all that is alive at a machine's provider; None where that is not known."""
+        account = self.accounts.get(one.pod.provider)
+        if account is None or one.spend is None:
+            return None
+        together = sum(pod.per_hour for pod in self.spending.open if pod.provider == one.pod.provider)
+        return account.lasts(together, one.spend.currency)
+
+    @property
+    def unreachable(self) -> tuple[PodRow, ...]:
+        """The rows whose state is the ledger's, and not the provider's of this moment."""
+        return tuple(one for one in self.pods if not one.reachable)
+
+    @property
+    def orphans(self) -> tuple[Orphan, ...]:
+        """Alive, of this program, and owned by no run."""
+        return tuple(one.orphan for one in self.pods if one.orphan is not None)
+
+
+class Overview:
+    """Asks the providers and remembers what they said.
+
+    Args:
+        providers: By their names.
+        ledger: The machines of this user.
+        limits: Their limits.
+        cache: The file in which offers are remembered from one session to the next.
+        active: Whether the run of an entry is still at work; see `reconcile`.
+        now: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        ledger: Ledger,
+        *,
+        limits: LimitBook,
+        cache: Path,
+        active: IsActive | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.providers, self.ledger, self.limits, self.now = dict(providers), ledger, limits, now
+        self.market = load_cache(cache, self.providers.values())
+        """What is known of the offers; at first what was remembered."""
+        self.holdings: PodsSnapshot | None = None
+        """What was seen last; None before the first look."""
+        self._cache, self._active = cache, active
+        self._until: Mapping[str, float | None] = {}
+
+    @property
+    def paid(self) -> tuple[Provider, ...]:
+        """The providers whose machines cost money."""
+        return tuple(provider for provider in self.providers.values() if provider.paid)
+
+    def provider_of(self, name: str) -> Provider:
+        """The provider of that name.
+
+        Raises:
+            InputError: There is none here, or no longer.
+        """
+        if name not in self.providers:
+            raise InputError(f"there is no provider {name!r} here", fix="Its key may be missing: see the settings.")
+        return self.providers[name]
+
+    async def refresh(self) -> AsyncGenerator[Market, None]:
+        """Ask for all offers; see `fetch_offers`. What was answered is remembered."""
+        async with aclosing(fetch_offers(self.market, self.providers, self.now)) as markets:
+            async for self.market in markets:
+                yield self.market
+        with contextlib.suppress(InputError):  # a cache that cannot be written is no one's trouble
+            await asyncio.to_thread(save_cache, self.market, self._cache)
+
+    async def look(self) -> PodsSnapshot:
+        """See what is alive and what it costs, and bring the ledger up to date. Each provider is asked once for each thing.
+
+        Raises:
+            MachineError: The ledger cannot be used.
+        """
+        asked = [_Once(provider) for provider in self.paid]
+        found = await reconcile(cast("list[Provider]", asked), self.ledger, active=self._active, now=self.now)
+        accounts: dict[str, Account] = {}
+        warnings = list(found.warnings)
+        for one, account in zip(
+            asked, await asyncio.gather(*(one.account() for one in asked), return_exceptions=True), strict=True
+        ):
+            if isinstance(account, Account):
+                accounts[one.name] = account
+            elif isinstance(account, ProviderError):
+                if not any(account.what in warning for warning in warnings):
+                    warnings.append(f"{one.title} did not tell of the account: {account.what}")
+            else:
+                raise account
+        pods = [pod for one in asked for pod in one.seen]
+        self.holdings = await asyncio.to_thread(self._hold, found, accounts, pods, tuple(warnings))
+        return self.holdings
+
+    def _hold(
+        self, found: Reconciliation, accounts: Mapping[str, Account], pods: list[Pod], warnings: tuple[str, ...]
+    ) -> PodsSnapshot:
+        now = self.now()
+        spending = sum_costs(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
+        runs = {one.name: one.run for one in spending.pods}
+        self._until = {one.name: one.until for one in self.ledger.owned()}
+        held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
+        held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
+        held += [self._unreachable(owned, spending) for owned in found.unclear]
+        known = {(one.pod.provider, one.pod.id) for one in held}
+        held += [
+            PodRow(pod, None, None, None, None, None, seen=now)
+            for pod in pods
+            if pod.alive and (pod.provider, pod.id) not in known
+        ]
+        return PodsSnapshot(
+            at=now,
+            pods=tuple(held),
+            spending=spending,
+            accounts=accounts,
+            unclear=tuple(one.name for one in found.unclear),
+            lost=tuple(one.name for one in found.lost),
+            taken=self._taken(now),
+            warnings=warnings,
+            silent=found.silent,
+        )
+
+    def _taken(self, now: float) -> tuple[PodRecord, ...]:
+        found = [one for one in self.ledger.owned(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
+        return tuple(sorted(found, key=lambda one: -one.updated))
+
+    def _unreachable(self, owned: PodRecord, spending: CostSummary) -> PodRow:
+        held = self._holding(replace(owned.last_pod(), name=owned.name), None, owned.run, spending, owned.seen)
+        return replace(held, reachable=False)
+
+    def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: CostSummary, seen: float | None) -> PodRow:
+        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.limits.get(pod.name)
+        verdict = None
+        if cost is not None and limits is not None:
+            verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today))
+        return PodRow(pod, orphan, run, cost, limits, verdict, seen=seen, until=self._until.get(pod.name))
+
+    def change_limits(self, name: str, limits: Limits) -> PodRecord | None:
+        """Give a machine other limits; what they set free of the day's budget is free for others, and the other way round.
+
+        Returns:
+            Its entry, with the moment at which its guard has to end it now (`until`), which the guard is yet to be told; None
+            where the ledger does not know it.
+
+        Raises:
+            InputError: The limits cannot be kept.
+            MachineError: The ledger cannot be written.
+        """
+        self.limits.set(name, limits)
+        owned = self.ledger.get(name)
+        if owned is None:
+            return None
+        return self.ledger.grant(owned.name, grant_changed(owned, limits, tail=RUN_TAIL if owned.run else 0.0))
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)
+
+
+class _Once:
+    """A provider that is asked once for each thing, however many want to know it: for the length of one look."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._tasks: dict[str, asyncio.Future[Any]] = {}
+        self.name, self.title, self.simulated, self.paid = provider.name, provider.title, provider.simulated, provider.paid
+        self.seen: tuple[Pod, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    async def pods(self) -> tuple[Pod, ...]:
+        self.seen = await self._ask("pods")
+        return self.seen
+
+    async def account(self) -> Account:
+        return cast("Account", await self._ask("account"))
+
+    async def _ask(self, what: str) -> Any:
+        if what not in self._tasks:
+            self._tasks[what] = asyncio.ensure_future(getattr(self._provider, what)())
+        return await self._tasks[what]

@@ -1,0 +1,1 @@
+"""Prime Intellect: the HTTP client, the forms of its API, and the provider."""

@@ -1,0 +1,255 @@
+"""Who can be asked for machines here, with the user's settings; used by commands, screens and launcher alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hudtui.core.compute.demo_simulator import DEMO, OFF, SIMULATOR, SIMULATOR_KEY, find_simulator
+from hudtui.core.compute.owned_hosts import OwnedHost, owned_hosts_file, read_owned_hosts
+from hudtui.core.compute.provider import AuthError, Provider, ProviderError
+from hudtui.core.compute.skypilot import INSTALL, PROGRAM, SkyPilotProvider, find_sky
+from hudtui.core.compute.ssh_key import key_path
+from hudtui.core.compute.values import Pod
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.http import is_loopback
+from hudtui.core.remote.connect import open_host
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.target import SshTarget
+from hudtui.core.text import clean_line, did_you_mean
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+Lookup = Callable[[str], str | None]
+"""The value of a setting: `Settings.get`."""
+Connect = Callable[[str | SshTarget], Awaitable[Host]]
+
+NAMES = ("prime", "sky", "ssh", "local")
+
+
+@dataclass(frozen=True)
+class PrimeAccess:
+    """How Prime Intellect is reached."""
+
+    base_url: str
+    key: SecretStr | None
+    team: str | None
+    simulated: bool
+    """The address is this machine's: no real money is spent."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return "Prime (simulated)" if self.simulated else "Prime Intellect"
+
+
+def prime_access(lookup: Lookup) -> PrimeAccess:
+    """Address, key and team, from the settings; or a simulator's, where `HUDTUI_SIM` names one.
+
+    The user's own key never goes to a simulator that is named so. The demo's has to live: see `ensure_simulator`.
+
+    Raises:
+        InputError: `HUDTUI_SIM` is no address of this machine: what costs money must never be taken for simulated.
+        ProviderError: The demo's simulator does not live.
+    """
+    from pydantic import SecretStr
+
+    from hudtui.core.compute.prime.provider import BASE_URL
+
+    simulator = lookup(SIMULATOR)
+    if simulator == DEMO:
+        living = find_simulator()
+        if living is None:
+            raise ProviderError("the demo's simulator does not run", fix="The next command that asks for machines starts it.")
+        return PrimeAccess(living.url, SecretStr(living.key), None, True)
+    if simulator and simulator != OFF:
+        if not is_loopback(simulator):
+            raise InputError(
+                f"{SIMULATOR} is no address of this machine",
+                why=f"It is {clean_line(simulator, 80)!r}.",
+                fix="Start one with `python -m hudtui.sim`, and set the address that it prints.",
+            )
+        own = lookup(SIMULATOR_KEY)
+        return PrimeAccess(simulator.rstrip("/"), SecretStr(own) if own else None, None, True)
+    base, key = (lookup("PRIME_API_BASE_URL") or BASE_URL).rstrip("/"), lookup("PRIME_API_KEY")
+    return PrimeAccess(base, SecretStr(key) if key else None, lookup("PRIME_TEAM_ID"), is_loopback(base))
+
+
+def find_providers(
+    lookup: Lookup,
+    *,
+    machines: Sequence[str] = (),
+    whole_config: bool = False,
+    sky: bool = False,
+    connect: Connect = open_host,
+) -> Mapping[str, Provider]:
+    """Everybody who can be asked, by name; nobody is asked here. A simulated Prime is `prime` too, and says that it is simulated.
+
+    Of machines behind SSH only those are asked that the user has listed (see `own_machines.machines_file`) or names here: an SSH
+    config holds many that are nobody's business. Nor is SkyPilot asked just because it is installed, since every question starts
+    its server: `HUDTUI_SKY`, or a machine that was got from it and may be alive, makes it one of them.
+
+    Args:
+        lookup: The settings.
+        machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
+        whole_config: Ask all machines of ~/.ssh/config.
+        sky: Ask SkyPilot wherever it is found.
+        connect: Opens machines behind SSH.
+
+    Raises:
+        InputError: The user's list of machines cannot be understood.
+    """
+    found: dict[str, Provider] = {}
+    access = prime_access(lookup)
+    if access.key is not None:
+        from hudtui.core.compute.prime.provider import PrimeProvider
+
+        prime = PrimeProvider(access.key, base_url=access.base_url, team_id=access.team, simulated=access.simulated)
+        found[prime.name] = prime
+    if sky or lookup(PROGRAM) or _has_sky_machines():
+        pilot = _sky(lookup)
+        if pilot is not None:
+            found[pilot.name] = pilot
+    listed = read_owned_hosts(owned_hosts_file())
+    own = {machine.name: machine for machine in listed if machine.name != "local"}
+    names = [*machines]
+    if whole_config:
+        from hudtui.core.compute.ssh_provider import config_names
+
+        names += config_names()
+    for name in names:
+        own.setdefault(name, OwnedHost(name))
+    if own:
+        from hudtui.core.compute.ssh_provider import SshProvider
+
+        found["ssh"] = SshProvider(tuple(own.values()), connect=connect)
+    from hudtui.core.compute.local_provider import LocalProvider
+
+    found["local"] = LocalProvider(next((machine for machine in listed if machine.name == "local"), None))
+    return found
+
+
+def _sky(lookup: Lookup) -> Provider | None:
+    program = find_sky(lookup)
+    return SkyPilotProvider(program) if program else None
+
+
+def _has_sky_machines() -> bool:
+    from hudtui.core.compute.pods import Ledger
+
+    try:
+        return any(owned.provider == "sky" for owned in Ledger().owned())
+    except MachineError:
+        return False  # whoever needs the ledger says what is wrong with it
+
+
+def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
+    """Providers that cannot be asked, by name, with what to do, in one line each."""
+    told: dict[str, str] = {}
+    if prime_access(lookup).key is None and lookup(SIMULATOR) not in (None, "", OFF):
+        told["prime"] = f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
+    elif prime_access(lookup).key is None:
+        told["prime"] = (
+            "Prime Intellect needs a key: make one at https://app.primeintellect.ai/dashboard/tokens, "
+            "then: hudtui settings set PRIME_API_KEY --user"
+        )
+    if _sky(lookup) is None:
+        told["sky"] = INSTALL
+    if not read_owned_hosts(owned_hosts_file()):
+        told["ssh"] = f"No machine behind SSH is listed: name one with --machine, or list them in {owned_hosts_file()}."
+    return told
+
+
+def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None) -> Provider:
+    """The provider of that name.
+
+    Args:
+        name: One of `NAMES`.
+        lookup: The settings.
+        providers: What `find_providers` gave, where that is at hand.
+
+    Raises:
+        InputError: There is none of that name.
+        LoginNeeded: It has no key here; the error says what to do.
+        ProviderError: It is not here; the error says what to do.
+    """
+    if name not in NAMES:
+        near = did_you_mean(name, NAMES)
+        raise InputError(
+            f"there is no provider {clean_line(name, 40)!r}",
+            fix=f"Did you mean {near}?"
+            if near
+            else f"There are: {', '.join(NAMES)}. The clouds behind prime are chosen with --cloud.",
+        )
+    there = providers if providers is not None else find_providers(lookup)
+    found = there.get(name) or (_sky(lookup) if name == "sky" else None)
+    if found is not None:
+        return found
+    told = unavailable_providers(lookup).get(name, f"{name} is not set up here.")
+    what, _, fix = told.partition(": ")
+    raise (AuthError if name == "prime" else ProviderError)(what, fix=fix[:1].upper() + fix[1:] if fix else None)
+
+
+def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
+    """How a pod's first node is logged in to; None for this machine. A rented one is known by its id, not by its address.
+
+    SkyPilot keeps the way to its machines, with a key of its own, in the user's SSH config.
+
+    Raises:
+        ProviderError: Nobody has said its address yet.
+    """
+    if pod.provider == "local":
+        return None
+    if pod.provider == "ssh":
+        from hudtui.core.remote.target import parse_target
+
+        return parse_target(pod.id)
+    if pod.provider == "sky" and pod.addresses:
+        from hudtui.core.remote.target import parse_target
+
+        return parse_target(pod.id, pin=pod.id)
+    if not pod.addresses:
+        raise ProviderError(
+            f"{clean_line(pod.name or pod.id, 60)} has no address yet", why=f"Its state is {pod.status or pod.stage}."
+        )
+    address, key = pod.addresses[0], key_path(lookup)
+    return SshTarget(address.user, address.host, address.port, keys=(key,) if key else (), alias=pod.name or None, pin=pod.id)
+
+
+async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
+    """The command of the system's `ssh` for a shell on a pod, or for `command` there.
+
+    The pod is reached once, so that its host key is known and its user is the right one.
+
+    Args:
+        pod: The pod.
+        lookup: The settings.
+        command: What to run there.
+        tty: It is shown on a terminal.
+
+    Raises:
+        ProviderError: It is this machine, or has no address yet.
+        MachineError: It cannot be reached, or lets nobody in.
+    """
+    import asyncio
+
+    from hudtui.core.compute.doors import log_in_to_pod
+    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.ssh_terminal import ssh_argv
+
+    entered, _ = await log_in_to_pod(pod, pod_login(lookup))
+    target = pod_target(entered, lookup)
+    if target is None:
+        raise ProviderError("this machine needs no login")
+    return await asyncio.to_thread(ssh_argv, target, KnownHosts(), command, tty=tty)
+
+
+def pod_login(lookup: Lookup, connect: Connect = open_host) -> Callable[[Pod], Awaitable[Host]]:
+    """The way in to a pod, for `acquire`: with the user's key, by the shared connections."""
+
+    async def login(pod: Pod) -> Host:
+        return await connect(pod_target(pod, lookup) or "local")
+
+    return login

@@ -1,0 +1,282 @@
+"""SkyPilot as a provider: many clouds, Kubernetes and Slurm, by its own program in an environment of its own.
+
+It is never imported: it brings a hundred packages and a server. `sky` runs as a child process, is told what to do by a task file
+that is written here, and answers as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.compute.provider import OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json, task_file
+from hudtui.core.compute.values import Account, Address, Offers, Order, Pod, Query, SshKey
+from hudtui.core.errors import HudtuiError, InputError, MachineError
+from hudtui.core.remote.host import Completed
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.text import clean, clean_line
+
+PROGRAM = "HUDTUI_SKY"
+"""How SkyPilot is called, such as `uvx --from skypilot[aws] sky`, where it is not `sky` on PATH."""
+INSTALL = (
+    "SkyPilot is not here: install it for your clouds with `uv tool install 'skypilot[aws]'`, or set "
+    f"{PROGRAM}=\"uvx --from 'skypilot[aws]' sky\"."
+)
+IDLE_MINUTES = 10
+MAX_HOURS = 24.0
+"""How long a machine's task waits where no limit says it: without an end, one that is forgotten would be paid for for ever."""
+_QUICK = 180.0
+"""Seconds for a question. The first one starts SkyPilot's server, which takes half a minute and more."""
+_SLOW = 600.0
+"""Seconds for taking a machine down."""
+_FRESH = {"check": 3600.0, "gpus": 3600.0, "cost-report": 120.0, "status": 12.0, "api": 12.0}
+"""Seconds for which an answer is good enough: each question costs seconds of a processor, and prices are those of a catalogue."""
+_AT_ONCE = 3
+"""So many questions are asked side by side."""
+
+
+def find_sky(lookup: Callable[[str], str | None], which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...] | None:
+    """How SkyPilot is called here; None where it is not.
+
+    Raises:
+        InputError: The setting is no command.
+    """
+    given = lookup(PROGRAM)
+    if given:
+        try:
+            words = tuple(shlex.split(given))
+        except ValueError as error:
+            raise InputError(f"{PROGRAM} is no command", why=str(error)) from None
+        return words
+    found = which("sky")
+    return (found,) if found else None
+
+
+class SkyPilotProvider:
+    """SkyPilot.
+
+    Its prices are those of its catalogue, not of the moment, and it tells nothing of stock. Its bills are its own estimates.
+
+    Args:
+        program: The words that call it.
+        idle_minutes: How long a machine may be idle before it takes itself down.
+        clock: Seconds that only grow.
+    """
+
+    name = "sky"
+    title = "SkyPilot"
+    simulated = False
+    paid = True
+    brings_key = True
+    """It makes an SSH key of its own and puts it onto its machines."""
+    ends_itself = True
+    """Its machines watch over themselves, and go down for good; one that is only switched off would not."""
+
+    def __init__(
+        self, program: Sequence[str], *, idle_minutes: int = IDLE_MINUTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._program, self._idle, self._clock = tuple(program), idle_minutes, clock
+        self._host = LocalHost()
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._heard: dict[tuple[str, ...], tuple[float, Any]] = {}
+
+    async def _run(self, *words: str, timeout: float = _QUICK) -> Completed:
+        try:
+            async with self._gate:
+                return await self._host.run([*self._program, *words], timeout=timeout)
+        except MachineError as error:
+            fix = None if shutil.which(self._program[0]) else INSTALL.partition(": ")[2]
+            raise ProviderError("SkyPilot did not do it", why="; ".join(error.lines()), fix=fix) from None
+
+    async def _ask(self, *words: str) -> Any:
+        """An answer as data, or the one from a moment ago."""
+        at, answer = self._heard.get(words, (0.0, None))
+        if words in self._heard and self._clock() - at < _FRESH[words[0]]:
+            return answer
+        done = await self._run(*words, "-o", "json")
+        if not done.ok:
+            raise ProviderError(f"SkyPilot refused `sky {' '.join(words)}`", why=_said(done))
+        answer = read_json(done.stdout, f"answer to `sky {' '.join(words)}`")
+        self._heard[words] = (self._clock(), answer)
+        return answer
+
+    async def offers(self, query: Query) -> Offers:
+        """What its catalogue has of the clouds that it may use: prices as they were when that was made; see `Provider.offers`."""
+        clouds = enabled_clouds(await self._ask("check"))
+        if not clouds:
+            return Offers(warnings=("SkyPilot may use none of its clouds: `sky check` says what they need",))
+
+        async def ask(cloud: str) -> Offers:
+            try:
+                return Offers(parse_offers(await self._ask("gpus", "list", "--infra", cloud)))
+            except ProviderError as error:
+                return Offers(warnings=(f"{cloud}: {error.why or error.what}",))
+
+        answers = await asyncio.gather(*map(ask, clouds))
+        return Offers(
+            tuple(offer for answer in answers for offer in answer.found),
+            tuple(warning for answer in answers for warning in answer.warnings),
+        )
+
+    async def create(self, order: Order) -> Pod:
+        """Begin to launch a cluster of one node; see `Provider.create`. Whether that succeeds, `get` tells."""
+        hours = MAX_HOURS if order.max_hours is None else order.max_hours
+        text = task_file(order, idle_minutes=self._idle, max_hours=hours)
+        self._heard = {words: kept for words, kept in self._heard.items() if words[0] in ("check", "gpus")}
+        with tempfile.TemporaryDirectory(prefix="hudtui-sky-") as folder:
+            path = Path(folder) / "task.yaml"
+            path.write_text(text, encoding="utf-8")
+            try:
+                done = await self._run("launch", "--yes", "--async", "--detach-run", "--cluster", order.name, str(path))
+            except ProviderError as error:
+                raise OutcomeUnknown(f"nobody can say whether {order.name} is launched", why="; ".join(error.lines())) from None
+        if not done.ok:
+            said = _said(done)
+            if await self._may_launch(order.name):
+                raise OutcomeUnknown(f"nobody can say whether {order.name} is launched", why=said)
+            if any(word in said.lower() for word in ("no launchable resource", "not enough resources", "no resource satisfying")):
+                raise OutOfCapacity(f"SkyPilot finds no {order.offer.gpu_type} as it was chosen", why=said)
+            raise ProviderError("SkyPilot refused the task; nothing was created", why=said)
+        offer = order.offer
+        return Pod(
+            "sky", order.name, order.name, "booting", "SUBMITTED", gpu_type=offer.gpu_type, gpu_count=offer.gpu_count,
+            hourly=offer.price.hourly if offer.price.stated else None, cloud=offer.cloud, region=offer.region, spot=offer.spot,
+        )  # fmt: skip
+
+    async def pods(self) -> tuple[Pod, ...]:
+        """Its clusters."""
+        rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
+        return tuple(_with_address(parse_pod(row, costs.get(str(row.get("name"))))) for row in _rows(rows))
+
+    async def _costs(self) -> Mapping[str, Mapping[str, Any]]:
+        """The newest row of the report by cluster; nothing where there is no report."""
+        try:
+            rows = _rows(await self._ask("cost-report"))
+        except ProviderError:
+            return {}
+        return {str(row.get("name")): row for row in sorted(rows, key=lambda row: row.get("launched_at") or 0)}
+
+    async def status(self, ids: Sequence[str]) -> tuple[Pod, ...]:
+        """See `Provider.status`."""
+        found = await asyncio.gather(*map(self.get, ids)) if ids else ()
+        return tuple(pod for pod in found if pod is not None)
+
+    async def get(self, pod: str) -> Pod | None:
+        """One cluster; one that is only being launched is booting, and failed when its launch has."""
+        rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
+        row = next((row for row in _rows(rows) if row.get("name") == pod), None)
+        if row is not None and str(row.get("status")).upper() != "INIT":
+            return _with_address(parse_pod(row, costs.get(pod)))
+        launch = await self._launch(pod)
+        failed = None
+        if launch and launch.get("status") == "FAILED":
+            failed = await self._why_failed(str(launch["request_id"]))
+        if row is not None:
+            return parse_pod(row, costs.get(pod), failed=failed)
+        if launch is None or launch.get("status") in ("SUCCEEDED", "CANCELLED"):
+            return None
+        if failed:
+            return Pod("sky", pod, pod, "gone", "FAILED", failure=failed)
+        return Pod("sky", pod, pod, "booting", clean_line(str(launch.get("status") or ""), 30))
+
+    async def _launch(self, name: str) -> Mapping[str, Any] | None:
+        """The newest request that launches that cluster."""
+        rows = _rows(await self._ask("api", "status", "--all-status", "--cluster", name))
+        found = [row for row in rows if str(row.get("name", "")).endswith("launch") and row.get("request_id")]
+        return max(found, key=lambda row: row.get("created_at") or 0, default=None)
+
+    async def _may_launch(self, name: str) -> bool:
+        """Its server has a request for that cluster, or does not say so."""
+        try:
+            return await self._launch(name) is not None
+        except ProviderError:
+            return True
+
+    async def _why_failed(self, request: str) -> str:
+        """The end of what a failed request said."""
+        try:
+            return _said(await self._run("api", "logs", request))
+        except ProviderError:
+            return f"`sky api logs {clean_line(request, 40)}` says why"
+
+    async def terminate(self, pod: str) -> None:
+        """Take a cluster down, and its launch back where that still goes on."""
+        self._heard.clear()
+        launch = await self._launch(pod)
+        if launch is not None and launch.get("status") in ("PENDING", "WAITING", "RUNNING"):
+            await self._run("api", "cancel", "--yes", str(launch["request_id"]))
+        done = await self._run("down", "--yes", pod, timeout=_SLOW)
+        self._heard.clear()
+        if not done.ok and "not found" not in _said(done).lower():
+            raise ProviderError(f"SkyPilot did not take {clean_line(pod, 60)} down", why=_said(done))
+
+    async def history(self) -> tuple[Pod, ...]:
+        """What its cost report has of clusters that are gone, the newest first. Amounts are SkyPilot's own estimates."""
+        past = [pod for pod in map(parse_past, _rows(await self._ask("cost-report"))) if pod is not None]
+        return tuple(sorted(past, key=lambda pod: -(pod.terminated or pod.created or 0.0)))
+
+    async def account(self) -> Account:
+        """The accounts are the clouds' own: no balance is known. What was spent is SkyPilot's estimate."""
+        costs = await self._costs()
+        pods = (parse_pod(row, row) for row in costs.values())
+        spent = {pod.id: pod.billed for pod in pods if pod.billed is not None}
+        return Account("your clouds' own accounts", spent=spent, estimated=True)
+
+    async def logs(self, pod: str, *, job: int | None = None) -> str:
+        """The log of a cluster's job, the newest one by default, as far as it is written; cleaned.
+
+        Raises:
+            ProviderError: SkyPilot does not give it.
+        """
+        done = await self._run("logs", pod, *([str(job)] if job is not None else []), "--no-follow")
+        if not done.ok:
+            raise ProviderError(f"SkyPilot gives no log of {clean_line(pod, 60)}", why=_said(done))
+        return clean(done.stdout)
+
+    async def keys(self) -> tuple[SshKey, ...]:
+        """None: it keeps a key of its own."""
+        return ()
+
+    async def register_key(self, name: str, public_key: str) -> SshKey:
+        """Not needed.
+
+        Raises:
+            ProviderError: Always.
+        """
+        raise ProviderError("SkyPilot puts a key of its own onto its machines", fix="There is nothing to register.")
+
+    async def close(self) -> None:
+        """Nothing is held open. SkyPilot's server stays; `sky api stop` ends it."""
+
+
+def _with_address(pod: Pod) -> Pod:
+    """A cluster with its login: SkyPilot writes one into the SSH config under the cluster's name."""
+    if pod.stage != "ready":
+        return pod
+    from dataclasses import replace
+
+    from hudtui.core.remote.target import parse_target
+
+    try:
+        target = parse_target(pod.id)
+    except HudtuiError:
+        return pod
+    return replace(pod, addresses=(Address(target.user, target.host, target.port),)) if target.host != pod.id else pod
+
+
+def _rows(data: Any) -> tuple[Mapping[str, Any], ...]:
+    return tuple(row for row in data if isinstance(row, Mapping)) if isinstance(data, list) else ()
+
+
+def _said(done: Completed) -> str:
+    """The end of what it said: the reason stands there."""
+    text = clean(done.stderr.strip() or done.stdout.strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return clean_line(" ".join(lines[-4:]), 400) or f"it ended with status {done.exit_status}"

@@ -1,0 +1,159 @@
+"""The guard that lives on a rented machine, and carries on when nobody is there: what it is told, and how it gets there.
+
+What it does stands in `hudtui/pod/guard.py`. Without a key of its own it can only switch the machine off; with one it ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from hudtui.core.compute.provider import Provider
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import Host
+from hudtui.core.text import clean
+
+FOLDER = ".hudtui-guard"
+"""Where it is on machines that no run has been started on; below the home."""
+KEY = "HUDTUI_GUARD_KEY"
+"""A key of the provider that may end machines and do nothing else. It is left on rented machines."""
+KEY_FILE = "guard.key"
+POWER_OFF = (["shutdown", "-h", "now"], ["sudo", "-n", "shutdown", "-h", "now"], ["poweroff"], ["sudo", "-n", "poweroff"])
+UNLIMITED = "No limit is set: it costs money until you end it."
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class WatchdogPromise:
+    """What a guard will do, for people."""
+
+    text: str
+    caveat: str = ""
+    """What that does not stop."""
+
+
+def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | None]) -> dict[str, str] | None:
+    """The guard's rule `end`: how it tells the provider; None where no key was given for that, or the provider has no such way.
+
+    Raises:
+        InputError: The key is the user's own: that one never goes to a machine.
+    """
+    key, way = lookup(KEY), getattr(provider, "end_url", None)
+    if key is None or way is None:
+        return None
+    if key == lookup("PRIME_API_KEY"):
+        raise InputError(
+            f"{KEY} is your own key, and would be left on rented machines", fix="Make one that may only end machines."
+        )
+    return {"url": way(pod), "key_file": KEY_FILE}
+
+
+def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
+    """What the guard of a machine without a run goes by. Nobody measures whether it is idle.
+
+    Args:
+        until: When its time is over, in seconds since the epoch: `Owned.until`. None: never.
+        provider: Where it was rented.
+        pod: The provider's id of it.
+        lookup: The settings.
+
+    Raises:
+        InputError: See `terminate_rule`.
+    """
+    now = time.time()
+    return {
+        "max_seconds": None if until is None else round(max(until - now, 0.0), 1),
+        "grace_seconds": 0.0,
+        "count_from": f"{now:.3f}",
+        "power_off": [["true"]] if provider.simulated else list(POWER_OFF),
+        "end": terminate_rule(provider, pod, lookup),
+    }
+
+
+def ends_itself(provider: Provider) -> bool:
+    """Its machines watch over themselves and end for good. One that is switched off by somebody else would not."""
+    return bool(getattr(provider, "ends_itself", False))
+
+
+async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
+    """Start the guard, or tell the one that is at work its rules.
+
+    Args:
+        host: The machine.
+        folder: Where the guard's files are; made if it is not there.
+        rules: See `hudtui/pod/guard.py`.
+        key: What goes into the file that the rule `end` names.
+
+    Raises:
+        MachineError: It could not start.
+    """
+    for command in (["mkdir", "-p", "--", folder], ["chmod", "700", "--", folder]):
+        await _run(host, command)
+    if key is not None:
+        await host.put(key.encode(), f"{folder}/{KEY_FILE}", mode=0o600)
+    await host.put(json.dumps(dict(rules), indent=1).encode(), f"{folder}/guard.json", mode=0o600)
+    code = resources.files("hudtui.pod").joinpath("guard.py").read_bytes()
+    await host.put(code, f"{folder}/guard.py", mode=0o700)
+    await _run(host, ["python3", f"{folder}/guard.py", "arm", folder])
+
+
+async def _run(host: Host, command: list[str]) -> None:
+    done = await host.run(command, timeout=_PATIENCE)
+    if not done.ok:
+        raise MachineError(f"the guard of {host.name} could not be armed", why=clean(done.stderr[-1000:]).strip() or None)
+
+
+async def start_watchdog(
+    host: Host, until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]
+) -> WatchdogPromise | None:
+    """Arm the guard of a machine without a run, or tell the one that is at work other limits.
+
+    Args:
+        host: The machine.
+        until: When its time is over, in seconds since the epoch: `Owned.until`, for which the day's budget has room. None: never.
+        provider: Where it was rented.
+        pod: The provider's id of it.
+        lookup: The settings.
+
+    Returns:
+        What it will do; None where there is no limit that it could watch.
+
+    Raises:
+        MachineError: It could not start.
+        InputError: See `terminate_rule`.
+    """
+    if ends_itself(provider):
+        return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
+    rules = watchdog_rules(until, provider, pod, lookup=lookup)
+    await arm_watchdog(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
+    if rules["max_seconds"] is None:
+        return None
+    return watchdog_promise(rules["max_seconds"] / 3600, ends=rules["end"] is not None)
+
+
+def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> str:
+    """What holds the limits when hudtui is closed, for people who are about to pay.
+
+    Raises:
+        InputError: See `terminate_rule`: the guard could not be armed.
+    """
+    if ends_itself(provider):
+        return f"When hudtui is closed, {provider.title} ends it in time."
+    if terminate_rule(provider, "", lookup) is not None:
+        return "When hudtui is closed, a guard on it ends it in time."
+    return "When hudtui is closed, a guard on it switches it off in time. Only ending it is sure to stop the charges."
+
+
+def watchdog_promise(hours: float, *, ends: bool) -> WatchdogPromise:
+    """What the guard will do."""
+    after = f"after {hours:.3g} h, also when hudtui is gone"
+    if ends:
+        return WatchdogPromise(f"A guard on the machine ends it {after}.")
+    return WatchdogPromise(
+        f"A guard on the machine switches it off {after}.",
+        f"THAT MAY NOT STOP THE CHARGES: only ending it does. With {KEY}, a key that may only end machines, the guard ends it.",
+    )

@@ -1,0 +1,208 @@
+"""Sessions with environments: one server or several behind one set of tools.
+
+    async with connect(source) as session:
+        await session.call_tool("move", {"direction": "left"})
+
+The session may be used from any task. Leaving the block ends every server that was started, also when the block is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from hudtui.core.environment.bundled import is_bundled
+from hudtui.core.environment.link import RpcError, ServerConnection
+from hudtui.core.environment.listing import read_result, read_tools
+from hudtui.core.environment.servers import Lookup, Secrets, ServerSpec, fill_variables, parse_mcp_config
+from hudtui.core.environment.source import Source
+from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
+from hudtui.core.errors import ConnectError, SourceError
+from hudtui.core.events import Progress
+from hudtui.core.trust import require
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds: for the start and the handshake, for a listing, and for a call."""
+
+OnEvent = Callable[[Progress], None]
+
+
+class EnvironmentSession:
+    """An open connection to an environment, with all its servers. `values.Session` is what most users need of it."""
+
+    def __init__(self, links: Sequence[ServerConnection], secrets: Secrets) -> None:
+        self.links = tuple(links)
+        self.secrets = secrets
+        self.warnings: list[str] = []
+        """What a user should know: unset variables, malformed tools, clashing names."""
+        self.timings: dict[str, float] = {}
+        self._tools: dict[str, Tool] = {}
+        self._routes: dict[str, tuple[ServerConnection, str]] = {}
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """All tools by name, as listed when the session began.
+
+        Where two servers have a tool of the same name, the first server's keeps it, and the others' are called `server_tool`.
+        """
+        return self._tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
+        """Call a tool and wait for its answer.
+
+        Args:
+            name: A listed tool; with several servers also `server_tool`. A tool that is not listed is asked for all the same
+                when there is one server: hubs hide functions that can be called.
+            arguments: Sent as they are.
+            timeout: Seconds; None for the session's own limit.
+
+        Returns:
+            The answer. An error that the server answers, in whatever form, is a result with `is_error`.
+
+        Raises:
+            ConnectError: The server died, or did not answer in time.
+        """
+        route = self._routes.get(name)
+        if route is None:
+            if len(self.links) != 1:
+                return ToolResult((ContentBlock("text", text=f"Unknown tool: {name}"),), None, True)
+            route = (self.links[0], name)
+        link, tool = route
+        try:
+            raw = await link.request("tools/call", {"name": tool, "arguments": dict(arguments)}, timeout=timeout)
+        except RpcError as error:
+            return ToolResult((ContentBlock("text", text=error.message),), None, True)
+        return read_result(raw)
+
+    async def list_tools(self) -> None:
+        """Ask every server for its tools, and take them over."""
+        for link in self.links:
+            if "tools" not in link.capabilities:
+                self.warnings.append(f"the server {link.spec.name!r} offers no tools")
+                continue
+            try:
+                entries, warnings = await link.pages("tools/list", "tools")
+            except RpcError as error:
+                raise ConnectError(f"the server {link.spec.name!r} does not list its tools", why=error.message) from None
+            await link.learn_headers(entries)
+            tools, more = read_tools(entries)
+            self.warnings += [*warnings, *more]
+            for tool in tools:
+                self._add(link, tool)
+
+    def _add(self, link: ServerConnection, tool: Tool) -> None:
+        full = f"{link.spec.name}_{tool.name}"
+        if tool.name in self._tools:
+            self.warnings.append(f"two servers have a tool {tool.name!r}: that of {link.spec.name!r} is called {full!r}")
+            self._tools[full] = replace(tool, name=full)
+        else:
+            self._tools[tool.name] = tool
+            self._routes[tool.name] = (link, tool.name)
+        if len(self.links) > 1:
+            self._routes.setdefault(full, (link, tool.name))
+
+
+@asynccontextmanager
+async def connect(
+    source: Source | Mapping[str, Any],
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    lookup: Lookup | None = None,
+    on_event: OnEvent | None = None,
+) -> AsyncIterator[EnvironmentSession]:
+    """A session with an environment, for the length of the block.
+
+    Args:
+        source: What `parse_source` gave, or an `mcp_config`.
+        timeout: Seconds: for the start and the handshake, for listing the tools, and for a call that has no limit of its own.
+        lookup: Gives the values of variables; the source's own lookup, else the process environment, by default.
+        on_event: Told how the connection comes about.
+
+    Raises:
+        Untrusted: A file of the project names the source, and the user has not agreed to it.
+        SourceError: The source cannot be connected to, or a variable of it that cannot be done without is not set.
+        ConnectError: There is no connection, or it broke within the block; the error says why.
+    """
+    if isinstance(source, Source):
+        lookup = lookup or source.lookup
+        specs = _servers(source)
+        await asyncio.to_thread(require, source.folder, source.powers)
+    else:
+        specs = parse_mcp_config(source, "mcp_config")
+    tell = on_event or (lambda _: None)
+    # Whatever lies in the current folder, a bundled environment imports its own modules.
+    specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
+    hidden = Secrets()
+    resolved = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
+    links = [
+        ServerConnection(spec, written=written, timeout=timeout, secrets=hidden)
+        for (spec, _), written in zip(resolved, specs, strict=True)
+    ]
+    session = EnvironmentSession(links, hidden)
+    session.warnings += [warning for _, warnings in resolved for warning in warnings]
+    try:
+        began = time.perf_counter()
+        tell(Progress("connect", _whom(specs)))
+        await _open_all(links)
+        session.timings["connect"] = time.perf_counter() - began
+        tell(Progress("tools", "Listing tools"))
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout):
+                await session.list_tools()
+        except TimeoutError:
+            raise ConnectError(
+                f"the tools were not listed within {timeout:g} s", fix="Give it more time, or look at what the server does."
+            ) from None
+        session.timings["list"] = time.perf_counter() - began
+        yield session
+    except BaseException as error:
+        await _close_all(links, hurry=isinstance(error, asyncio.CancelledError))
+        raise
+    await _close_all(links, hurry=False)
+
+
+@asynccontextmanager
+async def connect_config(
+    mcp_config: Mapping[str, Any], *, lookup: Lookup | None = None, timeout: float = DEFAULT_TIMEOUT
+) -> AsyncIterator[EnvironmentSession]:
+    """`connect` for the `mcp_config` of a task: a session with all its servers."""
+    async with connect(mcp_config, timeout=timeout, lookup=lookup) as session:
+        yield session
+
+
+async def _open_all(links: Sequence[ServerConnection]) -> None:
+    """Open all links at once. The first failure counts, and ends the wait for the others."""
+    tasks = [asyncio.create_task(link.open()) for link in links]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _close_all(links: Sequence[ServerConnection], *, hurry: bool) -> None:
+    tasks = [asyncio.create_task(link.close(hurry=hurry)) for link in links]
+    await asyncio.gather(*tasks)
+
+
+def _servers(source: Source) -> tuple[ServerSpec, ...]:
+    if source.kind == "hud-v6":
+        raise SourceError(
+            "a HUD v6 environment has tasks, not MCP tools: it can be looked at, but not played by an MCP agent",
+            fix="Use an environment that serves MCP (HUD v4 or v5).",
+        )
+    if not source.servers:
+        raise SourceError("this lock file names no image to run", fix="Name the image or the address of the environment instead.")
+    return source.servers
+
+
+def _whom(specs: Sequence[ServerSpec]) -> str:
+    return ", ".join(f"Connecting to {spec.where}" if spec.url else f"Starting {spec.where}" for spec in specs)

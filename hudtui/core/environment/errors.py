@@ -1,0 +1,332 @@
+"""Why there is no connection, in words: from exceptions, HTTP answers and the end of a child's standard error to one message.
+
+Every function here takes what is known and gives a `ConnectError` with what happened, why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hudtui.core.environment.servers import Secrets, ServerSpec, mask_url
+from hudtui.core.errors import ConnectError, HudtuiError, SourceError
+from hudtui.core.text import clean, clean_line
+from hudtui.core.variables import variable_names
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.stdio import ServerProcess
+
+_BY_STDERR: tuple[tuple[str, str], ...] = (
+    (r"cannot connect to the docker daemon|is the docker daemon running", "Start the container engine, or set DOCKER_HOST."),
+    (
+        r"permission denied.*docker.*socket|dial unix .*permission denied",
+        "Your user may not use the container engine: add it to the group docker.",
+    ),
+    (
+        r"pull access denied|manifest unknown|repository does not exist|unauthorized: |name unknown",
+        "Check the image's name and tag; for a private one log in to its registry first.",
+    ),
+    (r"unable to find image|no such image", "Check the image's name and tag, or build it."),
+    (r"toomanyrequests|rate limit", "The registry limits pulls: log in to it, or wait."),
+    (r"permission denied \(publickey", "The host refuses the SSH key: add it to the agent (ssh-add), or name it with ssh -i."),
+    (r"host key verification failed", "Connect once by hand with ssh and confirm the host's key."),
+    (r"could not resolve hostname", "Check the host's name."),
+    (r"npm (?:err!|error) (?:code )?e404|is not in this registry", "Check the package's name: the registry does not know it."),
+    (r"no module named", "Check the module's name, and that it is installed for this Python."),
+    (r"address already in use", "Another process uses that port: stop it, or choose another port."),
+)
+
+
+@dataclass(frozen=True)
+class ResponseInfo:
+    """What is remembered of one HTTP answer."""
+
+    status: int
+    url: str
+    content_type: str = ""
+    challenge: str = ""
+    """The `WWW-Authenticate` header."""
+    location: str = ""
+
+
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
+    """The single exceptions in nested groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaf_errors(inner)
+    else:
+        yield error
+
+
+def start_error(spec: ServerSpec, error: Exception) -> SourceError:
+    """The program of a server could not be started at all."""
+    program = clean_line(spec.command or "", 120)
+    shown = clean_line(spec.where, 200)
+    if spec.cwd and not os.path.isdir(spec.cwd):
+        return SourceError(f"the working folder {spec.cwd} does not exist", fix=f"It is `cwd` of the server {spec.name!r}.")
+    if isinstance(error, FileNotFoundError):
+        if spec.contained:
+            return SourceError(
+                "there is no container engine on this machine: neither docker nor podman is installed",
+                why=f"The source is an image: {spec.args[-1]}",
+                fix="Install docker or podman, or reach the environment by a URL or over `-- ssh user@host docker run ...`.",
+            )
+        if spec.literal and " " in program:
+            words = shlex.quote(program)
+            return SourceError(f"there is no program called {words}", fix="Give the program and its arguments as separate words.")
+        return SourceError(
+            f"there is no program called {program!r}", fix="Check its spelling, and that it is installed and on PATH."
+        )
+    if isinstance(error, PermissionError):
+        return SourceError(
+            f"{program!r} is not an executable program", fix=f"Make it executable: chmod +x {shlex.quote(program)}"
+        )
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return SourceError(
+            f"{program!r} is not a program this system can run",
+            why=error.strerror,
+            fix="If it is a script, its first line must name the interpreter (#!/usr/bin/env python3).",
+        )
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return SourceError("the command line is too long to start", why=error.strerror)
+    return SourceError(f"the program cannot be started: {shown}", why=clean_line(str(error), 300))
+
+
+def timeout_error(
+    spec: ServerSpec, seconds: float, child: ServerProcess | None, secrets: Secrets, asked: str = ""
+) -> ConnectError:
+    """Nothing came within the time limit."""
+    told = _told(child, secrets)
+    what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
+    fix = f"Give it more time{'' if asked else ' with --timeout'}, or look at what it does."
+    if spec.contained and told and re.search(r"(?i)pulling|locally", told):
+        image = spec.args[-1]
+        fix = f"The image was still being fetched: run `{spec.command} pull {image}` first, or give it more time with --timeout."
+        return ConnectError(what, why=told, fix=fix)
+    return ConnectError(what, why=told, fix=_fix_by(told) or fix)
+
+
+def explain_failure(
+    error: BaseException,
+    spec: ServerSpec,
+    *,
+    written: ServerSpec,
+    child: ServerProcess | None,
+    answers: list[ResponseInfo],
+    secrets: Secrets,
+    connected: bool = False,
+) -> HudtuiError:
+    """The message for a connection that did not come about, or that broke.
+
+    Args:
+        error: What was raised, groups and all.
+        spec: The server, variables put in.
+        written: The server as configured: tells which variable holds the key.
+        child: Its process, for a server that was started.
+        answers: The HTTP answers so far, the newest last.
+        secrets: Taken out of every text.
+        connected: The connection stood before it broke.
+    """
+    for leaf in leaf_errors(error):
+        if isinstance(leaf, HudtuiError):
+            return leaf
+    if child is not None:
+        return _child_failed(error, spec, child, secrets, connected)
+    return _http_failed(error, spec, written, answers, secrets, connected)
+
+
+def _child_failed(
+    error: BaseException, spec: ServerSpec, child: ServerProcess, secrets: Secrets, connected: bool
+) -> ConnectError:
+    name = _name(spec, secrets)
+    told = _told(child, secrets)
+    if child.excess:
+        return ConnectError(
+            f"the server {name} answers more than is taken",
+            why=f"It sent {child.excess}.",
+            fix="Ask it for less at a time, or look at what it does.",
+        )
+    if child.refused:
+        return ConnectError(
+            f"the server {name} does not speak MCP on its standard output: it wrote {child.refused}",
+            why=f"It began with: {secrets.hide(clean_line(child.first_junk, 160))}" if child.first_junk else told,
+            fix="Only protocol messages may go to standard output; logs belong on standard error.",
+        )
+    code = child.died
+    if code is not None:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return ConnectError(
+            f"the server {name} {ended}{'' if connected else ' before it answered'}",
+            why=told or "It wrote nothing to standard error.",
+            fix=_fix_by(told) or f"Try it by hand: {clean_line(secrets.hide(spec.where), 300)}",
+        )
+    detail = _protocol(error)
+    if detail is None and child.junk:
+        detail = f"It writes other text to standard output: {secrets.hide(clean_line(child.first_junk, 160))}"
+    return ConnectError(
+        f"the server {name} {'broke off the connection' if connected else 'does not answer as an MCP server'}",
+        why="\n".join(part for part in (detail, told) if part) or None,
+        fix=_fix_by(told),
+    )
+
+
+def _http_failed(
+    error: BaseException, spec: ServerSpec, written: ServerSpec, answers: list[ResponseInfo], secrets: Secrets, connected: bool
+) -> ConnectError:
+    import httpx2
+
+    url = secrets.hide(mask_url(spec.url or ""))
+    last = answers[-1] if answers else None
+    text = secrets.hide(clean_line(str(next(iter(leaf_errors(error)), error)), 300))
+    for leaf in leaf_errors(error):
+        if isinstance(leaf, httpx2.TimeoutException):
+            return ConnectError(
+                f"{url} gave no answer in time",
+                why=type(leaf).__name__,
+                fix="Check that the server is up; --timeout gives it longer.",
+            )
+        if isinstance(leaf, httpx2.ConnectError):
+            return _unreachable(url, str(leaf), secrets)
+        if isinstance(leaf, httpx2.RemoteProtocolError | httpx2.ReadError | httpx2.WriteError):
+            return ConnectError(
+                f"{url} broke off the connection in the middle of an answer",
+                why=text or type(leaf).__name__,
+                fix="Look at the server's log, and connect again.",
+            )
+        if isinstance(leaf, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+            return ConnectError(f"{url} is not an address that can be reached", why=text)
+        if isinstance(leaf, httpx2.HTTPStatusError) and last is None:
+            last = ResponseInfo(leaf.response.status_code, url)
+    if last is not None and (last.status >= 300 or "html" in last.content_type):
+        return http_status_error(last, spec, written, secrets)
+    if last is not None and last.content_type and not last.content_type.startswith(("application/json", "text/event-stream")):
+        return ConnectError(
+            f"{url} answers {clean_line(last.content_type, 60)}, not MCP",
+            why=text,
+            fix="Check the path: MCP endpoints usually end in /mcp or /sse.",
+        )
+    if "arse" in text and "JSON" in text:
+        return ConnectError(
+            f"{url} answers something that is not valid JSON",
+            why=text,
+            fix="Is this an MCP endpoint? They usually end in /mcp or /sse.",
+        )
+    return ConnectError(
+        f"the connection to {url} broke" if connected else f"{url} does not answer as an MCP server",
+        why=_protocol(error) or text or type(error).__name__,
+        fix=None if connected else "Check the path: MCP endpoints usually end in /mcp or /sse.",
+    )
+
+
+def http_status_error(answer: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
+    """The message for an HTTP status that is no success, or for a web page."""
+    url = secrets.hide(mask_url(spec.url or ""))
+    status = answer.status
+    if status in (401, 403, 407):
+        return _refused(answer, url, written, secrets)
+    if "html" in answer.content_type and status < 400:
+        moved = (
+            ""
+            if answer.url.rstrip("/") == (spec.url or "").rstrip("/")
+            else f" (after a redirect to {secrets.hide(mask_url(answer.url))})"
+        )
+        return ConnectError(
+            f"{url} answers a web page, not MCP{moved}",
+            why=f"{status}, {clean_line(answer.content_type, 60)}",
+            fix="Check the path: MCP endpoints usually end in /mcp or /sse.",
+        )
+    if 300 <= status < 400:
+        return ConnectError(
+            f"{url} redirects elsewhere ({status}), and MCP requests do not follow",
+            why=f"To {secrets.hide(mask_url(answer.location))}" if answer.location else None,
+            fix="Use the address it redirects to, if you trust it.",
+        )
+    if status == 404:
+        return ConnectError(
+            f"404: there is no MCP endpoint at {url}",
+            fix="Check the path: MCP endpoints usually end in /mcp (streamable HTTP) or /sse.",
+        )
+    if status in (405, 406, 415):
+        return ConnectError(
+            f"{status}: {url} does not take MCP requests over {'event streams' if spec.sse else 'streamable HTTP'}",
+            fix="If it is an SSE endpoint, its path usually ends in /sse."
+            if not spec.sse
+            else "If it is streamable HTTP, its path usually ends in /mcp.",
+        )
+    if status == 429:
+        return ConnectError(f"429: {url} asks to send fewer requests", fix="Wait a little, and try again.")
+    if status >= 500:
+        return ConnectError(
+            f"{status}: the server at {url} failed", fix="Try again in a while, and look at the server's log if it is yours."
+        )
+    return ConnectError(f"{status}: {url} refused the request", why=clean_line(answer.content_type, 60) or None)
+
+
+def _refused(answer: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
+    keys = {
+        name: value for name, value in written.headers.items() if name.lower() not in ("mcp-image", "environment-name", "run-id")
+    }
+    holder = next((name for name in keys if name.lower() == "authorization"), next(iter(keys), None))
+    challenge = f"It asks for: {secrets.hide(clean_line(answer.challenge, 200))}" if answer.challenge else None
+    verb = "is not allowed" if answer.status == 403 else "was refused"
+    if holder is None:
+        return ConnectError(
+            f"{answer.status}: {url} wants credentials, and none were sent",
+            why=challenge,
+            fix="Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or `headers` in the mcp_config.",
+        )
+    variables = variable_names(keys[holder])
+    source = f" (from {', '.join(variables)})" if variables else ""
+    return ConnectError(
+        f"{answer.status}: the key in the header {holder}{source} {verb} by {url}",
+        why=challenge,
+        fix=f"Check {variables[0]}: is it the right key for this server, and still valid?"
+        if variables
+        else f"Check the value of {holder}.",
+    )
+
+
+def _unreachable(url: str, text: str, secrets: Secrets) -> ConnectError:
+    why = secrets.hide(clean_line(text, 300))
+    if re.search(r"(?i)certificate|ssl|tls", text):
+        return ConnectError(
+            f"the certificate or encryption of {url} is not in order",
+            why=why,
+            fix="Check the address; for a certificate of your own set SSL_CERT_FILE.",
+        )
+    if re.search(
+        r"(?i)name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo", text
+    ):
+        return ConnectError(f"the host of {url} is unknown", why=why, fix="Check its spelling, and the network.")
+    return ConnectError(f"nothing answers at {url}", why=why, fix="Check that the server is running, and the port.")
+
+
+def _protocol(error: BaseException) -> str | None:
+    for leaf in leaf_errors(error):
+        if "Unsupported protocol version" in str(leaf):
+            version = clean_line(str(leaf).rpartition(":")[2], 40)
+            return f"It speaks version {version} of MCP, which hudtui does not know."
+        message = getattr(leaf, "message", None)
+        if isinstance(message, str) and message and message != "Connection closed":
+            return f"It answered: {clean_line(message, 300)}"
+        if type(leaf).__name__ == "ValidationError":
+            return f"Its answer is malformed: {clean_line(str(leaf), 300)}"
+    return None
+
+
+def _told(child: ServerProcess | None, secrets: Secrets) -> str | None:
+    text = secrets.hide(clean(child.errors())) if child is not None else ""
+    return f"The end of its standard error:\n{text}" if text else None
+
+
+def _fix_by(told: str | None) -> str | None:
+    return next((fix for pattern, fix in _BY_STDERR if re.search(pattern, told, re.IGNORECASE)), None) if told else None
+
+
+def _name(spec: ServerSpec, secrets: Secrets) -> str:
+    return repr(secrets.hide(clean_line(spec.name if spec.name != "command" else spec.where, 100)))

@@ -1,0 +1,373 @@
+"""One MCP server as a configuration describes it, and what becomes of its variables when it is needed.
+
+A configuration maps names to servers, as in a task's `mcp_config`:
+
+    {"local": {"command": "docker", "args": ["run", "--rm", "-i", "org/env:1.0"], "env": {"KEY": "$KEY"}},
+     "hud": {"url": "https://mcp.example/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY"}}}
+
+Variables stay as written until a connection is opened. What they stand for never goes back into a value that is kept or shown:
+`Secrets` takes it out of texts again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from hudtui.core.errors import Location, SourceError
+from hudtui.core.http import is_loopback
+from hudtui.core.settings import looks_secret
+from hudtui.core.variables import substitute_tree, variable_names
+
+Lookup = Callable[[str], str | None]
+
+MASK = "***"
+
+_LONGEST_WORD = 20
+
+_SECRET_WORD = r"(?:api[-_]?key|apikey|access[-_]?key|token|secret|password|passwd|authorization|auth|credential|cookie)s?"
+_SECRET_NAME = re.compile(rf"(?i)(?:^|[-_.]){_SECRET_WORD}$")
+_ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]++)(?P<sign>\s*+[=:]\s*+)(?P<value>(?i:bearer\s++)?+[^\s'\",;&]++)")
+_ENDS_SECRET = re.compile(rf"(?i)(?:{_SECRET_WORD}|[-_]key)$")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """How to reach one server: a command to start, or a URL."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the child, over the few that every child gets."""
+    pass_on: tuple[str, ...] = ()
+    """Names of variables that the child gets with our value, where there is one."""
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sse: bool = False
+    """Use the older transport of separate event streams instead of streamable HTTP."""
+    literal: bool = False
+    """The command came from a shell: dollar signs in it are no variables."""
+    contained: bool = False
+    """The command is our own `docker run` or `podman run`: its container gets a name, and goes when the client is killed."""
+
+    @property
+    def image(self) -> str | None:
+        """The container image that it runs: from a `Mcp-Image` header, or from a docker or podman command."""
+        for name, value in self.headers.items():
+            if name.lower() == "mcp-image":
+                return value
+        if self.command and os.path.basename(self.command) in ("docker", "podman") and "run" in self.args:
+            return _image_in(self.args[self.args.index("run") + 1 :])
+        return None
+
+    @property
+    def where(self) -> str:
+        """Command or URL in a few words, secrets masked."""
+        if self.url is not None:
+            return mask_url(self.url)
+        return mask_text(shlex.join([self.command or "", *self.args]))
+
+    def to_start(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The command to start, and the command that removes what it may leave behind (empty for most)."""
+        command = (self.command or "", *self.args)
+        if not self.contained:
+            return command, ()
+        container = f"hudtui-{secrets.token_hex(6)}"
+        return (*command[:2], "--name", container, *command[2:]), (command[0], "rm", "-f", container)
+
+    def to_config(self) -> dict[str, Any]:
+        """The entry of an `mcp_config`, variables as written."""
+        if self.url is not None:
+            entry: dict[str, Any] = {"url": self.url}
+            if self.headers:
+                entry["headers"] = dict(self.headers)
+            if self.sse and not self.url.rstrip("/").endswith("/sse"):
+                entry["transport"] = "sse"
+            return entry
+        entry = {"command": self.command, "args": list(self.args)}
+        if self.env:
+            entry["env"] = dict(self.env)
+        if self.cwd:
+            entry["cwd"] = self.cwd
+        return entry
+
+
+class Secrets:
+    """Values that must not be shown: taken out of any text on its way to a message, a cache or a log."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: set[str] = set()
+        self.add(*values)
+
+    def add(self, *values: str) -> None:
+        """More values. Short ones are left out: hiding every "1" of a text would help nobody."""
+        for value in values:
+            for part in (value, *value.split()):
+                if len(part) >= 6 and part.lower() not in ("bearer", "latest"):
+                    self._values.add(part)
+
+    def hide(self, text: str) -> str:
+        """`text` without them."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, MASK)
+        return text
+
+    def hide_tree(self, value: Any) -> Any:
+        """The same for every text in nested dicts and lists, keys included."""
+        if not self._values:
+            return value
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, Mapping):
+            return {self.hide(str(key)): self.hide_tree(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.hide_tree(item) for item in value]
+        return value
+
+
+def parse_mcp_config(config: Any, name: str) -> tuple[ServerSpec, ...]:
+    """The servers of a configuration.
+
+    Args:
+        config: A mapping of names to servers, the same under `mcpServers` or `mcp_config`, or a single server.
+        name: What errors call it, usually the file.
+
+    Raises:
+        SourceError: It holds no server, or one that cannot be understood; the error names the field.
+    """
+    if isinstance(config, Mapping):
+        for wrapper in ("mcpServers", "mcp_config", "servers"):
+            inner = config.get(wrapper)
+            if isinstance(inner, str):
+                from hudtui.core.files import parse_json
+
+                inner = parse_json(inner, name)
+            if isinstance(inner, Mapping):
+                config = inner
+                break
+        if isinstance(config.get("command"), str) or isinstance(config.get("url"), str):
+            config = {"server": config}
+    if not isinstance(config, Mapping) or not config:
+        raise SourceError(
+            "this holds no MCP servers",
+            fix='Give an object such as {"name": {"command": "...", "args": []}} or {"name": {"url": "https://..."}}.',
+            where=Location(name),
+        )
+    return tuple(_read_server(str(key), entry, name) for key, entry in config.items())
+
+
+def _read_server(key: str, entry: Any, name: str) -> ServerSpec:
+    def wrong(what: str, field_name: str = "") -> SourceError:
+        return SourceError(what, where=Location(name, field=f"{key}.{field_name}" if field_name else key))
+
+    if not isinstance(entry, Mapping):
+        raise wrong("a server must be an object with `command` or `url`")
+    url, command = entry.get("url"), entry.get("command")
+    if url is not None and command is not None:
+        raise wrong("a server has either `command` or `url`, not both")
+    if url is not None:
+        if not isinstance(url, str):
+            raise wrong("this must be text", "url")
+        headers = _texts(entry.get("headers"), wrong, "headers")
+        for header, value in headers.items():
+            check_header(header, value, f"{key}.headers", name)
+        kind = entry.get("transport", entry.get("type"))
+        if not (variable_names(url) or url.startswith(("http://", "https://"))):
+            raise wrong(f"an MCP address begins with http:// or https://, not {url.split(':')[0][:20]!r}", "url")
+        return ServerSpec(key, url=url, headers=headers, sse=kind == "sse" or _path(url).endswith("/sse"))
+    if not isinstance(command, str) or not command.strip():
+        raise wrong("a server needs `command` (a program to start) or `url`")
+    args = entry.get("args") or []
+    if not isinstance(args, list | tuple) or any(not isinstance(arg, str | int | float) or isinstance(arg, bool) for arg in args):
+        raise wrong("this must be a list of texts", "args")
+    cwd = entry.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise wrong("this must be text", "cwd")
+    return ServerSpec(
+        key, command=command, args=tuple(str(arg) for arg in args), env=_texts(entry.get("env"), wrong, "env"), cwd=cwd
+    )
+
+
+def check_header(header: str, value: str, field_name: str, name: str) -> None:
+    """Refuse what cannot stand in an HTTP request.
+
+    Raises:
+        SourceError: The name holds a character that header names may not hold, or the value a line break.
+    """
+    if not _HEADER_NAME.match(header):
+        raise SourceError(f"{header!r} cannot be the name of a header", where=Location(name, field=field_name))
+    if any(ord(letter) < 32 and letter != "\t" for letter in value):
+        raise SourceError(
+            f"the value of the header {header} holds a line break or another control character",
+            where=Location(name, field=field_name),
+        )
+
+
+def fill_variables(spec: ServerSpec, lookup: Lookup, hidden: Secrets) -> tuple[ServerSpec, tuple[str, ...]]:
+    """`spec` with its variables put in, for use right now.
+
+    Args:
+        spec: As written.
+        lookup: Gives the value of a variable.
+        hidden: Takes note of the values of variables and headers whose names speak of keys, tokens and the like.
+
+    Returns:
+        The server, and warnings about variables that have no value where the server can be started all the same.
+
+    Raises:
+        SourceError: A variable of the URL or of a header has no value: the server would be asked with a broken key.
+    """
+    warnings: list[str] = []
+
+    def watched(name: str) -> str | None:
+        value = lookup(name)
+        if value and looks_secret(name):
+            hidden.add(value)
+        return value
+
+    env = {name: value for name in spec.pass_on if (value := watched(name)) is not None}
+    if spec.url is not None:
+        url, open_url = substitute_tree(spec.url, lookup)
+        headers, open_headers = substitute_tree(dict(spec.headers), watched)
+        missing = tuple(dict.fromkeys((*open_url, *open_headers)))
+        if missing:
+            holder = next((header for header, value in spec.headers.items() if set(variable_names(value)) & set(missing)), None)
+            raise SourceError(
+                f"{_listed(missing)} not set, and {f'the header {holder}' if holder else 'the address'} of the server "
+                f"{spec.name!r} needs {'it' if len(missing) == 1 else 'them'}",
+                fix=f"Put {missing[0]}=... into .env or the environment.",
+            )
+        hidden.add(*(value for header, value in headers.items() if _names_secret(header)))
+        for header, value in headers.items():
+            check_header(header, value, f"{spec.name}.headers", "mcp_config")
+        _refuse_in_the_clear(spec, url)
+        return replace(spec, url=url, headers=headers), ()
+    given, unresolved = substitute_tree(dict(spec.env), watched)
+    for name, value in spec.env.items():
+        if open_names := set(variable_names(value)) & set(unresolved):
+            del given[name]
+            warnings.append(f"{_listed(sorted(open_names))} not set: the server {spec.name!r} starts without {name}")
+    hidden.add(*(value for name, value in given.items() if _names_secret(name)))
+    command: list[str] = [spec.command or "", *spec.args]
+    if not spec.literal:
+        command, unresolved = substitute_tree(command, watched)
+        if unresolved:
+            warnings.append(f"{_listed(unresolved)} not set: left as written in the command of the server {spec.name!r}")
+    return replace(spec, command=command[0], args=tuple(command[1:]), env={**env, **given}), tuple(warnings)
+
+
+def _refuse_in_the_clear(spec: ServerSpec, url: str) -> None:
+    """Refuse to send a key over plain http to another machine, where everybody on the way may read it."""
+    if not url.startswith("http://") or is_loopback(url):
+        return
+    holders = [f"the header {name}" for name, value in spec.headers.items() if _holds_secret(name, value)]
+    if mask_url(url) != url or any(map(looks_secret, variable_names(spec.url or ""))):
+        holders.append("the address")
+    if holders:
+        raise SourceError(
+            f"{mask_url(url)} would carry a key in the clear: {holders[0]} of the server {spec.name!r} holds one",
+            fix="Use https, or a tunnel to a port of this machine (ssh -L), or leave the key out.",
+        )
+
+
+def _holds_secret(name: str, value: str) -> bool:
+    return bool(value) and (_names_secret(name) or any(map(looks_secret, variable_names(value))))
+
+
+def mask_url(url: str) -> str:
+    """A URL that can be shown: a password and the values of secret query fields masked. Variables stay."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")
+        user = host[0].partition(":")
+        netloc = f"{user[0]}:{MASK}@{host[2]}" if user[1] else parts.netloc
+        query = parts.query
+        if query:
+            pairs = parse_qsl(query, keep_blank_values=True)
+            if any(_is_secret(key, value) for key, value in pairs):
+                query = urlencode([(key, MASK if _is_secret(key, value) else value) for key, value in pairs], safe="*$")
+        return urlunsplit(parts._replace(netloc=netloc, query=query))
+    except ValueError:
+        return mask_text(url)
+
+
+def mask_text(text: str) -> str:
+    """A command line that can be shown: what follows `token=`, `--api-key:` and the like is masked. Variables stay."""
+
+    def hidden(match: re.Match[str]) -> str:
+        if match["value"].startswith("$") or not _ENDS_SECRET.search(match["name"][-_LONGEST_WORD:]):
+            return match[0]
+        return match["name"] + match["sign"] + MASK
+
+    return _ASSIGNED.sub(hidden, text)
+
+
+def _names_secret(name: str) -> bool:
+    return looks_secret(name) or bool(_SECRET_NAME.search(name))
+
+
+def _is_secret(key: str, value: str) -> bool:
+    return _names_secret(key) and not value.startswith("$")
+
+
+def _texts(value: Any, wrong: Callable[[str, str], SourceError], field_name: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise wrong("this must be an object of texts", field_name)
+    found: dict[str, str] = {}
+    for key, item in value.items():
+        if isinstance(item, bool):
+            item = "true" if item else "false"
+        if not isinstance(item, str | int | float):
+            raise wrong("this must be text", f"{field_name}.{key}")
+        found[str(key)] = str(item)
+    return found
+
+
+def _path(url: str) -> str:
+    return url.partition("?")[0].rstrip("/")
+
+
+def _listed(names: Iterable[str]) -> str:
+    words = list(names)
+    return f"{words[0]} is" if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]} are"
+
+
+# Options of `docker run` and `podman run` that stand alone; every other takes the next argument, or its value after "=".
+_ALONE = frozenset(
+    (
+        *(
+            "--detach",
+            "--disable-content-trust",
+            "--init",
+            "--interactive",
+            "--no-healthcheck",
+            "--oom-kill-disable",
+            "--privileged",
+        ),
+        *("--publish-all", "--quiet", "--read-only", "--rm", "--replace", "--sig-proxy", "--tty", "--tls-verify"),
+    )
+)
+_ALONE_SHORT = re.compile(r"-[ditPq]+\Z")
+
+
+def _image_in(args: tuple[str, ...]) -> str | None:
+    skip = False
+    for arg in args:
+        if skip:
+            skip = False
+        elif not arg.startswith("-"):
+            return arg
+        else:
+            skip = not ("=" in arg or arg in _ALONE or _ALONE_SHORT.match(arg) or (arg[1] != "-" and len(arg) > 2))
+    return None

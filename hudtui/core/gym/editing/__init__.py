@@ -1,0 +1,1 @@
+"""What an editor of gym configurations needs: completion, preview, sample replies and autosave."""

@@ -1,0 +1,113 @@
+"""A copy of unsaved work, so that a crash loses at most the last second; and what changed on disk meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hudtui.core.errors import InputError
+from hudtui.core.files import read_json, write_atomic
+from hudtui.core.paths import app_paths
+from hudtui.core.text import clean_line
+from hudtui.core.workspace import STATE_FOLDER, make_state_dir
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What a file is known by, to notice that it changed. All zero: there is no such file."""
+
+    modified: int = 0
+    size: int = 0
+    inode: int = 0
+
+
+def file_stamp(path: Path) -> FileStamp:
+    """The stamp of a file now."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return FileStamp()
+    return FileStamp(status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
+class UnsavedCopy:
+    """Unsaved work of another time."""
+
+    text: str
+    saved_at: str
+    """ISO 8601."""
+
+
+def _files(folder: Path, config: Path) -> tuple[Path, Path]:
+    """Where a copy is kept: in the project, or in the user's own folder where the project cannot be written to."""
+    name = f"{hashlib.sha256(str(config.absolute()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
+    return folder / STATE_FOLDER / "recovery" / name, app_paths().state / "recovery" / name
+
+
+def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
+    """Keep unsaved work, in one step and readable for its owner only.
+
+    Args:
+        folder: The project folder. Where it is read-only or its disk is full, the user's state folder takes the copy.
+        config: The configuration's file.
+        text: The unsaved text.
+        now: The time, ISO 8601.
+
+    Returns:
+        The file that holds the copy.
+
+    Raises:
+        InputError: Neither folder can be written to.
+    """
+    data = json.dumps({"format": _FORMAT, "config": str(config), "saved_at": now, "text": text}, ensure_ascii=True)
+    own, fallback = _files(folder, config)
+    try:
+        make_state_dir(folder)
+        write_atomic(own, data, mode=0o600)
+    except InputError:
+        write_atomic(fallback, data, mode=0o600)
+        return fallback
+    _remove(fallback)
+    return own
+
+
+def delete_copy(folder: Path, config: Path) -> None:
+    """Forget the copy: the work is saved, or given up."""
+    for file in _files(folder, config):
+        _remove(file)
+
+
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.unlink()
+
+
+def find_copy(folder: Path, config: Path, text: str) -> UnsavedCopy | None:
+    """Unsaved work that differs from what the file holds now, or None. Of two copies the newer counts, a damaged one never."""
+    found = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
+    newest = max(found, key=lambda copy: copy.saved_at, default=None)
+    return None if newest is None or newest.text == text else newest
+
+
+def _read(file: Path) -> UnsavedCopy | None:
+    try:
+        data = read_json(file)
+    except InputError:
+        return None
+    if not isinstance(data, dict) or data.get("format") != _FORMAT or not isinstance(data.get("text"), str):
+        return None
+    return UnsavedCopy(data["text"], clean_line(str(data.get("saved_at") or ""), 40))
+
+
+def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """What changed from one text to another, as a unified diff; empty when nothing did."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2)
+    return "\n".join(lines)

@@ -1,0 +1,388 @@
+"""What can stand at a place of a configuration that is being written, and where a new action goes.
+
+Works on lines and their indentation alone, because a text is hardly ever valid YAML while something is being typed into it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.environment.values import Tool
+from hudtui.core.gym.config import TOP_KEYS
+from hudtui.core.gym.editing.incremental import MAPPINGS, outline, split_parts
+from hudtui.core.gym.emit import NotWritable, yaml_key, yaml_value
+from hudtui.core.gym.generate import action_snippet
+from hudtui.core.gym.lint.findings import TextEdit
+from hudtui.core.gym.schema_examples import ToolSchema
+from hudtui.core.text import clean_line
+
+_KEY = re.compile(r"""^(\s*(?:-\s+)?)("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'][^:#]*?)\s*:(?:\s+(.*)|\s*)$""")
+_WORD = re.compile(r"[\w$.-]*\Z")
+_QUOTE_OPEN = re.compile(r"""(["'])([^"']*)\Z""")
+_FORMS: Mapping[str, str] = {
+    "from_arg": "from an argument of the action",
+    "static": "the same in every call",
+    "default": "sent when the argument is missing",
+    "transform": 'a lambda in quotes: "lambda x: ..."',
+    "use_context": "give the transform all arguments",
+    "from_args": "a list of several arguments",
+    "defaults": "of from_args, in their order",
+}
+_KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    (): dict.fromkeys(TOP_KEYS, "section"),
+    ("parser",): {
+        "use_thinking": "a think block is expected",
+        "xml_weight": "share of the expected tags",
+        "action_weight": "share of tool texts that parse",
+    },
+    ("rubric",): {"weights": "of the reward's components"},
+    ("rubric", "weights"): dict.fromkeys(("task_completion", "tool_execution", "format_compliance"), "weight, 0 to 1"),
+    ("defaults",): {"max_turns": "replies an episode may have"},
+    ("job",): {"name": "of the run", "metadata": "kept with the run"},
+}
+_FLAGS = frozenset(("use_thinking", "use_context", "allow_unmapped"))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something that can stand at the cursor."""
+
+    label: str
+    """What is matched against what is typed."""
+    insert: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What is offered at a place."""
+
+    start: int
+    """Column (from 0) from which the inserted text replaces what stands before the cursor."""
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorContext:
+    """Where the cursor is."""
+
+    path: tuple[str, ...]
+    """Keys around it, outermost first, without its own."""
+    key: str | None
+    """The key whose value is being written; None where a key is."""
+    typed: str
+    start: int
+    quote: str
+    """The quotation mark that is open, if any."""
+
+
+def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext | None:
+    """What is being written at a place, or None inside a comment or a block of text."""
+    line = lines[row][:column]
+    if _commented(line):
+        return None
+    indent = len(line) - len(line.lstrip(" "))
+    path = _path_above(lines, row, indent)
+    if path is None:
+        return None
+    pair = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[{-][^:#]*?)\s*:\s+(.*)$""", line)
+    if pair is not None:
+        rest, name = pair[2], _bare(pair[1])
+    else:
+        item = re.match(r"\s*-\s+(.*)$", line)
+        if item is not None and path:
+            rest, name, path = item[1], path[-1], path[:-1]
+        else:
+            rest, name = line.lstrip(" "), None
+            if rest.endswith(":") or rest.startswith("-"):
+                return None
+    opened = _QUOTE_OPEN.search(rest)
+    closed = rest[: opened.start()] if opened is not None else ""
+    if opened is not None and closed.count(opened[1]) % 2 == 0:
+        return CursorContext(path, name, opened[2], column - len(opened[0]), opened[1])
+    word = _WORD.search(rest)
+    typed = word[0] if word is not None else ""
+    if name is not None and rest[: len(rest) - len(typed)].strip(" ,[") and not rest.lstrip().startswith("["):
+        return None
+    return CursorContext(path, name, typed, column - len(typed), "")
+
+
+def _commented(line: str) -> bool:
+    return re.search(r"(?:^|\s)#", re.sub(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", "", line)) is not None
+
+
+def _bare(name: str) -> str:
+    name = name.strip()
+    return name[1:-1] if len(name) > 1 and name[0] in "\"'" and name[-1] == name[0] else name
+
+
+def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] | None:
+    found: list[str] = []
+    margin = " " * indent
+    for above in range(row - 1, -1, -1):
+        if not indent:
+            break
+        line = lines[above]
+        if line.startswith(margin):
+            continue
+        bare = line.lstrip(" ")
+        depth = len(line) - len(bare)
+        if not bare.strip() or bare[0] == "#":
+            continue
+        pair = _KEY.match(line)
+        if pair is None:
+            return None
+        if re.match(r"[|>]", pair[3] or ""):
+            return None
+        found.append(_bare(pair[2]))
+        indent = depth
+        margin = " " * indent
+    return tuple(reversed(found))
+
+
+def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
+    """What can stand at a place (from 0) and goes with what is typed there already."""
+    place = cursor_context(lines, row, column)
+    if place is None:
+        return None
+    candidates = tuple(_values(lines, row, place, tools)) if place.key is not None else tuple(_names(lines, row, place, tools))
+    word = place.typed.casefold()
+    begins = [one for one in candidates if one.label.casefold().startswith(word)]
+    holds = [one for one in candidates if word in one.label.casefold() and one not in begins]
+    fitting = (*begins, *holds)
+    if not fitting or (len(fitting) == 1 and fitting[0].label == place.typed):
+        return None
+    return Completion(place.start, fitting)
+
+
+def _names(lines: Sequence[str], row: int, place: CursorContext, tools: Mapping[str, Tool] | None) -> Iterable[Candidate]:
+    path = place.path
+    if path in _KEYS:
+        taken = _siblings(lines, row, path)
+        for name, detail in _KEYS[path].items():
+            if name not in taken:
+                yield Candidate(
+                    name,
+                    f"{name}:" if name in ("rubric", "weights", "job", MAPPINGS, "parser") and path != ("job",) else f"{name}: ",
+                    detail,
+                )
+        return
+    if not path or path[0] != MAPPINGS:
+        return
+    if len(path) == 1:
+        for tool in _offered(tools):
+            yield Candidate(tool.name, f"{tool.name}:", clean_line(tool.description, 60) or "tool")
+    elif len(path) == 2:
+        taken = _siblings(lines, row, path)
+        for name, detail in (("_tool", "the MCP tool that is called"), ("_parser", "names of positional arguments")):
+            if name not in taken:
+                yield Candidate(name, f"{name}: " if name == "_tool" else f"{name}:", detail)
+        for prop, words in _parameters(lines, row, path[1], tools):
+            if prop not in taken:
+                yield Candidate(prop, f"{_safe_key(prop)}:", words)
+    elif len(path) == 3 and path[2] == "_parser":
+        if "positional" not in _siblings(lines, row, path):
+            yield Candidate("positional", "positional: ", "names of the arguments, in their order")
+    elif len(path) == 3 and not path[2].startswith("_"):
+        taken = _siblings(lines, row, path)
+        for name, detail in _FORMS.items():
+            if name not in taken:
+                yield Candidate(name, f"{name}: ", detail)
+
+
+def _values(lines: Sequence[str], row: int, place: CursorContext, tools: Mapping[str, Tool] | None) -> Iterable[Candidate]:
+    path, name = place.path, place.key
+    if name in _FLAGS:
+        yield from (Candidate(word, word) for word in ("true", "false"))
+    if len(path) < 2 or path[0] != MAPPINGS:
+        return
+    action = path[1]
+    if len(path) == 2 and name == "_tool":
+        for tool in _offered(tools):
+            yield Candidate(tool.name, yaml_value(tool.name), clean_line(tool.description, 60))
+    elif len(path) == 3 and path[2] == "_parser" and name == "positional":
+        for prop, words in _parameters(lines, row, action, tools):
+            if re.fullmatch(r"\w+", prop):
+                yield Candidate(prop, yaml_value(prop), words)
+    elif len(path) == 3 and name in ("from_arg", "from_args"):
+        for argument in _positional(lines, row, action):
+            yield Candidate(argument, yaml_value(argument), "argument of the action")
+    elif (len(path) == 3 and name in ("static", "default")) or (len(path) == 2 and name and not name.startswith("_")):
+        parameter = path[2] if len(path) == 3 else name
+        for allowed in _allowed(lines, row, action, parameter, tools):
+            text = _written(allowed)
+            if text is not None:
+                yield Candidate(allowed if isinstance(allowed, str) else text, text, f"allowed for {parameter}")
+
+
+def _offered(tools: Mapping[str, Tool] | None) -> list[Tool]:
+    return [tool for tool in (tools or {}).values() if tool.kind == "agent" and tool.hub is None]
+
+
+def _safe_key(name: str) -> str:
+    try:
+        return yaml_key(name)
+    except NotWritable:
+        return name
+
+
+def _written(data: Any) -> str | None:
+    try:
+        return yaml_value(data)
+    except NotWritable:
+        return None
+
+
+def _entry(lines: Sequence[str], row: int) -> range:
+    """The rows of the action around a row."""
+    parts, _ = split_parts(lines)
+    starts = [part.line for part in parts]
+    index = next((number for number in range(len(parts) - 1, -1, -1) if starts[number] <= row), None)
+    if index is None or not parts[index].action:
+        return range(row, row + 1)
+    return range(starts[index], starts[index + 1] if index + 1 < len(starts) else len(lines))
+
+
+def _tool_of(lines: Sequence[str], row: int, tools: Mapping[str, Tool] | None) -> Tool | None:
+    for place in _entry(lines, row):
+        pair = _KEY.match(lines[place])
+        if pair is not None and _bare(pair[2]) == "_tool":
+            return (tools or {}).get(_bare((pair[3] or "").partition(" #")[0]))
+    return None
+
+
+def _parameters(lines: Sequence[str], row: int, action: str, tools: Mapping[str, Tool] | None) -> Iterable[tuple[str, str]]:
+    tool = _tool_of(lines, row, tools)
+    if tool is not None and tool.input_schema is not None:
+        schema = ToolSchema(tool.input_schema)
+        for prop in schema.properties():
+            need = "required" if prop.required else "optional"
+            yield prop.name, clean_line(f"{schema.words(prop.schema)}; {need}", 60)
+
+
+def _allowed(lines: Sequence[str], row: int, action: str, parameter: str, tools: Mapping[str, Tool] | None) -> Iterable[Any]:
+    tool = _tool_of(lines, row, tools)
+    if tool is None or tool.input_schema is None:
+        return
+    for prop in ToolSchema(tool.input_schema).properties():
+        if prop.name == parameter:
+            choices = prop.schema.get("enum")
+            if isinstance(choices, list):
+                yield from choices
+            elif prop.schema.get("type") == "boolean":
+                yield from (True, False)
+            elif "const" in prop.schema:
+                yield prop.schema["const"]
+
+
+def _positional(lines: Sequence[str], row: int, action: str) -> Iterable[str]:
+    rows = _entry(lines, row)
+    for place in rows:
+        pair = _KEY.match(lines[place])
+        if pair is None or _bare(pair[2]) != "positional":
+            continue
+        if (pair[3] or "").startswith("["):
+            yield from re.findall(r"\w+", pair[3].partition("]")[0])
+        for below in range(place + 1, rows.stop):
+            item = re.match(r"""\s*-\s+["']?(\w+)""", lines[below])
+            if item is None:
+                break
+            yield item[1]
+
+
+def _siblings(lines: Sequence[str], row: int, path: tuple[str, ...]) -> set[str]:
+    """The keys beside the one that is being written."""
+    indent = len(lines[row]) - len(lines[row].lstrip(" "))
+    found: set[str] = set()
+    for step in (-1, 1):
+        place = row + step
+        while 0 <= place < len(lines):
+            line = lines[place]
+            bare = line.lstrip(" ")
+            depth = len(line) - len(bare)
+            if bare.strip() and bare[0] != "#":
+                if depth < indent:
+                    break
+                pair = _KEY.match(line) if depth == indent else None
+                if pair is not None:
+                    found.add(_bare(pair[2]))
+            place += step
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class NewAction:
+    """An action for a tool, as edits of the text."""
+
+    edits: tuple[TextEdit, ...]
+    """In the order of their places."""
+    line: int
+    """Where its entry will begin, from 0, once the edits are done."""
+    described: bool
+    """Whether the prompt could be told of it, too."""
+
+
+def new_action(lines: Sequence[str], tool: Tool) -> NewAction | str:
+    """How an action for a tool is put into a text; or why it cannot be."""
+    entries = outline(lines)
+    made = action_snippet(tool, {entry.name for entry in entries if entry.action})
+    if not isinstance(made, tuple):
+        return made.reason
+    mapping, described = made
+    edits: list[TextEdit] = []
+    prompt = _into_prompt(lines, described)
+    if prompt is not None:
+        edits.append(prompt)
+    place, text, first = _into_mappings(lines, mapping)
+    edits.append(TextEdit(place + 1, 1, place + 1, 1, text) if place < len(lines) else _at_end(lines, text))
+    edits.sort(key=lambda edit: edit.line)
+    line = place + first
+    if prompt is not None and prompt.line <= place:
+        line += prompt.text.count("\n")
+    return NewAction(tuple(edits), line, prompt is not None)
+
+
+def _at_end(lines: Sequence[str], text: str) -> TextEdit:
+    last = len(lines)
+    column = len(lines[-1]) + 1 if lines else 1
+    return TextEdit(last, column, last, column, "\n" + text.rstrip("\n") + "\n")
+
+
+def _into_mappings(lines: Sequence[str], mapping: str) -> tuple[int, str, int]:
+    """The row before which an entry goes, its text, and how many lines of that come before the entry."""
+    header = next((row for row, line in enumerate(lines) if re.match(r"action_mappings\s*:", line)), None)
+    if header is None:
+        text = "\n".join(f"  {line}" for line in mapping.split("\n"))
+        last = _last_full(lines, 0, len(lines))
+        return last + 1, f"\n{MAPPINGS}:\n{text}\n", 2
+    entries = [entry for entry in outline(lines) if entry.action]
+    indent = len(lines[entries[0].line]) - len(lines[entries[0].line].lstrip(" ")) if entries else 2
+    margin = " " * indent
+    end = next((row for row in range(header + 1, len(lines)) if lines[row] and lines[row][0] not in " #\t\r"), len(lines))
+    last = _last_full(lines, header, end)
+    text = "\n".join(margin + line if line else line for line in mapping.split("\n"))
+    return last + 1, ("\n" if entries else "") + text + "\n", 1 if entries else 0
+
+
+def _into_prompt(lines: Sequence[str], described: str) -> TextEdit | None:
+    header = next((row for row, line in enumerate(lines) if re.match(r"system_prompt\s*:\s*\|", line)), None)
+    if header is None:
+        return None
+    end = next((row for row in range(header + 1, len(lines)) if lines[row] and not lines[row][0].isspace()), len(lines))
+    last = _last_full(lines, header, end)
+    body = [lines[row] for row in range(header + 1, last + 1) if lines[row].strip()]
+    if not body:
+        return None
+    margin = " " * (len(body[0]) - len(body[0].lstrip(" ")))
+    text = "\n".join(margin + line if line else line for line in described.split("\n")) + "\n"
+    done = next((row for row in range(header + 1, last + 1) if re.match(r"\s*[-*•]\s+done\b", lines[row])), None)
+    if done is not None:
+        return TextEdit(done + 1, 1, done + 1, 1, text + "\n")
+    return TextEdit(last + 2, 1, last + 2, 1, "\n" + text) if last + 1 < len(lines) else _at_end(lines, text)
+
+
+def _last_full(lines: Sequence[str], start: int, end: int) -> int:
+    return next((row for row in range(end - 1, start - 1, -1) if lines[row].strip()), start)

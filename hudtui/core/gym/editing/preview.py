@@ -1,0 +1,189 @@
+"""What a configuration makes of replies, for somebody who is writing it: one reply in full, and one example of every action."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from hudtui.core.environment.values import Analysis, Tool
+from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
+from hudtui.core.gym.prompt import PLACEHOLDERS, usage_examples
+from hudtui.core.gym.reply import Call, parse_call, split_reply
+from hudtui.core.gym.schema_examples import UNSET, ToolSchema, literal
+from hudtui.core.gym.transform import TransformFailure
+from hudtui.core.gym.values import ActionMapping, FromArg, FromArgs, GymConfig
+from hudtui.core.text import clean_line
+
+Tools = Mapping[str, Tool] | None
+_KEPT_FROM_AGENT = ("setup", "evaluate", "hidden")
+_GUESSES: tuple[Any, ...] = (1, "hello", "1", "a+b", [1, 2], True, "", {"x": 1, "y": 2}, [[1, 2], [3, 4]], 0.5)
+_MOST_TRIED = 60
+
+
+def agent_tools(analysis: Analysis) -> dict[str, Tool]:
+    """The tools that a call of the agent can reach while a task is played."""
+    return {tool.name: tool for tool in analysis.tools if tool.kind not in _KEPT_FROM_AGENT}
+
+
+def interpret_reply(config: GymConfig, tools: Tools, reply: str) -> Interpretation:
+    """What `Interpreter(config, tools).interpret(reply)` gives, without preparing the actions that the reply does not use."""
+    parts = split_reply(reply, config.parser.use_thinking)
+    call = parse_call(parts.tool) if parts.tool is not None else None
+    if isinstance(call, Call):
+        mapping = config.mappings.get(call.name)
+        if mapping is not None:
+            return Interpreter(replace(config, mappings={call.name: mapping}), tools).interpret(reply)
+        # The names alone matter: to tell which ones there are.
+        reach = next((tool.name for tool in tools.values() if tool.hub is None), "") if tools else ""
+        names = {name: ActionMapping(name, reach) for name in config.mappings} if reach or tools is None else config.mappings
+        return Interpreter(replace(config, mappings=names), tools).interpret(reply)
+    return Interpreter(replace(config, mappings={}), tools).interpret(reply)
+
+
+def reply_of(tool_text: str, use_thinking: bool = True) -> str:
+    """A whole reply around a tool text."""
+    think = "<think>Let me try this.</think>\n" if use_thinking else ""
+    return f"{think}<tool>{tool_text}</tool>"
+
+
+def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
+    """The usage examples of the prompt that are calls, by action; explanations of the form are left out."""
+    found: dict[str, list[str]] = {}
+    for usage in usage_examples(config.system_prompt):
+        call = parse_call(usage.text)
+        if isinstance(call, Call) and (call.name not in PLACEHOLDERS or call.name in config.mappings):
+            found.setdefault(call.name, []).append(usage.text)
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in found.items()}
+
+
+def example_call(mapping: ActionMapping, tools: Tools) -> str:
+    """A call of an action that is made up: arguments that its transforms take and that its tool accepts, where such are found."""
+    tool = None if tools is None else tools.get(mapping.tool)
+    schema = None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
+    choices = [_values(mapping, name, schema) for name in mapping.positional]
+    fallback = ""
+    interpreter = Interpreter(GymConfig(mappings={mapping.name: mapping}), tools)
+    for values in itertools.islice(_combinations(choices), _MOST_TRIED):
+        text = f"{mapping.name}({', '.join(map(literal, values))})"
+        fallback = fallback or text
+        if interpreter.interpret(reply_of(text)).error is None:
+            return text
+    return fallback or f"{mapping.name}()"
+
+
+def _combinations(choices: list[list[Any]]) -> Iterable[tuple[Any, ...]]:
+    """The first of everything, then one changed at a time, then all changed alike."""
+    first = tuple(values[0] for values in choices)
+    yield first
+    for index, values in enumerate(choices):
+        for value in values[1:]:
+            yield (*first[:index], value, *first[index + 1 :])
+    for value in _GUESSES:
+        yield tuple(value for _ in choices)
+
+
+def _values(mapping: ActionMapping, argument: str, schema: ToolSchema | None) -> list[Any]:
+    """What may be tried for an argument, the likeliest first."""
+    likely: list[Any] = []
+    properties = {prop.name: prop for prop in schema.properties()} if schema is not None else {}
+    for name, parameter in mapping.parameters.items():
+        prop = properties.get(name)
+        if isinstance(parameter, FromArg) and parameter.arg == argument:
+            example = schema.example(prop.schema, name) if schema is not None and prop is not None else UNSET
+            if example is not UNSET and (parameter.transform is None or _passes(parameter, example)):
+                likely.append(example)
+            if parameter.transform is not None:
+                likely += [guess for guess in _GUESSES if _passes(parameter, guess)]
+        elif isinstance(parameter, FromArgs) and argument in parameter.args and schema is not None and prop is not None:
+            items = prop.schema.get("items")
+            example = schema.example(items, argument) if isinstance(items, Mapping) else UNSET
+            if example is not UNSET:
+                likely.append(example)
+    return [*likely, *_GUESSES]
+
+
+def _passes(parameter: FromArg, value: Any) -> bool:
+    assert parameter.transform is not None
+    if parameter.transform.wants_context(parameter.use_context):
+        return True  # depends on the other arguments; the interpreter tells
+    try:
+        parameter.transform(value, None)
+    except TransformFailure:
+        return False
+    return True
+
+
+ActionStatus = Literal["ok", "error", "broken", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """One action of the configuration with an example of it."""
+
+    action: str
+    example: str
+    """The tool text."""
+    origin: Literal["prompt", "made up"]
+    verdict: ActionStatus
+    words: str
+    """The call that comes of it, or why there is none; one line."""
+
+
+class ActionTable:
+    """Keeps the row of every action, and works out again only those whose mapping, example or tools have changed."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
+
+    def rows(self, config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
+        """A row for each action, in the order of the configuration."""
+        given = prompt_examples(config)
+        names = [name for name in config.raw.get("action_mappings") or () if name in config.mappings or name in config.invalid]
+        kept: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
+        for name in names:
+            mapping = config.mappings.get(name)
+            usage = given.get(name, ("",))[0]
+            key = (mapping, tools, config.invalid.get(name), usage, config.parser.use_thinking)
+            before = self._rows.get(name)
+            same = before is not None and before[0][0] is mapping and before[0][1] is tools and before[0][2:] == key[2:]
+            kept[name] = before if same and before is not None else (key, self._row(name, mapping, usage, config, tools))
+        self._rows = kept
+        return tuple(row for _, row in kept.values())
+
+    @staticmethod
+    def _row(name: str, mapping: ActionMapping | None, usage: str, config: GymConfig, tools: Tools) -> ActionRow:
+        origin: Literal["prompt", "made up"] = "prompt" if usage else "made up"
+        if mapping is None:
+            return ActionRow(name, usage or f"{name}()", origin, "broken", config.invalid.get(name, ""))
+        if name == DONE:
+            return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
+        text = usage or example_call(mapping, tools)
+        meaning = interpret_reply(config, tools, reply_of(text))
+        if meaning.error is not None:
+            return ActionRow(name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}")
+        return ActionRow(name, text, origin, "ok", describe_call(meaning))
+
+
+def describe_call(meaning: Interpretation) -> str:
+    """The call of a reply on one line: `move(direction="left")`."""
+    if meaning.done:
+        return "ends the episode"
+    if meaning.call is None:
+        return "" if meaning.error is None else f"{meaning.error.stage}: {meaning.error.message}"
+    arguments = ", ".join(f"{clean_line(name, 60)}={literal(value)}" for name, value in meaning.call.arguments.items())
+    return clean_line(f"{meaning.call.tool}({arguments})", 400)
+
+
+def describe_check(meaning: Interpretation) -> str:
+    """Whether the call was held against a schema, in words."""
+    if meaning.done:
+        return "no call: `done` ends the episode"
+    if meaning.draft is None:
+        return "no call to check"
+    if not meaning.checked:
+        return f"not checked: {meaning.unchecked}"
+    if meaning.error is not None:
+        return f"refused: {meaning.error.message}" if meaning.error.stage == "schema" else "not checked: there is no call"
+    return "fits the tool's schema"

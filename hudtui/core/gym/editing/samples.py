@@ -1,0 +1,142 @@
+"""Replies to try a configuration with: kept for each configuration, found in traces, taken from its prompt, or typical ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hudtui.core.errors import InputError
+from hudtui.core.files import read_json, write_atomic
+from hudtui.core.gym.editing.preview import Tools, example_call, prompt_examples, reply_of
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.workspace import STATE_FOLDER, make_state_dir
+
+FORMAT = 1
+MOST_KEPT = 50
+LONGEST = 100_000
+"""Characters of a reply that is kept."""
+
+TYPICAL: tuple[tuple[str, str], ...] = (
+    ("the end of an episode", "<think>Nothing is left to do.</think>\n<tool>done()</tool>"),
+    ("without a think block", "<tool>done()</tool>"),
+    ("a tag that is not closed", "<think>I forgot something.</think>\n<tool>done()"),
+    ("two calls in one reply", "<think>Twice.</think>\n<tool>done()</tool>\n<tool>done()</tool>"),
+    ("no tags at all", "I think I should call done()."),
+)
+"""Replies as agents write them, with what they show."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleReply:
+    """A reply to try."""
+
+    label: str
+    """Where it comes from."""
+    text: str
+    kept: bool = False
+    """By the user, for this configuration."""
+
+
+@dataclass
+class Samples:
+    """The replies of one configuration: its own, kept ones first, and then those that are found or made."""
+
+    last: str | None = None
+    """What was tried last."""
+    kept: list[str] = field(default_factory=list)
+    rollouts: tuple[SampleReply, ...] = ()
+
+    def all(self, config: GymConfig | None, tools: Tools) -> tuple[SampleReply, ...]:
+        """All of them, each text once, in the order in which they are offered."""
+        found: list[SampleReply] = [SampleReply("the last one", self.last)] if self.last is not None else []
+        found += (SampleReply("kept", text, True) for text in self.kept)
+        found += self.rollouts
+        if config is not None:
+            thinking = config.parser.use_thinking
+            for texts in prompt_examples(config).values():
+                found += (SampleReply("usage in the prompt", reply_of(text, thinking)) for text in texts)
+            given = prompt_examples(config)
+            for name, mapping in list(config.mappings.items())[:100]:
+                if name not in given:
+                    found.append(SampleReply(f"made up for {name}", reply_of(example_call(mapping, tools), thinking)))
+        found += (SampleReply(label, text) for label, text in TYPICAL)
+        once = {sample.text: sample for sample in reversed(found)}
+        return tuple(sample for sample in found if once[sample.text] is sample)
+
+
+def _file(folder: Path, config: Path) -> Path:
+    digest = hashlib.sha256(str(config.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return folder / STATE_FOLDER / "samples" / f"{digest}.json"
+
+
+def load_samples(folder: Path, config: Path) -> Samples:
+    """The replies kept for a configuration. A damaged file counts as none.
+
+    Args:
+        folder: The project folder.
+        config: The configuration's file.
+    """
+    try:
+        data = read_json(_file(folder, config))
+    except InputError:
+        return Samples()
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        return Samples()
+    last, kept = data.get("last"), data.get("kept")
+    return Samples(
+        last if isinstance(last, str) else None,
+        [text for text in kept if isinstance(text, str)] if isinstance(kept, list) else [],
+    )
+
+
+def save_samples(folder: Path, config: Path, samples: Samples) -> None:
+    """Keep replies for the next time.
+
+    Raises:
+        InputError: The project folder cannot be written to.
+    """
+    make_state_dir(folder)
+    data = {
+        "format": FORMAT,
+        "config": config.name,
+        "last": None if samples.last is None else samples.last[:LONGEST],
+        "kept": [text[:LONGEST] for text in samples.kept[:MOST_KEPT]],
+    }
+    write_atomic(_file(folder, config), json.dumps(data, ensure_ascii=True, indent=1))
+
+
+def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> tuple[SampleReply, ...]:
+    """Samples of replies from rollouts: as different as can be.
+
+    Args:
+        replies: What to call each, and its text, the newest first.
+        most: How many are taken.
+    """
+    found: dict[str, SampleReply] = {}
+    seen: set[str] = set()
+    spare: list[SampleReply] = []
+    for label, text in replies:
+        call = text.partition("<tool>")[2].partition("(")[0].strip()
+        sample = SampleReply(label, text[:LONGEST])
+        if call not in seen:
+            seen.add(call)
+            found.setdefault(text, sample)
+        else:
+            spare.append(sample)
+        if len(found) >= most:
+            break
+    return _filled(list(found.values()), spare, most)
+
+
+def _filled(found: list[SampleReply], spare: Sequence[SampleReply], most: int) -> tuple[SampleReply, ...]:
+    known = {sample.text for sample in found}
+    for sample in spare:
+        if len(found) >= most:
+            break
+        if sample.text not in known:
+            known.add(sample.text)
+            found.append(sample)
+    return tuple(found)

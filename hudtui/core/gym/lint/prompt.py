@@ -1,0 +1,197 @@
+"""Checks of the system prompt: does it tell the agent what the mappings offer, and do its own examples work?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hudtui.core.gym.generate import DONE_LINES
+from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.lint.findings import Fix, TextEdit
+from hudtui.core.gym.lint.report import MAPPINGS, PROMPT, LintReport
+from hudtui.core.gym.nearest import confident_match, did_you_mean
+from hudtui.core.gym.prompt import PLACEHOLDERS, Heading, UsageExample, headings, mentioned, usage_examples
+from hudtui.core.gym.reply import Call, ParseFailure, parse_call
+from hudtui.core.text import clean_line
+
+_CHAT_MARKS = re.compile(
+    r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"
+)
+"""Marks by which chat templates tell turns apart."""
+_DOTS = ("...", "…")
+_DONE = "done"
+_USAGE_LINE = re.compile(r"(?:^|\n)[ \t]*Usage:[ \t]*<tool>\s*\Z")
+
+
+def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list[Mapping[str, Any]]]:
+    """Check the prompt.
+
+    Returns:
+        The arguments of the usage examples, by action.
+    """
+    prompt = report.config.system_prompt
+    if not prompt.strip():
+        if not isinstance(report.document.data.get("system_prompt"), str):
+            path = PROMPT if "system_prompt" in report.document.data else ()
+            report.add(
+                "no-prompt",
+                "warning",
+                "there is no `system_prompt`: the agent is told nothing, and hud-vf-gym 0.1.1 does not load the file",
+                path,
+            )
+        else:
+            report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent is told nothing", PROMPT)
+        return {}
+    for mark in _CHAT_MARKS.finditer(prompt):
+        message = (
+            f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or the turn of somebody else"
+        )
+        report.add_in_prompt("chat-mark", "warning", message, mark.start(), len(mark[0]))
+    reader = _Reader(report, interpreter)
+    found = usage_examples(prompt)
+    for usage in found:
+        reader.usage(usage)
+    for heading in headings(prompt):
+        reader.heading(heading)
+    names = mentioned(prompt)
+    if _DONE not in names:
+        report.add(
+            "no-done",
+            "warning",
+            "the prompt does not mention `done()`: the agent cannot know how to end an episode",
+            PROMPT,
+            fix=_add_done(report, found),
+        )
+    for mapping in report.config.mappings.values():
+        if mapping.name not in names and mapping.name != _DONE:
+            report.add(
+                "mapped-not-described",
+                "warning",
+                f"the action `{mapping.name}` is mapped, but the prompt does not tell the agent about it",
+                (MAPPINGS, mapping.name),
+                mapping=mapping,
+            )
+    return reader.examples
+
+
+class _Reader:
+    """Holds what the prompt says about actions against the mappings."""
+
+    def __init__(self, report: LintReport, interpreter: Interpreter) -> None:
+        self.report = report
+        self.interpreter = interpreter
+        self.examples: dict[str, list[Mapping[str, Any]]] = {}
+        config = report.config
+        self.actions = [*config.mappings, *config.invalid]
+        self.settled = {_DONE, *self.actions, *PLACEHOLDERS}
+        """Names that an agent may call, that stand for any name, or that were reported before."""
+        if config.allow_unmapped:
+            self.settled.update(report.tools or ())
+        self.anything = config.allow_unmapped and report.tools is None
+        self.wrong = {finding.mapping for finding in report.findings if finding.severity == "error"}
+        """Actions whose mappings have errors, which were reported at their own places."""
+
+    def heading(self, heading: Heading) -> None:
+        if heading.call:
+            self._not_mapped(heading.name, heading.start)
+
+    def usage(self, usage: UsageExample) -> None:
+        call = parse_call(usage.text)
+        if isinstance(call, ParseFailure):
+            self._does_not_parse(usage, call)
+            return
+        mapping = self.report.config.mappings.get(call.name)
+        if mapping is None:
+            self._not_mapped(call.name, usage.start + usage.text.index(call.name))
+            return
+        if _explains(usage, call, mapping.arguments):
+            return
+        result = self.interpreter.interpret(f"<think>-</think><tool>{usage.text}</tool>")
+        if result.action is not None:
+            self.examples.setdefault(call.name, []).append(result.action.arguments)
+        if result.error is not None and result.error.stage in ("mapping", "schema") and call.name not in self.wrong:
+            self.report.add_in_prompt(
+                "usage-not-accepted",
+                "error",
+                f"the example `{_shown(usage)}` is refused: {result.error.message}",
+                usage.start,
+                len(usage.text),
+                mapping=call.name,
+            )
+
+    def _not_mapped(self, name: str, start: int) -> None:
+        if self.anything or name in self.settled:
+            return
+        self.settled.add(name)
+        near, sure = did_you_mean(name, self.actions), confident_match(name, self.actions)
+        hint = f"; did you mean `{sure or near}`?" if sure or near else "; an agent that calls it is refused"
+        fix = None
+        if sure is not None:
+            calls = re.finditer(rf"\b{name}(?=[ \t]*+\()", self.report.config.system_prompt)
+            fix = self.report.in_prompt(f"write `{sure}`", (start, *(call.start() for call in calls)), len(name), sure)
+        guess = None if sure or not near else self.report.in_prompt(f"write `{near}`", (start,), len(name), near)
+        message = f"the prompt describes `{name}`, but there is no such action{hint}"
+        self.report.add_in_prompt("described-not-mapped", "warning", message, start, len(name), fix=fix, guess=guess)
+
+    def _does_not_parse(self, usage: UsageExample, refusal: ParseFailure) -> None:
+        text = usage.text
+        if "(" in text:
+            at = min(max(refusal.column - 1, 0), len(text) - 1)
+            message = f"the example `{_shown(usage)}` cannot be read: {refusal.message}"
+            self.report.add_in_prompt("usage-does-not-parse", "error", message, usage.start + at, len(text) - at)
+        elif text == _DONE or text in self.actions:
+            mapping = self.report.config.mappings.get(text)
+            bare = text == _DONE or (mapping is not None and not mapping.positional)
+            self.report.add_in_prompt(
+                "usage-does-not-parse",
+                "error",
+                f"the example `{text}` cannot be read: a call has parentheses",
+                usage.start,
+                len(text),
+                mapping=text,
+                fix=self.report.in_prompt(f"write `{text}()`", (usage.start,), len(text), f"{text}()") if bare else None,
+            )
+        # Anything else without a parenthesis explains where the call goes: <tool>your call</tool>.
+
+
+def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> bool:
+    """Whether an example shows the names of its arguments, or dots, instead of values: `click(x, y)`."""
+    values = [*call.args, *call.kwargs.values()]
+    if any(value in _DOTS for value in values if isinstance(value, str)):
+        return True
+    if not call.args or call.kwargs or len(call.args) > len(positional):
+        return False
+    bare = all(usage.text[column - 1 : column] not in "\"'" for column in call.columns[: len(call.args)])
+    return bare and all(isinstance(value, str) and value == name for value, name in zip(call.args, positional, strict=False))
+
+
+def _add_done(report: LintReport, found: tuple[UsageExample, ...]) -> Fix | None:
+    """The fix that describes `done()` below the last usage line, in the manner of the prompt."""
+    prompt = report.config.system_prompt
+    usage = next(
+        (usage for usage in reversed(found) if _USAGE_LINE.search(prompt[max(usage.start - 100, 0) : usage.start])), None
+    )
+    if usage is None:
+        return None
+    at = prompt.count("\n", 0, usage.start)
+    lines = prompt.split("\n")
+    offset = sum(len(line) + 1 for line in lines[:at])
+    place, _ = report.document.inside(PROMPT, offset)
+    source = report.document.text.split("\n")
+    indented = source[place - 1].rstrip("\r") if 0 < place <= len(source) else ""
+    if not lines[at] or not indented.endswith(lines[at]):
+        return None
+    indent = indented[: len(indented) - len(lines[at])]
+    if indent.strip():
+        return None
+    item = next((line for line in reversed(lines[:at]) if re.match(r"[ \t]*[-*•+] ", line)), "")
+    indent += item[: len(item) - len(item.lstrip())]
+    new = "".join(f"\n{indent}{line}" for line in DONE_LINES)
+    end = len(indented) + 1
+    return Fix("describe `done()`", (TextEdit(place, end, place, end, new),))
+
+
+def _shown(usage: UsageExample) -> str:
+    """An example as messages show it."""
+    return clean_line(usage.text, 80)

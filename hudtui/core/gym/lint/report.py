@@ -1,0 +1,158 @@
+"""What the checks of `lint` share: the configuration they look at, and where their findings go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hudtui.core.environment.values import Tool
+from hudtui.core.gym import emit
+from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit
+from hudtui.core.gym.schema_examples import ToolSchema
+from hudtui.core.gym.values import ActionMapping, GymConfig, Parameter
+from hudtui.core.text import clean_line
+from hudtui.core.yaml_doc import YamlDocument, YamlPath
+
+_MOST_IN_PROMPT = 100
+
+MAPPINGS = "action_mappings"
+PROMPT: YamlPath = ("system_prompt",)
+
+
+class LintReport:
+    """A configuration under inspection, and what was found.
+
+    Args:
+        document: Its text.
+        config: Its meaning.
+        tools: The tools of its environment, where they are known.
+    """
+
+    def __init__(self, document: YamlDocument, config: GymConfig, tools: Mapping[str, Tool] | None) -> None:
+        self.document = document
+        self.config = config
+        self.tools = tools
+        self.findings: list[Finding] = []
+        self._in_prompt = 0
+        self._lines = document.text.split("\n")
+        self._schemas: dict[str, ToolSchema] = {}
+
+    def schema(self, tool: str) -> ToolSchema | None:
+        """The schema of a tool, where it is known."""
+        if tool not in self._schemas:
+            found = self.tools.get(tool) if self.tools is not None else None
+            if found is None or found.input_schema is None:
+                return None
+            self._schemas[tool] = ToolSchema(found.input_schema)
+        return self._schemas[tool]
+
+    def add(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        path: YamlPath,
+        *,
+        at_value: bool = False,
+        mapping: ActionMapping | None = None,
+        parameter: str | None = None,
+        fix: Fix | None = None,
+        guess: Fix | None = None,
+    ) -> None:
+        """Report something about the key at a path, or about its value."""
+        mark = self.document.value_mark(path) if at_value else self.document.mark(path)
+        end = mark.end_column if mark.end_line == mark.line else None
+        name = mapping.name if mapping is not None else None
+        place = (mark.line, mark.column, end)
+        self.findings.append(Finding(code, severity, clean_line(message, 400), *place, name, parameter, fix, guess))
+
+    def add_in_prompt(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        start: int,
+        length: int,
+        *,
+        mapping: str | None = None,
+        fix: Fix | None = None,
+        guess: Fix | None = None,
+    ) -> None:
+        """Report something about a stretch of the prompt, given by its offset in the prompt's text; the first hundred times."""
+        self._in_prompt += 1
+        if self._in_prompt > _MOST_IN_PROMPT:
+            return
+        line, column = self.document.inside(PROMPT, start)
+        end = column + length if self._source(line, column, length) == self.config.system_prompt[start : start + length] else None
+        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, None, fix, guess))
+
+    def in_prompt(self, title: str, starts: Iterable[int], length: int, text: str) -> Fix | None:
+        """The fix that replaces stretches of the prompt; None where the prompt's text is not written out as it is."""
+        edits = []
+        for start in sorted(set(starts)):
+            line, column = self.document.inside(PROMPT, start)
+            if self._source(line, column, length) != self.config.system_prompt[start : start + length]:
+                return None
+            edits.append(TextEdit(line, column, line, column + length, text))
+        return Fix(title, tuple(edits))
+
+    def value(self, title: str, path: YamlPath, data: Any) -> Fix | None:
+        """The fix that replaces the value at a path, where it is a scalar on one line."""
+        mark = self.document.value_mark(path)
+        if mark.line != mark.end_line or self.raw(path) is None or isinstance(self.raw(path), dict | list):
+            return None
+        try:
+            text = self._in_style(data, self._source(mark.line, mark.column, 1))
+        except emit.NotWritable:
+            return None
+        return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
+
+    def key(self, title: str, path: YamlPath, name: str) -> Fix | None:
+        """The fix that renames the key at a path."""
+        mark = self.document.mark(path)
+        if mark.line != mark.end_line or not isinstance(self.raw(path[:-1]), dict):
+            return None
+        try:
+            text = emit.yaml_key(name)
+        except emit.NotWritable:
+            return None
+        return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
+
+    def _in_style(self, data: Any, first: str) -> str:
+        """A value in the kind of quotes, or without quotes, as what it replaces."""
+        if not isinstance(data, str) or first == '"':
+            return emit.yaml_value(data)
+        if first == "'" and data.isprintable() and "'" not in data:
+            return f"'{data}'"
+        return emit.yaml_key(data)
+
+    def raw(self, path: YamlPath) -> Any:
+        """The value at a path, as the text has it; None where there is none."""
+        at: Any = self.document.data
+        for step in path:
+            inside = step in at if isinstance(at, dict) else isinstance(at, list) and isinstance(step, int) and step < len(at)
+            if not inside:
+                return None
+            at = at[step]
+        return at
+
+    def parameters(self) -> list[tuple[ActionMapping, str, Parameter, YamlPath]]:
+        """Every parameter of every mapping that is sound, with its path."""
+        return [
+            (mapping, name, parameter, (MAPPINGS, mapping.name, name))
+            for mapping in self.config.mappings.values()
+            for name, parameter in mapping.parameters.items()
+        ]
+
+    def _source(self, line: int, column: int, length: int) -> str:
+        return self._lines[line - 1][column - 1 : column - 1 + length] if 0 < line <= len(self._lines) else ""
+
+
+def shown(data: Any, limit: int = 60) -> str:
+    """A value as messages show it."""
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = str(type(data).__name__)
+    return clean_line(text, limit)

@@ -1,0 +1,386 @@
+"""Reading a tool's JSON Schema: its parameters, their types in words, and an example value that fits.
+
+Schemas come from servers that nobody vouches for: references may run in circles, patterns may be no patterns, whole schemas may
+make no sense. Nothing here raises on them; what cannot be read counts as unrestricted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hudtui.core.environment.validation import CheckTooLongError, NotCheckedError, Validator, WorkBudget
+from hudtui.core.gym.suggest import count_of, more_like, number_of, numbers, texts
+from hudtui.core.text import clean_line
+
+UNSET: Final[Any] = object()
+"""Stands for "no value", where None is a value."""
+
+_MOST_TRIED = 60
+_MOST_WORK = 2000
+"""Parts looked at for one example: schemas that refer to themselves branch without end."""
+_MOST_CHECKS = 100_000
+"""Steps to judge one value."""
+_DEEPEST = 6
+_LONGEST_LIST = 24
+_HOPS = 20
+
+
+@dataclass(frozen=True)
+class SchemaProperty:
+    """One parameter of a tool."""
+
+    name: str
+    schema: Mapping[str, Any]
+    """References resolved at the top."""
+    required: bool
+    default: Any = UNSET
+
+    @property
+    def description(self) -> str:
+        """What the schema says about it, as it says it; not cleaned."""
+        text = self.schema.get("description") or self.schema.get("title") or ""
+        return text if isinstance(text, str) else ""
+
+
+class ToolSchema:
+    """The input schema of one tool.
+
+    Args:
+        root: The JSON Schema of the arguments.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self._validator = Validator(root)
+        self._work = 0
+        self._budget = 0
+
+    def properties(self) -> tuple[SchemaProperty, ...]:
+        """The parameters, required ones first, each group in the order of the schema.
+
+        Alternatives (`anyOf`, `oneOf`) count with all their parameters; required is what every alternative requires.
+        """
+        shape = self._shape(self.root, 0)
+        names = [*(name for name in shape.schemas if name in shape.required), *shape.schemas]
+        return tuple(self._property(name, shape) for name in dict.fromkeys(names))
+
+    def accepts(self, arguments: Any) -> bool:
+        """Whether the arguments of a call fit. A schema that makes no sense accepts everything; one that never ends, nothing."""
+        self._budget = _MOST_CHECKS
+        return self._valid(self.root, arguments, unsure=False)
+
+    def unchecked(self, arguments: Any) -> str | None:
+        """Why it cannot be told whether the arguments of a call fit; None where it can."""
+        try:
+            self._validator.errors(arguments, most=1)
+        except NotCheckedError as error:
+            return str(error)
+        return None
+
+    def fits(self, schema: Any, value: Any) -> bool:
+        """Whether a value fits a part of this schema."""
+        self._budget = _MOST_CHECKS
+        return self._valid(schema, value)
+
+    def resolved(self, schema: Any) -> Mapping[str, Any]:
+        """`schema` with references at its top followed; `{}` for what is no schema."""
+        for _ in range(_HOPS):
+            if schema is False:
+                return {"not": {}}
+            if not isinstance(schema, Mapping):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            target = self._pointed(reference)
+            beside = {name: item for name, item in schema.items() if name != "$ref"}
+            schema = {**target, **beside} if isinstance(target, Mapping) else beside
+        return {}
+
+    def words(self, schema: Any, depth: int = 0) -> str:
+        """What values a schema allows, in a few words: `integer from 1 to 10`, `one of "left", "right"`."""
+        plain = self.resolved(schema)
+        if "const" in plain:
+            return f"always {literal(plain['const'])}"
+        choices = plain.get("enum")
+        if isinstance(choices, list) and choices:
+            shown = ", ".join(literal(choice) for choice in choices[:20])
+            more = f" and {len(choices) - 20} more" if len(choices) > 20 else ""
+            kinds = _kinds(plain) or tuple(dict.fromkeys(_kind_of(choice) for choice in choices))
+            return f"{' or '.join(kinds)}, one of {shown}{more}" if len(choices) > 1 else f"always {shown}"
+        branches = plain.get("anyOf") or plain.get("oneOf")
+        if isinstance(branches, list) and branches and depth < 3:
+            return " or ".join(dict.fromkeys(self.words(branch, depth + 1) for branch in branches[:6]))
+        parts = [part for part in plain.get("allOf") or () if isinstance(part, Mapping)] if depth < 3 else []
+        if parts:
+            merged: dict[str, Any] = {}
+            for part in parts:
+                merged.update(self.resolved(part))
+            return self.words({**merged, **{name: item for name, item in plain.items() if name != "allOf"}}, depth + 1)
+        kinds = _kinds(plain)
+        return " or ".join(self._kind_words(kind, plain, depth) for kind in kinds) if kinds else "any value"
+
+    def example(self, schema: Any, name: str = "") -> Any:
+        """A value that fits a part of this schema, or `UNSET` where none was found.
+
+        Args:
+            schema: The part.
+            name: The parameter's name; a hint for what texts look natural.
+        """
+        self._work, self._budget = _MOST_WORK, _MOST_CHECKS * 3
+        for candidate in itertools.islice(self._candidates(schema, name, 0), _MOST_TRIED):
+            if self._valid(schema, candidate):
+                return candidate
+        return UNSET
+
+    def calls(self) -> Iterator[dict[str, Any]]:
+        """Arguments to try for an example call, the shortest first; not all of them fit."""
+        shape = self._shape(self.root, 0)
+        properties = self.properties()
+        required = self._filled(prop for prop in properties if prop.required)
+        yield required
+        given = self.root.get("examples")
+        yield from (dict(example) for example in given if isinstance(example, Mapping)) if isinstance(given, list) else ()
+        for branch in shape.branches:
+            names = {*self._shape(branch, 1).required, *shape.required}
+            schemas = {**shape.schemas, **self._shape(branch, 1).schemas}
+            yield self._filled(
+                SchemaProperty(name, self.resolved(schemas.get(name, {})), True) for name in schemas if name in names
+            )
+        for prop in properties:
+            if not prop.required:
+                yield {**required, **self._filled([prop])}
+        yield self._filled(properties)
+
+    def _filled(self, properties: Iterable[SchemaProperty]) -> dict[str, Any]:
+        found = {prop.name: self.example(prop.schema, prop.name) for prop in properties}
+        return {name: None if example is UNSET else example for name, example in found.items()}
+
+    def _property(self, name: str, shape: _Shape) -> SchemaProperty:
+        schema = self.resolved(shape.schemas[name])
+        default = schema.get("default", UNSET)
+        return SchemaProperty(name, schema, name in shape.required, default)
+
+    def _shape(self, schema: Any, depth: int) -> _Shape:
+        """The parameters of an object schema, over references, `allOf` and alternatives."""
+        plain = self.resolved(schema)
+        own = plain.get("properties")
+        schemas = {str(name): part for name, part in own.items()} if isinstance(own, Mapping) else {}
+        listed = plain.get("required")
+        required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+        branches: list[Any] = []
+        if depth < _DEEPEST:
+            for part in _parts(plain, "allOf"):
+                inner = self._shape(part, depth + 1)
+                schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                required |= inner.required
+                branches += inner.branches
+            for word in ("anyOf", "oneOf"):
+                alternatives = _parts(plain, word)
+                shapes = [self._shape(part, depth + 1) for part in alternatives]
+                for inner in shapes:
+                    schemas = {**schemas, **{name: found for name, found in inner.schemas.items() if not schemas.get(name)}}
+                if shapes:
+                    required |= set.intersection(*(set(inner.required) for inner in shapes))
+                branches += alternatives
+        for name in sorted(required):
+            schemas.setdefault(name, {})
+        return _Shape(schemas, frozenset(required), tuple(branches))
+
+    def _pointed(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            return None
+        at: Any = self.root
+        for step in reference[1:].split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(at, Mapping):
+                at = at.get(step)
+            elif isinstance(at, list) and step.isdigit() and len(step) < 6 and int(step) < len(at):
+                at = at[int(step)]
+            else:
+                return None
+        return at
+
+    def _valid(self, schema: Any, instance: Any, *, unsure: bool = True) -> bool:
+        allowed = min(self._budget, _MOST_CHECKS)
+        work = WorkBudget(allowed)
+        try:
+            return not self._validator.errors(instance, part=None if schema is self.root else schema, most=1, work=work)
+        except CheckTooLongError:
+            return unsure
+        except NotCheckedError:
+            return True  # whatever is wrong with the schema, it is not the example's fault
+        finally:
+            self._budget -= max(allowed - work.left, 1)
+
+    def _kind_words(self, kind: str, plain: Mapping[str, Any], depth: int) -> str:
+        if kind in ("integer", "number"):
+            return kind + _span(plain)
+        if kind == "array":
+            items = plain.get("items")
+            return f"list of {self.words(items, depth + 1)}" if isinstance(items, Mapping) and items and depth < 3 else "list"
+        if kind == "object":
+            own = plain.get("properties")
+            if isinstance(own, Mapping) and own and depth < 2:
+                needed = plain.get("required") if isinstance(plain.get("required"), list) else []
+                fields = (
+                    f"{clean_line(str(name), 60)} ({self.words(part, depth + 2)}{'' if name in needed else ', optional'})"  # type: ignore[operator]
+                    for name, part in itertools.islice(own.items(), 12)
+                )
+                return f"object with {', '.join(fields)}"
+            return "object"
+        if kind == "string":
+            form = plain.get("format")
+            pattern = plain.get("pattern")
+            text = f"string ({clean_line(form, 40)})" if isinstance(form, str) and form else "string"
+            return f"{text} matching {clean_line(pattern, 80)}" if isinstance(pattern, str) and pattern else text
+        return kind
+
+    def _candidates(self, schema: Any, name: str, depth: int) -> Iterator[Any]:
+        plain = self.resolved(schema)
+        if "const" in plain:
+            yield plain["const"]
+            return
+        choices = plain.get("enum")
+        if isinstance(choices, list) and choices:
+            yield from choices
+            return
+        given = plain.get("examples")
+        yield from (given if isinstance(given, list) else ())
+        self._work -= 1
+        if depth > _DEEPEST or self._work < 0:
+            yield from (None, "", 1, [], {})
+            return
+        for word in ("anyOf", "oneOf", "allOf"):
+            for part in _parts(plain, word):
+                beside = {key: item for key, item in plain.items() if key != word}
+                yield from itertools.islice(self._candidates({**beside, **self.resolved(part)}, name, depth + 1), 12)
+        if "default" in plain and plain["default"] is not None:
+            yield plain["default"]
+        for kind in _kinds(plain) or ("string", "integer", "object"):
+            yield from self._of_kind(kind, plain, name, depth)
+
+    def _of_kind(self, kind: str, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
+        if kind == "string":
+            yield from texts(plain, name)
+        elif kind == "integer":
+            yield from (int(number) for number in numbers(plain, whole=True))
+        elif kind == "number":
+            yield from numbers(plain, whole=False)
+        elif kind == "boolean":
+            yield from (True, False)
+        elif kind == "null":
+            yield None
+        elif kind == "array":
+            yield from self._lists(plain, name, depth)
+        elif kind == "object":
+            yield from self._objects(plain, depth)
+
+    def _lists(self, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
+        front = [self._first(part, name, depth) for part in _parts(plain, "prefixItems")]
+        items = plain.get("items", plain.get("contains", {}))
+        least = count_of(plain, "minItems", _LONGEST_LIST)
+        some = list(itertools.islice(self._candidates(items, name, depth + 1), _LONGEST_LIST + 8))
+        fitting = [item for item in some if self._valid(items, item)] or some[:1]
+        if fitting:
+            yield [*front, *([fitting[0]] if not front else [])][: max(least, len(front), 1)]
+            padding = itertools.islice(itertools.cycle(fitting), max(least - len(front), 0))
+            yield [*front, *padding]
+        different: list[Any] = [*front]
+        for item in fitting:
+            if len(different) >= least:
+                break
+            if item not in different:
+                different.append(item)
+        yield different
+        if plain.get("uniqueItems") and len(different) < least:
+            yield [*different, *more_like(fitting[:1], least - len(different))]
+        yield []
+
+    def _objects(self, plain: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
+        shape = self._shape(plain, depth)
+        yield {name: self._first(part, name, depth) for name, part in shape.schemas.items() if name in shape.required}
+        yield {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
+        least = count_of(plain, "minProperties", _LONGEST_LIST)
+        extra = plain.get("additionalProperties", {})
+        if extra is not False:
+            filled = {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
+            for number in range(least):
+                if len(filled) >= least:
+                    break
+                filled.setdefault(f"key{number + 1}", self._first(extra, "", depth))
+            yield filled
+
+    def _first(self, schema: Any, name: str, depth: int) -> Any:
+        tried = list(itertools.islice(self._candidates(schema, name, depth + 1), 20))
+        return next((candidate for candidate in tried if self._valid(schema, candidate)), tried[0] if tried else None)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    schemas: dict[str, Any]
+    required: frozenset[str]
+    branches: tuple[Any, ...]
+
+
+def literal(data: Any) -> str:
+    r"""A JSON value as an agent may write it in a call; on one line, without anything that reads as a tag.
+
+    `<` before `tool`, `/tool`, `think` and `/think` is written as the escape `\x3c`, so that an example cannot end its own tag.
+    """
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except (RecursionError, ValueError, TypeError):  # nested without end, a number of thousands of digits, no JSON at all
+        return '"..."'
+    for tag in ("tool>", "/tool>", "think>", "/think>"):
+        text = text.replace("<" + tag, "\\x3c" + tag)
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _parts(plain: Mapping[str, Any], word: str) -> list[Any]:
+    parts = plain.get(word)
+    return [part for part in parts if isinstance(part, (Mapping, bool))] if isinstance(parts, list) else []
+
+
+def _kinds(plain: Mapping[str, Any]) -> tuple[str, ...]:
+    kind = plain.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    if isinstance(kind, list):
+        return tuple(word for word in kind if isinstance(word, str))
+    if isinstance(plain.get("properties"), Mapping):
+        return ("object",)
+    if any(word in plain for word in ("items", "prefixItems", "minItems", "contains")):
+        return ("array",)
+    if any(word in plain for word in ("pattern", "minLength", "maxLength", "format")):
+        return ("string",)
+    if any(word in plain for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")):
+        return ("number",)
+    return ()
+
+
+def _kind_of(data: Any) -> str:
+    kinds = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (Mapping, "object"))
+    return next((kind for types, kind in kinds if isinstance(data, types)), "null")
+
+
+def _span(plain: Mapping[str, Any]) -> str:
+    low, high = number_of(plain, "minimum"), number_of(plain, "maximum")
+    above, below = number_of(plain, "exclusiveMinimum"), number_of(plain, "exclusiveMaximum")
+    if low is not None and high is not None:
+        text = f" from {low} to {high}"
+    else:
+        sides = (("at least", low), ("more than", above), ("at most", high), ("less than", below))
+        found = [f"{words} {bound}" for words, bound in sides if bound is not None]
+        text = f" {' and '.join(found)}" if found else ""
+    step = number_of(plain, "multipleOf")
+    return f"{text}, a multiple of {step}" if step else text

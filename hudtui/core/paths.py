@@ -1,0 +1,48 @@
+"""Where this program keeps what is its own, outside any workspace."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class AppPaths:
+    """The program's folders. None of them need exist."""
+
+    config: Path
+    """Settings of the user, and platforms of their own."""
+    data: Path
+    """What is kept for good."""
+    state: Path
+    """Logs and what the app remembers between sessions."""
+    cache: Path
+    """What can be made again at any time."""
+
+    @property
+    def log_file(self) -> Path:
+        """The log of the app itself."""
+        return self.state / "hudtui.log"
+
+    @property
+    def settings_file(self) -> Path:
+        """The user's settings, in the form of a `.env` file."""
+        return self.config / "settings.env"
+
+    @property
+    def platforms(self) -> Path:
+        """Platforms that the user has declared, one YAML file each."""
+        return self.config / "platforms"
+
+
+def app_paths() -> AppPaths:
+    """The folders by the rules of the system; all of them below `HUDTUI_HOME` when that is set."""
+    home = os.environ.get("HUDTUI_HOME")
+    if home:
+        base = Path(home).expanduser().absolute()
+        return AppPaths(base / "config", base / "data", base / "state", base / "cache")
+    from platformdirs import PlatformDirs
+
+    folders = PlatformDirs("hudtui", appauthor=False)
+    return AppPaths(folders.user_config_path, folders.user_data_path, folders.user_state_path, folders.user_cache_path)

@@ -1,0 +1,336 @@
+"""Models behind an OpenAI-compatible endpoint: one chat completion a turn, with retries, time limits and clear words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.http import is_loopback, retry_after
+from hudtui.core.rollouts.trace import MASK
+from hudtui.core.rollouts.values import Message
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    import httpx2
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_LONGEST_PAUSE = 60.0
+
+
+class PolicyError(HudtuiError):
+    """A policy cannot say what to do next.
+
+    `fatal` tells that it will not be able to in any other episode either: a wrong key, an unknown model, no such server.
+    """
+
+    def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, fatal: bool = False) -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.fatal = fatal
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """How to reach a model, and how it is to answer."""
+
+    base_url: str = DEFAULT_BASE_URL
+    """Up to and without `/chat/completions`."""
+    key: str | None = field(default=None, repr=False)
+    key_name: str = "OPENAI_API_KEY"
+    """Where the key comes from, for messages to the user."""
+    temperature: float | None = None
+    """None leaves the choice to the endpoint, as with all settings below."""
+    max_tokens: int | None = None
+    """Tokens a reply may have."""
+    timeout: float = 120.0
+    """Seconds for one reply."""
+    retries: int = 4
+    """Further attempts after a failure that may pass: no connection, time-out, 429, 5xx."""
+    pause: float = 1.0
+    """Seconds before the first further attempt; each following pause is twice as long, unless the endpoint names one."""
+
+
+@dataclass
+class TokenUsage:
+    """What the replies of one episode cost."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    requests: int = 0
+
+    def add(self, report: Any) -> None:
+        """Count one answer, with the figures that the endpoint reports for it."""
+        self.requests += 1
+        if isinstance(report, Mapping):
+            self.prompt_tokens += _count(report.get("prompt_tokens"))
+            self.completion_tokens += _count(report.get("completion_tokens"))
+
+    def to_json(self) -> dict[str, int]:
+        """For a trace's `info`."""
+        return dict(vars(self))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+class ChatEndpoint:
+    """A model at an endpoint; shared by all episodes of an evaluation.
+
+    Args:
+        model: Its name there.
+        options: How to reach it.
+        sleep: Waits between attempts.
+
+    Raises:
+        InputError: The base URL is not one of http or https or holds a password, or the key cannot be one.
+    """
+
+    def __init__(self, model: str, options: ChatOptions, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self.model = model
+        self.options = options
+        self.url = _completions_url(options.base_url)
+        if options.key is not None and not (options.key.isascii() and options.key.isprintable() and " " not in options.key):
+            raise InputError(
+                f"{options.key_name} does not look like a key", fix="It holds blanks, line ends or letters that no key has."
+            )
+        self._sleep = sleep
+        self._client: httpx2.AsyncClient | None = None
+        self._reached = False
+        self._limit_key = "max_tokens"
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    @property
+    def sends_key(self) -> bool:
+        """Whether the key goes along: over https, or to this machine. Never in the clear over a network."""
+        return self.options.key is not None and (urlsplit(self.url).scheme == "https" or is_loopback(self.url))
+
+    async def complete(self, messages: Sequence[Message], *, seed: int | None = None, usage: TokenUsage | None = None) -> str:
+        """The model's next reply.
+
+        What a server keeps apart as the model's reasoning is put back in front, in think tags.
+
+        Raises:
+            PolicyError: The endpoint refused, or did not answer after all attempts.
+        """
+        body: dict[str, Any] = {"model": self.model, "messages": [dict(message) for message in messages]}
+        if self.options.temperature is not None:
+            body["temperature"] = self.options.temperature
+        if self.options.max_tokens is not None:
+            body[self._limit_key] = self.options.max_tokens
+        if seed is not None:
+            body["seed"] = seed
+        answer = await self._post(body)
+        if usage is not None:
+            usage.add(answer.get("usage"))
+        return _reply(answer)
+
+    async def _post(self, body: dict[str, Any]) -> Mapping[str, Any]:
+        pause = self.options.pause
+        attempt = 0
+        while True:
+            try:
+                response = await self._send(body)
+            except PolicyError as error:
+                failure, named = error, None
+            else:
+                if response.is_success:
+                    return self._parsed(response)
+                if response.status_code == 400 and "max_tokens" in body and "max_completion_tokens" in response.text:
+                    self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models know the limit by this name alone
+                    body[self._limit_key] = body.pop("max_tokens")
+                    continue
+                failure, named = self._refused(response), retry_after(response.headers)
+                if response.status_code not in _AGAIN:
+                    raise failure
+            attempt += 1
+            if failure.fatal or attempt > self.options.retries:
+                raise failure
+            await self._sleep(pause * random.uniform(0.75, 1.25) if named is None else min(named, _LONGEST_PAUSE))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _send(self, body: Mapping[str, Any]) -> httpx2.Response:
+        import httpx2
+
+        try:
+            # One deadline for the whole answer: the client's own limits begin anew with every byte that trickles in.
+            async with asyncio.timeout(self.options.timeout):
+                response = await self._open().post(self.url, content=json.dumps(body))
+        except TimeoutError:
+            raise PolicyError(f"the model did not answer within {self.options.timeout:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise PolicyError(
+                f"no answer from {self.options.base_url}",
+                why=self._safe(str(error)) or type(error).__name__,
+                fix=None if self._reached else "Is the server running, and is the base URL right?",
+            ) from None
+        self._reached = True
+        return response
+
+    @property
+    def reached(self) -> bool:
+        """Whether the endpoint ever answered, be it with a refusal."""
+        return self._reached
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            import httpx2
+
+            headers = {"Content-Type": "application/json"}
+            if self.sends_key:
+                headers["Authorization"] = f"Bearer {self.options.key}"
+            # Redirects are not followed: they could carry the key to another host.
+            self._client = httpx2.AsyncClient(
+                headers=headers,
+                timeout=httpx2.Timeout(self.options.timeout, connect=min(self.options.timeout, 15.0)),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        return self._client
+
+    def _parsed(self, response: httpx2.Response) -> Mapping[str, Any]:
+        try:
+            answer = response.json()
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
+            raise PolicyError(
+                f"{self.url} did not answer with a chat completion",
+                why=self._safe(clean_line(response.text, 200)) or None,
+                fix="The base URL usually ends with /v1.",
+                fatal=True,
+            )
+        return answer
+
+    def _refused(self, response: httpx2.Response) -> PolicyError:
+        status = response.status_code
+        told, code = _told(response)
+        told = self._safe(told)
+        why = f"{status}: {told}" if told else f"status {status}"
+        name = self.options.key_name
+        if status in (401, 403):
+            if self.options.key is None:
+                fix = f"No key was sent. Set {name} in the environment or in .env."
+            elif not self.sends_key:
+                fix = f"{name} was not sent, because {self.options.base_url} is not https."
+            else:
+                fix = f"Check {name}."
+            what = (
+                "the endpoint wants a valid key" if status == 401 else f"the endpoint does not allow this key to use {self.model}"
+            )
+            return PolicyError(what, why=why, fix=fix, fatal=True)
+        if status == 404:
+            return PolicyError(
+                f"the endpoint knows no model {self.model}, or no path {urlsplit(self.url).path}",
+                why=why,
+                fix="Check the name of the model, and that the base URL ends with /v1 where the server wants that.",
+                fatal=True,
+            )
+        if status == 429 and code == "insufficient_quota":
+            return PolicyError(
+                "the account behind the key has no quota left", why=why, fix="Check its plan and billing.", fatal=True
+            )
+        if status == 429:
+            return PolicyError("the endpoint limits the rate of requests", why=why, fix="Play fewer episodes at a time.")
+        if 300 <= status < 400:
+            where = self._safe(clean_line(response.headers.get("location", ""), 200))
+            return PolicyError(
+                f"{self.url} redirects to {where or 'nowhere'}", fix="Use the final address as base URL.", fatal=True
+            )
+        if status >= 500:
+            return PolicyError("the endpoint failed", why=why)
+        return PolicyError("the endpoint refused the request", why=why)
+
+    def _safe(self, text: str) -> str:
+        return text.replace(self.options.key, MASK) if self.options.key else text
+
+
+class ChatPolicy:
+    """The model as a policy: one `Complete`, for one episode.
+
+    Args:
+        endpoint: Shared with other episodes.
+        seed: Sent with each request; None sends none.
+    """
+
+    wants_images = True
+
+    def __init__(self, endpoint: ChatEndpoint, *, seed: int | None = None) -> None:
+        self._endpoint = endpoint
+        self._seed = seed
+        self.usage = TokenUsage()
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        """The model's next reply, by `ChatEndpoint.complete`."""
+        return await self._endpoint.complete(messages, seed=self._seed, usage=self.usage)
+
+
+def _completions_url(base: str) -> str:
+    try:
+        parts = urlsplit(base)
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"{clean_line(base, 200)!r} is not a URL", why=str(error)) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError(
+            f"{clean_line(base, 200)!r} is not the address of an endpoint",
+            fix="It looks like https://host/v1 or http://host:8000/v1.",
+        )
+    if parts.username or parts.password:
+        raise InputError(
+            "the base URL of an endpoint must not hold a name or password", fix="Give the key by a variable instead."
+        )
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    return parts._replace(path=f"{path}/chat/completions", fragment="").geturl()
+
+
+def _reply(answer: Mapping[str, Any]) -> str:
+    choice = answer["choices"][0]
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(message, Mapping):
+        raise PolicyError("the endpoint's completion holds no message", fatal=True)
+    text = _text(message.get("content"))
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str) and reasoning.strip() and "<think>" not in text:
+        return f"<think>{reasoning.strip()}</think>\n{text}"
+    return text
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def _told(response: httpx2.Response) -> tuple[str, str]:
+    """What a refusal says in words, and its code."""
+    try:
+        answer = response.json()
+    except (ValueError, RecursionError):
+        text = response.text
+        return ("" if "<html" in text[:2000].lower() else clean_line(text, 300)), ""
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
+    if not isinstance(error, Mapping):
+        return clean_line(str(error), 300), ""
+    message = next((error[key] for key in ("message", "detail") if error.get(key)), "")
+    return clean_line(str(message), 300), str(error.get("code") or error.get("type") or "")

@@ -1,0 +1,456 @@
+"""Carrying out plans: from a spec to a run that goes on by itself, and back to order after anything was killed on the way.
+
+Every step can be repeated: what is there already is left as it is, and the machine starts a run once, however often it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
+from hudtui.core.events import Notice
+from hudtui.core.remote import hosts as machines
+from hudtui.core.remote import tmux as sessions
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable
+from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.settings import paths
+from hudtui.core.text import clean_line
+from hudtui.core.training.engine import find_engine
+from hudtui.core.training.package_data import NAME as WHEEL_NAME
+from hudtui.core.training.package_data import wheel_bytes
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, RunSpec, Site, file_ref
+from hudtui.core.training.resources import PACKAGE_FOLDER
+from hudtui.core.workspace import Workspace
+
+Lookup = Callable[[str], str | None]
+"""The value of a setting by its name; `Settings.get` is one."""
+
+find_host: Callable[[str], Host | None] = machines.find_host
+"""The host of a name; None, for callers that bring a way of their own, when it cannot be reached from here."""
+FRESH = 15 * 60.0
+"""Seconds for which a launch that was broken off is taken up again by itself; after that the user has to want it."""
+_SHORTEST_SECRET = 6
+_ANSWERS = 10.0
+"""Seconds within which a machine has to answer when hudtui starts and asks for the state of its runs."""
+
+
+def make_spec(
+    workspace: Workspace,
+    *,
+    engine: str = "rollouts",
+    tasks: Path | None = None,
+    config: Path | None = None,
+    policy: str = "greedy",
+    name: str | None = None,
+    group: int = 1,
+    concurrency: int = 4,
+    limit: int | None = None,
+    seed: int | None = None,
+    max_turns: int | None = None,
+    base_url: str | None = None,
+    max_seconds: float | None = None,
+) -> RunSpec:
+    """What to run, with what the user left open filled in from the workspace: its only task file, its only config.
+
+    Raises:
+        InputError: A file is missing or unreadable, or there are several to choose from.
+    """
+    task_file = tasks or _only(workspace, workspace.task_files, "task file", "--tasks")
+    config_file = config or _only(workspace, workspace.configs, "config", "--config")
+    kind, _, rest = policy.partition(":")
+    return RunSpec(
+        engine=engine,
+        name=name or f"{config_file.stem} {kind}",
+        workspace=str(workspace.folder),
+        tasks=file_ref(task_file),
+        config=file_ref(config_file),
+        policy=policy,
+        policy_file=file_ref(rest) if kind == "replay" and rest else None,
+        base_url=base_url,
+        group=group,
+        concurrency=concurrency,
+        limit=limit,
+        seed=seed,
+        max_turns=max_turns,
+        max_seconds=max_seconds,
+        platform=workspace.platform.name,
+    )
+
+
+def _only(workspace: Workspace, found: Sequence[Path], what: str, option: str) -> Path:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"there is no {what} in this workspace", fix=f"Name one: {option} FILE.")
+    names = ", ".join(workspace.relative(path) for path in found[:8])
+    raise InputError(f"there are {len(found)} {what}s in this workspace", why=names, fix=f"Choose one: {option} FILE.")
+
+
+def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
+    """Plan a run without keeping or starting anything: what `launch` would do.
+
+    Raises:
+        InputError: There is no such engine, or the spec lacks something.
+    """
+    run = store.new_id(spec.name)
+    local = host.name == LOCAL
+    folder = str(store.folder.absolute() / run) if local else f".hudtui/runs/{run}"
+    if local:
+        environments = str(paths().data / "environments")
+        site = Site(folder, (sys.executable,), spec.workspace, environments=environments, package=str(PACKAGE_FOLDER))
+    else:
+        site = Site(folder, ("python3",))
+    plan = find_engine(spec.engine).plan(spec, site)
+    plan = replace(plan, notes=(*plan.notes, *spec.remarks))
+    return RunRecord(run, time.time(), spec.name, spec.engine, host.name, this_machine(), folder, spec, plan)
+
+
+async def launch(
+    spec: RunSpec | RunRecord, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
+) -> AsyncGenerator[RunEvent, None]:
+    """Start a run. Ends when the machine has taken over; from then on the run needs nobody.
+
+    Leaving the iterator early breaks the launch off where it is; `reconcile` takes it up again.
+
+    Args:
+        spec: What to run; or what `draft` made of it, when the user has seen the plan.
+        host: Where.
+        store: Keeps it. The first event names the run.
+        lookup: Values of the secrets that the plan names.
+        tmux: False for detached processes also where there is tmux.
+
+    Raises:
+        InputError: The spec cannot be planned.
+        RunError: A secret is missing, or the store cannot be written.
+        MachineError: A step failed; the run is kept as failed, with the reason.
+    """
+    record = spec if isinstance(spec, RunRecord) else draft_run(spec, host, store)
+    values = _secrets(record.plan, lookup)
+    yield store.add(record)
+    async with contextlib.aclosing(continue_launch(record.id, host, store, lookup=values.get, tmux=tmux)) as events:
+        async for event in events:
+            yield event
+
+
+def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
+    """The values of a plan's secrets, none of which may stand in the plan itself."""
+    found, missing = {}, []
+    for name in plan.secrets:
+        value = lookup(name) if lookup else None
+        if value:
+            found[name] = value
+        else:
+            missing.append(name)
+    if missing:
+        raise RunError(f"this run needs {', '.join(missing)}", fix="Set it in .env, in the environment, or in the Settings.")
+    text = json.dumps(plan.to_json())
+    for name, value in found.items():
+        if len(value) >= _SHORTEST_SECRET and json.dumps(value)[1:-1] in text:
+            raise RunError(f"the value of {name} stands in the plan of this run, where it could be read by others")
+    return found
+
+
+async def continue_launch(
+    run: str, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
+) -> AsyncGenerator[RunEvent, None]:
+    """Do what is still missing until the machine has taken a run over; each step is an event.
+
+    Raises:
+        Untrusted: The user did not start this run.
+    """
+    store.require_own(run)
+    machine = RunFolder(host, store.record(run))
+    try:
+        if not await machine.begun():
+            async with contextlib.aclosing(_prepare(machine, store, tmux=tmux)) as events:
+                async for event in events:
+                    yield event
+        began = time.monotonic()
+        await machine.start(_secrets(machine.record.plan, lookup))
+        if step := _step(store, run, "supervisor", began):
+            yield step
+        until = time.monotonic() + 10.0
+        while store.summary(run).started is None and time.monotonic() < until:
+            for event in await machine.sync(store):
+                yield event
+            await asyncio.sleep(0.02)
+    except HudtuiError as error:
+        if isinstance(error, RunError):
+            raise
+        failed = store.append(run, "failed", {"why": error_sentence(error)})
+        if failed:
+            yield failed
+        raise
+
+
+async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncGenerator[RunEvent, None]:
+    run = machine.record.id
+    began = time.monotonic()
+    await machine.make_folder()
+    if event := _step(store, run, "folder", began):
+        yield event
+    began = time.monotonic()
+    for file in machine.record.plan.files:
+        await machine.host.put(await asyncio.to_thread(_content, file), machine.path(file.path))
+    if machine.record.plan.wheel:
+        await machine.host.put(await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME))
+    if event := _step(store, run, "files", began):
+        yield event
+    began = time.monotonic()
+    await machine.put_supervisor(tmux=tmux)
+    if event := _step(store, run, "plan", began):
+        yield event
+
+
+async def check(plan: Plan, lookup: Lookup | None) -> None:
+    """Whether a plan can be carried out as far as this computer is concerned: before a machine is asked for anything.
+
+    Raises:
+        RunError: A secret is missing.
+        MachineError: A file is gone, or was changed since the plan was made.
+    """
+    _secrets(plan, lookup)
+    for file in plan.files:
+        await asyncio.to_thread(_content, file)
+
+
+def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent | None:
+    return store.append(run, "step", {"name": name, "seconds": round(time.monotonic() - began, 4)}, once=f"step:{name}")
+
+
+def _content(file: PlanFile) -> bytes:
+    if file.source is None:
+        return file.text
+    try:
+        data = Path(file.source.path).read_bytes()
+    except OSError as error:
+        raise MachineError(f"{file.source.path} cannot be read any more", why=error.strerror) from None
+    if hashlib.sha256(data).hexdigest() != file.source.sha256:
+        raise MachineError(f"{file.source.path} was changed after this run was planned", fix="Start the run again.")
+    return data
+
+
+def error_sentence(error: HudtuiError) -> str:
+    """What happened and why, in one line."""
+    return f"{error.what}: {error.why}" if error.why else error.what
+
+
+async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
+    """End a run, politely and then hard, and make sure that it is gone. A run that has ended stays as it is.
+
+    Args:
+        run: Its id.
+        host: Where it is.
+        store: Where it is kept.
+        grace: Seconds between the polite and the hard request; None for what its plan says.
+        why: Who wants it and why, where that is not the user.
+
+    Raises:
+        MachineError: The machine does not answer, or something of the run is still there after all.
+        Untrusted: The user did not start this run.
+    """
+    store.require_own(run)
+    machine = RunFolder(host, store.record(run))
+    with contextlib.suppress(RunError):
+        await machine.sync(store)
+    if not store.summary(run).active and store.summary(run).state != "lost":
+        return store.summary(run)
+    with contextlib.suppress(RunError):  # a full disk must not keep a run going
+        store.append(run, "stop_requested", {"grace": grace}, once="stop_requested")
+    if not await machine.begun():
+        if store.summary(run).started is not None:
+            return store.summary(run)  # its folder is gone, and with it whatever could be asked
+        # A launch may be under way: it finds the request when the machine takes over.
+        if await host.facts(machine.record.folder) is not None:
+            await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
+        if not await machine.begun():
+            store.append(run, "stopped", {"why": "stopped before it started"})
+            return store.summary(run)
+    await machine.request_stop(grace, why)
+    stages = machine.record.plan.stages
+    patience = sum(stage.grace if grace is None else grace for stage in stages) + 8.0 * len(stages) + 30.0
+    pause, until = 0.05, time.monotonic() + patience
+    while (left := await _left(machine, store)) is not None:
+        if time.monotonic() > until:
+            if not (await machine.status()).processes:
+                raise MachineError(f"run {run} was ended, but that could not be written down", why="Perhaps the disk is full.")
+            raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
+    return store.summary(run)
+
+
+async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | None) -> None:
+    """Give a run another time limit, counted from its start.
+
+    Raises:
+        MachineError: Its machine does not answer.
+        RunError: It has ended.
+    """
+    if not store.summary(run).active:
+        raise RunError(f"run {run} has ended")
+    store.require_own(run)
+    limits = {"max_seconds": None if hours is None else hours * 3600}
+    await host.put(json.dumps(limits).encode(), RunFolder(host, store.record(run)).path("limits.json"), mode=0o600)
+    store.append(run, "limits", {"max_hours": hours})
+
+
+async def remove(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
+    """Remove a run that has ended: from its machine, from this computer, from the list.
+
+    Args:
+        run: The run.
+        store: Where it is kept.
+        keep_results: Leave its files on this computer.
+
+    Returns:
+        What was removed, in words.
+
+    Raises:
+        RunError: It goes on, or its rented machine may still be there.
+        MachineError: Its machine does not answer; nothing is removed.
+    """
+    store.require_own(run)
+    summary, record = store.summary(run), store.record(run)
+    if summary.active or summary.holds_machine:
+        raise RunError(f"run {run} has not ended, or its machine may still be there", fix=f"hudtui runs stop {run}")
+    gone = []
+    there = PurePosixPath(record.folder)
+    if record.host != LOCAL and record.spec.rent is None and there.parent == PurePosixPath(".hudtui/runs"):
+        done = await machines.find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
+        if not done.ok:
+            raise MachineError(f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300))
+        gone.append(f"removed {there} on {record.host}")
+    here = store.folder / run
+    if not keep_results and here.is_dir():
+        await asyncio.to_thread(shutil.rmtree, here)
+        gone.append(f"removed {here}")
+    store.append(run, "removed", once="removed")
+    return (*gone, f"run {run} is not listed any more")
+
+
+async def _left(machine: RunFolder, store: RunStore) -> str | None:
+    """What of a run that should end is still there, in words; None when it is gone."""
+    with contextlib.suppress(RunError):
+        await machine.sync(store)
+    if store.summary(machine.record.id).active:
+        return "it is still winding down"
+    status = await machine.status()
+    if status.processes or status.stages:
+        return f"these processes are still there: {', '.join(map(str, status.processes)) or ', '.join(status.stages)}"
+    if status.supervisor is not None:
+        return "its supervisor is still at work"
+    return None
+
+
+async def reconcile_runs(
+    store: RunStore,
+    *,
+    hosts: Callable[[str], Host | None] = find_host,
+    lookup: Lookup | None = None,
+    now: Callable[[], float] = time.time,
+) -> tuple[Notice, ...]:
+    """Bring the store and the machines together, after whatever was killed: at the start of every hudtui.
+
+    A run that goes on is left alone; one whose supervisor was killed gets a new one, which takes it up or writes down its end; a
+    launch that was broken off just now is taken up, an older one is given up.
+
+    Returns:
+        What the user should know.
+    """
+
+    async def one(summary: RunSummary) -> Notice | None:
+        try:
+            return await _reconcile(summary, store, hosts(summary.host), lookup, now())
+        except HudtuiError as error:
+            return Notice("warning", f"run {summary.id}: {error_sentence(error)}")
+
+    open_runs = [run for run in store.runs() if run.active or run.holds_machine or run.state == "lost"]
+    found = await asyncio.gather(*(one(run) for run in open_runs if store.is_own(run.id)))
+    notices = [notice for notice in found if notice]
+    if others := [run.id for run in open_runs if not store.is_own(run.id)]:
+        told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
+        text = f"not started here by you, and left alone: {told}. `hudtui trust --show` tells what they would do"
+        notices.append(Notice("warning", text))
+    return tuple(notices)
+
+
+async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
+    run, record = summary.id, store.record(summary.id)
+    if host is None:
+        return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
+    if record.host == LOCAL and record.machine != this_machine():
+        await RunFolder(host, record).sync(store)  # its folder is shared; its processes are out of sight
+        return Notice("info", f"run {run} was started on {record.machine}; look at it there")
+    if record.spec.rent is not None:
+        return await _look_at_rented(summary, RunFolder(host, record), store)
+    await ensure_reachable(host, within=_ANSWERS)
+    machine = RunFolder(host, record)
+    await machine.sync(store)
+    summary = store.summary(run)
+    if not await machine.begun():
+        return await _unbegun(summary, machine, store, lookup, now)
+    if not summary.active and summary.state != "lost":
+        return None
+    status = await machine.status()
+    if status.supervisor is None and not status.ended:
+        await machine.start(available_secrets(record.plan, lookup))
+        notice: Notice | None = Notice("info", f"run {run}: its supervisor had been ended, and was started again")
+    else:
+        notice = None
+    await machine.sync(store)
+    if status.ended and status.session:
+        await sessions.close_detached(host, machine.session)
+    return notice
+
+
+async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore) -> Notice | None:
+    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
+    from hudtui.core.runs.broker import holds_machine
+    from hudtui.core.runs.run_lock import is_managed
+
+    if is_managed(store, summary.id):
+        return None
+    if summary.started is not None and not summary.final:
+        with contextlib.suppress(MachineError):
+            await ensure_reachable(machine.host, within=_ANSWERS)
+            await machine.sync(store)
+    return holds_machine(store.summary(summary.id))
+
+
+async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
+    """A run that its machine knows nothing of."""
+    run = summary.id
+    if summary.started is not None:
+        if summary.state != "lost":
+            store.append(run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
+            return Notice("warning", f"run {run} is lost: its folder is gone")
+        return None
+    if summary.state == "lost":
+        return None
+    if summary.state == "stopping":
+        store.append(run, "stopped", {"why": "stopped before it started"})
+        return None
+    if now - summary.updated > FRESH:
+        store.append(run, "failed", {"why": "hudtui was ended before this run had started"})
+        return Notice("warning", f"run {run} was never started: hudtui was ended before")
+    async for _ in continue_launch(run, machine.host, store, lookup=lookup):
+        pass
+    return Notice("info", f"run {run} was being started when hudtui ended; it goes on")
+
+
+def available_secrets(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
+    """A supervisor that takes a run up may have no use for secrets any more; it says so itself where it has."""
+    return {name: value for name in plan.secrets if lookup and (value := lookup(name))}

@@ -1,0 +1,146 @@
+"""A run that may be started, as people read it before they say yes: machine and price, files, every command, ports, results."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hudtui.core.compute.limits import Limits, money
+from hudtui.core.remote.hosts import LOCAL
+from hudtui.core.runs.broker import results_folder
+from hudtui.core.runs.request import Preparation
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.text import clean_line
+from hudtui.core.training.recipe import recipe_for, recipe_text
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """One line of a plan."""
+
+    label: str
+    """What it tells of: `machine`, `cost`, `file`, the name of a stage, ..."""
+    text: str
+
+
+def start_question(record: RunRecord) -> str:
+    """What is asked before a run is started: with its price, and with what is known to fail."""
+    rent = record.spec.rent
+    if rent is None:
+        return "Start it?"
+    if not rent.simulated:
+        return f"Start it? It costs {money(rent.hourly, rent.currency)} an hour."
+    if record.engine == "rollouts" or record.spec.rehearse:
+        return "Start it?"
+    return (
+        "A simulated machine has no GPU, and this training will end with an error at the look at its GPUs "
+        "(hudtui rl --rehearse works without). Start it all the same?"
+    )
+
+
+def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
+    """The whole plan. `RUN` stands for the run's folder on its machine.
+
+    Args:
+        record: The run as it would be started.
+        store: Where it would be kept.
+        prepared: What is known of its machine beside that.
+    """
+    plan, spec = record.plan, record.spec
+    lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
+    if record.engine != "rollouts":
+        recipe = recipe_for(spec)
+        lines.append(PlanLine("training", f"{clean_line(recipe.model, 100)}: {recipe_text(recipe)}"))
+    for file in plan.files:
+        source = f"  from {_short(file.source.path)}" if file.source else ""
+        lines.append(PlanLine("file", f"RUN/{file.path}  {file.size:,} bytes{source}"))
+    if plan.wheel:
+        lines.append(PlanLine("file", "RUN/files/wheel/  this hudtui as a wheel"))
+    for stage in plan.stages:
+        words = shlex.join(stage.argv).replace(record.folder, "RUN")
+        lines.append(PlanLine(stage.name, clean_line(_short(words))))
+        variables = [f"{name}={value}".replace(record.folder, "RUN") for name, value in stage.env.items()]
+        if variables:
+            lines.append(PlanLine("", clean_line("with " + " ".join(variables))))
+        if stage.secrets:
+            lines.append(PlanLine("", f"with the secrets {', '.join(stage.secrets)}"))
+    lines += [PlanLine("port", f"{port.number}  {port.what}") for port in plan.ports]
+    lines += [
+        PlanLine("tunnel", f"port {port} of this computer is reachable there while hudtui is open") for port in spec.tunnels
+    ]
+    lines += [PlanLine("result", f"RUN/{output.path}  {output.what}") for output in plan.outputs]
+    lines.append(PlanLine("RUN", _short(record.folder) + ("" if record.host == LOCAL else " on the machine")))
+    home = results_folder(record, store)
+    if record.host != LOCAL or spec.output_dir is not None:
+        when = "when it has ended" if spec.rent or spec.output_dir else f"by: hudtui runs pull {record.id}"
+        lines.append(PlanLine("home", f"results come to {_short(str(home))} {when}"))
+    lines += [PlanLine("note", clean_line(note, 600)) for note in plan.notes]
+    return tuple(lines)
+
+
+def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[PlanLine]:
+    rent = record.spec.rent
+    if rent is None:
+        name = "this machine" if record.host == LOCAL else record.host
+        lines = [PlanLine("machine", f"{clean_line(name)}, for nothing")]
+        if record.plan.max_seconds is not None:
+            lines.append(PlanLine("limit", f"stopped after {record.plan.max_seconds / 3600:g} h"))
+        return lines
+    from hudtui.core.runs.request import offer_text
+
+    paid = " (simulated: no money is spent)" if rent.simulated else ""
+    lines = [PlanLine("machine", f"{rent.machine}, rented from {rent.provider}{paid}")]
+    if prepared is not None and prepared.choice is not None:
+        lines.append(PlanLine("", offer_text(prepared.choice.offer)))
+        lines += [PlanLine("", clean_line(reason, 300)) for reason in prepared.choice.reasons]
+    if prepared is not None and prepared.estimate is not None:
+        lines.append(PlanLine("cost", prepared.estimate.text))
+    lines.append(PlanLine("limits", limits_text(Limits.from_json(record.spec.limits), rent.currency)))
+    kept = "is KEPT, and you pay for it until you end it" if rent.keep_on_failure else "is ended, after its results were fetched"
+    lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
+    return lines
+
+
+def limits_text(limits: Limits, currency: str = "USD") -> str:
+    """Limits in one line."""
+    parts = [
+        f"{money(limits.run_budget, currency)} for this run" if limits.run_budget is not None else "no budget",
+        f"{money(limits.day_budget, currency)} a day for all" if limits.day_budget is not None else "",
+        f"{limits.max_hours:g} h" if limits.max_hours is not None else "no time limit",
+        f"{limits.idle_minutes:g} idle minutes" if limits.idle_minutes is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
+    """The form of `hudtui rl --dry-run --json`."""
+    record = prepared.record
+    found: dict[str, Any] = {"ready": record is not None, "checks": [check.to_json() for check in prepared.checks]}
+    if record is None:
+        return found
+    rent = record.spec.rent
+    machine: dict[str, Any] = {"host": record.host, "rented": rent is not None}
+    if rent is not None:
+        machine |= {"provider": rent.provider, "name": rent.machine, "hourly": rent.hourly, "currency": rent.currency}
+        machine |= {"simulated": rent.simulated, "keep_on_failure": rent.keep_on_failure, "limits": dict(record.spec.limits)}
+    if prepared.choice is not None:
+        machine["choice"] = prepared.choice.to_json()
+    if prepared.estimate is not None:
+        machine["estimate"] = vars(prepared.estimate)
+    return {
+        **found,
+        "id": record.id,
+        "name": record.name,
+        "engine": record.engine,
+        "machine": machine,
+        "folder": record.folder,
+        "results": str(results_folder(record, store)),
+        "secrets": list(record.plan.secrets),
+        "plan": record.plan.to_json(),
+    }
+
+
+def _short(text: str) -> str:
+    return text.replace(f"{Path.home()}/", "~/")

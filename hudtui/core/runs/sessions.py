@@ -1,0 +1,502 @@
+"""Watching what hudtui did not start: any tmux session, any log, on any machine. It only looks, and leaves no trace there.
+
+A session of a run of somebody else's hudtui is recognised, and its files are read instead of its windows: they hold everything.
+Of other sessions the lines above the cursor are read as they scroll by (`tmux capture-pane`); programs and pipes in them are left
+alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from rich.cells import cell_len
+
+from hudtui.core.errors import InputError, MachineError
+from hudtui.core.remote.host import FileRefused, FileStat, Host
+from hudtui.core.remote.lines import LineSplitter
+from hudtui.core.remote.logs import offset_of_last_lines
+from hudtui.core.remote.tmux import PREFIX
+from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.reports import read_status
+from hudtui.core.text import clean, clean_line
+from hudtui.core.training.log_metrics import LogMetricsReader
+from hudtui.core.training.metrics import MetricsReader
+
+BACKLOG = 8 * 1024 * 1024
+"""Bytes before the end of a file that are read for their numbers."""
+POLL = 0.5
+"""Seconds between two looks at a window."""
+HISTORY = 3000
+"""Lines of a window that one look reads."""
+_STAGES = 64
+"""Stages of a run whose logs are followed."""
+_HEAD = 4096
+"""Bytes that tell what kind of a file it is."""
+_SIGNS = 8
+"""Signs of trouble that are kept, the newest."""
+_AGAIN = 3.0
+"""Seconds after which a machine that does not answer is asked again."""
+_ANCHOR = 50
+_ENV = {"TMUX": ""}
+_PATIENCE = 15.0
+
+
+@dataclass(frozen=True)
+class TmuxPane:
+    """A pane of a tmux window."""
+
+    id: str
+    """As tmux numbers it, such as `%3`."""
+    window: str
+    folder: str | None = None
+    """The folder of the run whose stage it shows; None for what no hudtui has started."""
+
+
+@dataclass(frozen=True)
+class TmuxSession:
+    """A tmux session on a machine."""
+
+    name: str
+    created: float
+    """Seconds since the epoch, by the clock there."""
+    attached: int
+    """Terminals that show it."""
+    panes: tuple[TmuxPane, ...] = ()
+
+    @property
+    def run(self) -> str | None:
+        """Id of the run that it belongs to; None for a session of another kind."""
+        return self.name.removeprefix(PREFIX) if self.name.startswith(PREFIX) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        windows = list(dict.fromkeys(pane.window for pane in self.panes))
+        return {"name": self.name, "run": self.run, "windows": windows, "attached": self.attached, "created": self.created}
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """One stream of lines: a file, or a pane."""
+
+    name: str
+    """What it is called beside others."""
+    path: str | None = None
+    pane: str | None = None
+
+
+@dataclass(frozen=True)
+class ExternalSession:
+    """Something to watch."""
+
+    title: str
+    sources: tuple[LogSource, ...]
+    folder: str | None = None
+    """Of the run, where it is one of hudtui's."""
+
+
+@dataclass(frozen=True)
+class SessionUpdate:
+    """What came in from one source."""
+
+    source: str
+    at: float
+    """When it was seen, in seconds since the epoch."""
+    lines: tuple[str, ...] = ()
+    """Cleaned."""
+    rows: tuple[dict[str, float], ...] = ()
+    """The numbers that were recognised in them."""
+    signs: tuple[LogSymptom, ...] = ()
+    """Lines that tell of a trouble."""
+    note: str | None = None
+    """What happened to the source, in words."""
+
+
+async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
+    """The tmux sessions of this account there, the newest first; none where there is no tmux."""
+    about = "#{pane_id} #{session_attached} #{session_created} #{session_name}:#{window_name}"
+    first = await _tmux(host, "list-panes", "-a", "-F", about)
+    if first is None:
+        return ()
+    commands = await _tmux(host, "list-panes", "-a", "-F", "#{pane_id} #{pane_start_command}") or ""
+    started = dict(line.split(" ", 1) for line in commands.splitlines() if " " in line)
+    found: dict[str, TmuxSession] = {}
+    for line in first.splitlines():
+        pane, attached, created, names = [*line.split(" ", 3), "", "", "", ""][:4]
+        session, _, window = names.partition(":")
+        if not session or not _is_count(created) or not _is_count(attached):
+            continue
+        known = found.get(session) or TmuxSession(session, float(created), int(attached))
+        panes = (*known.panes, TmuxPane(pane, window, _folder(started.get(pane, ""))))
+        found[session] = TmuxSession(session, known.created, known.attached, panes)
+    return tuple(sorted(found.values(), key=lambda session: session.created, reverse=True))
+
+
+def _folder(command: str) -> str | None:
+    """The folder of the run that a pane's command names: `... supervisor.py stage FOLDER NAME ...`."""
+    try:
+        words = shlex.split(command)
+        while len(words) == 1 and " " in words[0]:
+            words = shlex.split(words[0])
+    except ValueError:
+        return None
+    for place, word in enumerate(words[:-2]):
+        if word.endswith("/supervisor.py") and words[place + 1] == "stage" and words[place + 2].startswith("/"):
+            return words[place + 2]
+    return None
+
+
+async def find_session(host: Host, *, session: str | None = None, file: str | None = None) -> ExternalSession:
+    """What the user means.
+
+    Args:
+        host: The machine.
+        session: Name of a tmux session, or its beginning, with or without `hudtui-`.
+        file: Path of a log or of a file of metrics there.
+
+    Raises:
+        InputError: Nothing fits, or it is not clear which; the error lists what there is.
+        MachineError: The machine does not answer.
+    """
+    if file is not None:
+        return ExternalSession(clean_line(file), (LogSource(PurePosixPath(file).name, path=file),))
+    there = await list_tmux_sessions(host)
+    if session is None:
+        fit = [one for one in there if one.run] if len(there) != 1 else list(there)
+    else:
+        exact = [one for one in there if one.name in (session, PREFIX + session)]
+        fit = exact or [one for one in there if one.name.startswith((session, PREFIX + session))]
+    names = ", ".join(clean_line(one.name, 40) for one in there[:20])
+    if not there:
+        raise InputError(f"{host.name} has no tmux session", fix="Name a log instead: --file PATH.")
+    if not fit:
+        what = f"no tmux session {clean_line(session, 40)!r}" if session else "several tmux sessions, and none of a run"
+        raise InputError(f"{host.name} has {what}", why=f"there are: {names}", fix="Name one: --session NAME.")
+    if len(fit) > 1:
+        names = ", ".join(clean_line(one.name, 40) for one in fit[:20])
+        raise InputError(f"several tmux sessions of {host.name} fit", why=names, fix="Name one: --session NAME.")
+    chosen = fit[0]
+    folder = next((pane.folder for pane in chosen.panes if pane.folder), None)
+    if folder is not None and chosen.run and (sources := await _files_of(host, folder)):
+        return ExternalSession(chosen.name, sources, folder)
+    several = len({pane.window for pane in chosen.panes}) < len(chosen.panes)
+    panes = tuple(LogSource(f"{clean_line(pane.window, 32)}{pane.id if several else ''}", pane=pane.id) for pane in chosen.panes)
+    return ExternalSession(clean_line(chosen.name, 64), panes)
+
+
+async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
+    """The logs and the metrics of a run's folder."""
+    try:
+        status = await read_status(host, f"{folder}/status.json")
+    except FileRefused:
+        return ()
+    names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
+    sources = [LogSource(name, path=f"{folder}/logs/{name}.log") for name in names]
+    if await host.facts(f"{folder}/out/metrics.jsonl") is not None:
+        sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
+    return tuple(sources)
+
+
+def kind_of(path: str, head: bytes) -> str | None:
+    """What a file is that holds no lines, in words; None for a log, and for what may be one.
+
+    Args:
+        path: Where it lies.
+        head: Its first bytes.
+    """
+    if head.startswith(b"SQLite format 3\0"):
+        return "an SQLite database, such as trackio keeps"
+    if head.startswith(b":W&B"):
+        return "a W&B run"
+    if b"brain.Event:" in head[:64] or "tfevents" in PurePosixPath(path).name:
+        return "a TensorBoard file"
+    if PurePosixPath(path).name == "trainer_state.json" or (head.lstrip().startswith(b"{") and b'"log_history"' in head):
+        return "the state of a trainer (trainer_state.json), which is written anew at each checkpoint"
+    return "no text" if b"\0" in head else None
+
+
+class SessionWatcher:
+    """Follows the sources of something foreign, and keeps the numbers that it recognises.
+
+    Args:
+        host: The machine.
+        foreign: What to watch.
+        lines: Lines before the end that are told at the beginning; None for all.
+        now: The time, in seconds since the epoch.
+    """
+
+    def __init__(
+        self, host: Host, foreign: ExternalSession, *, lines: int | None = 200, now: Callable[[], float] = time.time
+    ) -> None:
+        self.host, self.foreign = host, foreign
+        self._lines, self._now = lines, now
+        self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
+        self.before: dict[str, int] = {}
+        """Bytes of a source before the first line that was told."""
+        self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
+
+    @property
+    def numbers(self) -> MetricsReader:
+        """The numbers of the source that tells most quantities; of those that tell as many, the one with most lines."""
+        return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """What is wrong, the worst first: the alarms of own runs, as far as lines tell of them."""
+        numbers, signs = self.numbers, tuple(reversed(self._signs))
+        dead = dict.fromkeys(sign.stage for sign in signs if sign.kind == "server")
+        lines = {sign.stage: sign.line for sign in reversed(signs) if sign.kind == "server"}
+        servers = tuple(Alarm("server", "error", f"the server of {stage} is dead: {lines[stage]}", None, stage) for stage in dead)
+        return (*servers, *find_alarms(RunFacts(active=True, signs=signs, wrong=numbers.wrong, spread=reward_spread(numbers))))
+
+    async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
+        """What comes in, from all sources.
+
+        Args:
+            once: Only what is there already.
+
+        Raises:
+            MachineError: A source cannot be read, or the machine let nobody in.
+        """
+        queue: asyncio.Queue[SessionUpdate | BaseException | None] = asyncio.Queue(maxsize=100)
+
+        async def tend(source: LogSource) -> None:
+            stream = self._file(source, once) if source.path is not None else self._pane(source, once)
+            try:
+                async with aclosing(stream) as seen:
+                    async for one in seen:
+                        await queue.put(one)
+            except Exception as error:
+                await queue.put(error)
+            await queue.put(None)
+
+        tasks = [asyncio.create_task(tend(source)) for source in self.foreign.sources]
+        open_ones = len(tasks)
+        try:
+            while open_ones:
+                one = await queue.get()
+                if one is None:
+                    open_ones -= 1
+                elif isinstance(one, BaseException):
+                    raise one
+                else:
+                    yield one
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _seen(self, source: LogSource, lines: list[str], note: str | None = None) -> SessionUpdate:
+        at, reader = self._now(), self.readers[source.name]
+        rows = [row for line in lines if (row := reader.see(line, at=at)) is not None]
+        signs = find_symptoms(source.name, lines)
+        self._signs.extend(signs)
+        return SessionUpdate(source.name, at, tuple(lines), tuple(rows), signs, note)
+
+    async def _file(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+        assert source.path is not None
+        host, path = self.host, source.path
+        facts = await host.facts(path)
+        if facts is None:
+            if once:
+                raise MachineError(f"there is no file {clean_line(path)} on {host.name}")
+            yield SessionUpdate(source.name, self._now(), note=f"not there yet, and waited for: {clean_line(path)}")
+        if facts is not None:
+            await self._refuse(path, facts)
+        start = 0 if self._lines is None else await offset_of_last_lines(host, path, self._lines)
+        self.before[source.name] = start
+        if facts is not None and start:
+            first = max(start - BACKLOG, 0)
+            reader = self.readers[source.name]
+            while first < start:
+                data = await host.get(path, offset=first, limit=min(1024 * 1024, start - first))
+                if not data:
+                    break
+                reader.feed(data)
+                first += len(data)
+        feed = LineSplitter(offset=start)
+        end = facts.size if facts else 0
+        if once and end <= start:
+            return
+        async with aclosing(host.follow(path, offset=start)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                found = feed.feed(chunk)
+                note = "the log was begun anew" if found.restarted else None
+                if found.done or note:
+                    yield self._seen(source, found.done, note)
+                if once and feed.offset >= end:
+                    if found.partial:
+                        yield self._seen(source, [found.partial])
+                    return
+
+    async def _refuse(self, path: str, facts: FileStat) -> None:
+        """Files that hold no lines."""
+        if not facts.regular:
+            raise InputError(
+                f"{clean_line(path)} on {self.host.name} is a folder, or no ordinary file: not read",
+                fix="Name a log in it: --file PATH.",
+            )
+        kind = kind_of(path, await self.host.get(path, limit=_HEAD))
+        if kind is not None:
+            raise InputError(
+                f"{clean_line(path)} on {self.host.name} is {kind}: not read",
+                fix="Follow what the trainer prints instead: its log, or its tmux session.",
+            )
+
+    async def _pane(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
+        assert source.pane is not None
+        view = _Window(self.host, source.pane)
+        first, full = True, False
+        away = False
+        while True:
+            try:
+                look = await view.look((HISTORY if self._lines is None else self._lines) if first else None)
+            except MachineError as error:
+                if first:
+                    raise
+                if not away:
+                    yield SessionUpdate(
+                        source.name, self._now(), note=f"no contact, it is tried again: {clean_line(error.what, 200)}"
+                    )
+                away = True
+                await asyncio.sleep(_AGAIN)
+                continue
+            away = False
+            if look is None:
+                if first:
+                    raise MachineError(f"the window {source.name} of {self.host.name} is gone")
+                yield SessionUpdate(source.name, self._now(), note="the window was closed")
+                return
+            note = "some lines may be missing here" if look.gap else None
+            if look.full_screen and not full:
+                note = "a full-screen program is shown there: it has no lines to follow"
+            full = look.full_screen
+            if look.lines or note:
+                yield self._seen(source, list(look.lines), note)
+            if look.dead:
+                yield SessionUpdate(source.name, self._now(), note="the program in it has ended")
+                return
+            if once:
+                return
+            first = False
+            await asyncio.sleep(POLL)
+
+
+@dataclass(frozen=True)
+class _Look:
+    lines: tuple[str, ...]
+    gap: bool = False
+    full_screen: bool = False
+    dead: bool = False
+
+
+class _Window:
+    """The lines of a pane as they scroll by."""
+
+    def __init__(self, host: Host, pane: str) -> None:
+        self._host, self._pane = host, pane
+        self._before: list[str] = []
+        self._end = 0
+        self._state = ""
+
+    async def look(self, backlog: int | None) -> _Look | None:
+        """The complete lines that are new; None when the pane is gone.
+
+        Args:
+            backlog: At the first look: how many of the lines that are there are new.
+        """
+        state = await self._facts()
+        if state is None:
+            return None
+        _, row, _, full, dead, _ = state
+        key = " ".join(map(str, state))
+        if full or (key == self._state and backlog is None):
+            return _Look((), full_screen=bool(full), dead=bool(dead))
+        self._state = key
+        if dead:
+            row += 1  # nothing will be added to its last line
+        told = await _tmux(
+            self._host,
+            *("display-message", "-p", "-t", self._pane, "#{history_size} #{pane_width}", ";"),
+            *("capture-pane", "-p", "-J", "-t", self._pane, "-S", str(-HISTORY), "-E", str(row - 1)),
+        )
+        if told is None:
+            return None
+        head, _, text = told.partition("\n")
+        if len(parts := head.split()) != 2 or not all(map(_is_count, parts)):
+            return None
+        history, width = int(parts[0]), max(int(parts[1]), 1)
+        lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
+        if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
+            lines.pop()  # it may go on in the row of the cursor
+        end, gap = history + row, False
+        if backlog is not None:
+            fresh = lines[max(len(lines) - backlog, 0) :] if backlog else []
+        else:
+            place = _place(self._before, lines, end - self._end)
+            gap = place is None
+            fresh = lines[place or 0 :]
+        self._before, self._end = lines[-_ANCHOR:], end
+        return _Look(tuple(fresh), gap=gap, dead=bool(dead))
+
+    async def _facts(self) -> tuple[int, int, int, int, int, int] | None:
+        names = ("history_size", "cursor_y", "cursor_x", "alternate_on", "pane_dead", "history_bytes")
+        told = await _tmux(self._host, "display-message", "-p", "-t", self._pane, " ".join(f"#{{{name}}}" for name in names))
+        parts = (told or "").split()
+        if len(parts) != len(names) or not all(map(_is_count, parts)):
+            return None
+        numbers = [int(part) for part in parts]
+        return (numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5])
+
+
+def _is_count(text: str) -> bool:
+    """Whether tmux says a number that may be one: of rows, of seconds."""
+    return text.isascii() and text.isdecimal() and len(text) < 12
+
+
+def _place(before: list[str], lines: list[str], grown: int) -> int | None:
+    """Where in `lines` the new ones begin.
+
+    Args:
+        before: The last lines of the look before.
+        lines: The lines now.
+        grown: By how many rows the window has grown; less than 0 when it was cleared, or dropped old rows.
+
+    Returns:
+        The place; None when nothing of before is found, and lines may be missing.
+    """
+    if not before:
+        return 0
+    for length in dict.fromkeys((len(before), min(len(before), 8))):
+        anchor = before[-length:]
+        places = [
+            end
+            for end in range(len(lines), length - 1, -1)
+            if lines[end - 1] == anchor[-1] and lines[end - length : end] == anchor
+        ]
+        if places:
+            # Lines that repeat may fit at several places: the rows tell which one it is.
+            return places[0] if grown < 0 else min(places, key=lambda end: abs(len(lines) - end - grown))
+    return None
+
+
+async def _tmux(host: Host, *arguments: str) -> str | None:
+    """What tmux says there; None when it has no server, no such pane, or is missing.
+
+    Raises:
+        MachineError: The machine does not answer.
+    """
+    try:
+        done = await host.run(["tmux", *arguments], env=_ENV, timeout=_PATIENCE)
+    except MachineError as error:
+        if "tmux" in error.what:
+            return None
+        raise
+    return done.stdout if done.ok else None

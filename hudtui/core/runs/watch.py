@@ -1,0 +1,507 @@
+"""Watching runs: their state, their last sign of life, their numbers, their logs. It only looks; stopping is the launcher's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from hudtui.core.compute.hardware import size
+from hudtui.core.errors import MachineError, RunError
+from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import CHUNK, offset_of_last_lines
+from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
+from hudtui.core.runs.growing import TailReader
+from hudtui.core.runs.launch import error_sentence, find_host
+from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.reports import StatusReport, read_status
+from hudtui.core.runs.status import (
+    GpuLoad,
+    ResultRow,
+    RunResult,
+    RunView,
+    StageView,
+    gpu_load,
+    read_gpus,
+    read_result,
+    server_load,
+    stage_view,
+    time_left,
+)
+from hudtui.core.runs.store import RunStore, results_folder_of
+from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.runs.vllm import ModelServer, ServerMonitor
+from hudtui.core.text import clean_line
+from hudtui.core.training.engine import find_engine
+from hudtui.core.training.metrics import MetricsReader
+
+__all__ = ["SILENT", "GpuLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
+
+_LOG_LOOK = 256 * 1024
+"""Bytes of a log that one look searches for signs of trouble, at most."""
+_METRICS_LOOK = 16 * 1024 * 1024
+"""Bytes of the metrics that one look reads, at most: the newest."""
+_LATE = 5.0
+"""Seconds without an answer after which a view is told to be an old one."""
+_SLOWEST = 30.0
+"""Seconds between two looks at a machine that does not answer, at most."""
+_SERVER_EVERY = 2.0
+"""Seconds between two questions to a model server."""
+_SERVER_WAIT = 0.3
+"""Seconds that a view waits for its answer."""
+_SERVER_FIRST = 3.0
+"""The same for the first question, so that whoever looks but once gets to know it."""
+_SIGNS = 8
+"""Signs that are kept of a stage, the newest."""
+
+
+class Monitor:
+    """Looks at the runs of a store and at the machines they are on. Remembers what it has read, so that looking again is cheap.
+
+    Args:
+        store: The runs.
+        hosts: Gives the host of a name; None for one that cannot be reached from here.
+        now: The time, in seconds since the epoch.
+    """
+
+    def __init__(
+        self, store: RunStore, *, hosts: Callable[[str], Host | None] = find_host, now: Callable[[], float] = time.time
+    ) -> None:
+        self.store = store
+        self._hosts = hosts
+        self._now = now
+        self._machines: dict[tuple[str, str | None], RunFolder] = {}
+        """By the run, and the folder that it was brought home to."""
+        self._seen: dict[str, _Seen] = {}
+        self._rented: dict[str, bool] = {}
+        self._own: dict[str, bool] = {}
+        self._kept: dict[str, _Kept] = {}
+
+    def _keep(self, run: str) -> _Kept:
+        """What the store says of a run. The store is read only when it was written since: most looks find it as it was."""
+        stamp = _stamp(self.store.path)
+        kept = self._kept.get(run)
+        if kept is None or kept.stamp != stamp:
+            kept = self._kept[run] = _Kept(stamp, self.store.summary(run), self.store.events(run))
+        return kept
+
+    def _machine(self, run: str) -> RunFolder:
+        home = results_folder_of(self._keep(run).summary)
+        known = self._machines.get((run, home))
+        if known is not None:
+            return known
+        self.store.require_own(run)
+        record = self.store.record(run)
+        # Brought home it lies in the same order as on its machine, which may be gone.
+        host = LocalHost() if home is not None else self._hosts(record.host)
+        if host is None:
+            raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
+        self._seen.pop(run, None)
+        machine = self._machines[run, home] = RunFolder(host, replace(record, folder=home or record.folder))
+        return machine
+
+    def _waits(self, run: str) -> bool:
+        """Nothing can be asked of its machine: it is still being got, was never there, or is none of the user's."""
+        if run not in self._rented:
+            record = self.store.record(run)
+            self._rented[run] = record.spec.rent is not None
+            self._own[run] = record.own
+        return not self._own[run] or (self._rented[run] and self._keep(run).summary.started is None)
+
+    def _nowhere(self, run: str) -> RunFolder:
+        """Stands in for a machine that is not there yet: it knows of no file."""
+        record = self.store.record(run)
+        return RunFolder(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet"), own=True))
+
+    async def refresh(self) -> tuple[RunSummary, ...]:
+        """All runs, the oldest first, with what their machines have said until now.
+
+        A machine that is silent is passed over; what cannot be kept, because the disk is full, is asked for again next time.
+        """
+        changed = False
+        for run in (runs := self.store.runs()):
+            if (run.active or run.state == "lost") and self.store.is_own(run.id):
+                with contextlib.suppress(MachineError, RunError):
+                    changed = bool(await self._machine(run.id).sync(self.store)) or changed
+        return self.store.runs() if changed else runs
+
+    async def view(self, run: str) -> RunView:
+        """Look at one run.
+
+        Raises:
+            RunError: There is no such run.
+            MachineError: Its machine does not answer.
+        """
+        waits = self._waits(run)
+        machine = self._nowhere(run) if waits else self._machine(run)
+        problems = _Problems()
+        if self._keep(run).summary.active:
+            with problems:
+                await machine.sync(self.store)
+        kept = self._keep(run)
+        summary = kept.summary
+        status: StatusReport | None = None
+        with problems:
+            status = await read_status(machine.host, machine.path("status.json"))
+        status = status or StatusReport()
+        stages = tuple(
+            stage_view(stage.name, stage.service, status.stages.get(stage.name)) for stage in machine.record.plan.stages
+        )
+        seen, host = self._seen.get(run) or _Seen(machine), machine.host
+        if not waits:
+            self._seen[run] = seen
+        with problems:
+            await seen.read_metrics(host)
+        grew: dict[str, float] = {}
+        for stage in stages:
+            with problems:
+                grew |= await seen.read_log(host, stage)
+        now = self._now()
+        with problems:
+            await seen.read_gpus(host)
+        servers = await seen.ask_servers(host, stages, now) if summary.active else {}
+        there = status.heartbeat
+        silent = seen.silence(there, now, time.monotonic()) if summary.active and there is not None else None
+        group = machine.record.spec.group if machine.record.engine == "rollouts" else None
+        facts = RunFacts(
+            active=summary.active,
+            silent=silent,
+            stages=tuple(
+                StageFacts(
+                    stage.name,
+                    stage.state,
+                    stage.service,
+                    stage.exit,
+                    max(there - grew[stage.name], 0.0) if there is not None and stage.name in grew else None,
+                    servers[stage.name].unanswered if stage.name in servers else 0.0,
+                    servers[stage.name].stuck if stage.name in servers else 0.0,
+                )
+                for stage in stages
+            ),
+            signs=seen.signs if summary.state != "finished" else (),
+            wrong=seen.metrics.wrong,
+            spread=reward_spread(seen.metrics, group),
+            step_times=seen.metrics.quantity("step_time")[-20:],
+            disk_free=status.disk_free,
+        )
+        return RunView(
+            summary=summary,
+            stages=stages,
+            elapsed=summary.elapsed(now),
+            silent=silent,
+            result=seen.result,
+            metrics=seen.metrics,
+            disk_free=status.disk_free,
+            events=kept.events,
+            problem="; ".join(word for word in (summary.passed_over, seen.passed_over, *problems.words) if word) or None,
+            alarms=find_alarms(facts),
+            gpus=seen.gpus,
+            servers=tuple(servers.values()),
+            load=seen.load,
+            cost=summary.cost(now),
+            left=time_left(seen.metrics) if summary.active else None,
+        )
+
+    async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
+        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end.
+
+        While the machine does not answer, or the store cannot be read, the views go on: they say for how long (`RunView.away`).
+
+        Raises:
+            RunError: There is no such run.
+            MachineError: Its machine does not answer the first look.
+        """
+        view = await self.view(run)
+        heard, look = time.monotonic(), None
+        pause = not_before = 0.0
+        try:
+            yield view
+            while view.summary.active or view.summary.holds_machine:
+                await asyncio.sleep(every)
+                kept = self._keep(run)
+                if not (view.summary.active or kept.summary.active):
+                    # Nothing changes there any more, and it may go away at any moment.
+                    view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
+                    yield view
+                    continue
+                if look is None and time.monotonic() >= not_before:
+                    look = asyncio.create_task(self.view(run))
+                why = None
+                if look is not None and (await asyncio.wait((look,), timeout=every))[0]:
+                    try:
+                        view, heard, pause = look.result(), time.monotonic(), 0.0
+                    except (MachineError, RunError) as error:
+                        why = clean_line(error_sentence(error), 300)
+                        pause = min(max(2 * pause, every), _SLOWEST)
+                        not_before = time.monotonic() + pause
+                    look = None
+                silent = time.monotonic() - heard
+                if why is not None or view.away is not None or silent > _LATE:
+                    view = self._away(view, kept, silent, why)
+                yield view
+            if view.away is not None:  # it has ended meanwhile: what is left of it may lie here by now
+                with contextlib.suppress(MachineError, RunError):
+                    yield await self.view(run)
+        finally:
+            if look is not None:
+                look.cancel()
+                await asyncio.gather(look, return_exceptions=True)
+
+    def _away(self, view: RunView, kept: _Kept, silent: float, why: str | None) -> RunView:
+        """A view without a look at the machine: what is known, and for how long nothing was heard."""
+        now = self._now()
+        return replace(
+            view,
+            summary=kept.summary,
+            events=kept.events,
+            elapsed=kept.summary.elapsed(now),
+            cost=kept.summary.cost(now),
+            left=None,
+            away=silent,
+            problem=why or view.problem,
+        )
+
+    def log_path(self, run: str, window: str | None = None) -> str:
+        """Where the log of a window lies on its machine; by default of the stage that runs, or ran last.
+
+        Raises:
+            RunError: The run has no such window.
+        """
+        machine = self._nowhere(run) if self._waits(run) else self._machine(run)
+        names = [stage.name for stage in machine.record.plan.stages]
+        chosen = window or self.store.summary(run).stage or names[0]
+        if chosen not in names:
+            raise RunError(f"run {run} has no window {clean_line(chosen)!r}", fix=f"Its windows: {', '.join(names)}.")
+        return machine.path("logs", f"{chosen}.log")
+
+    async def tail(self, run: str, window: str | None = None, *, lines: int = 1000) -> int:
+        """The byte offset at which the last `lines` lines of a log begin; reads backwards, so a large log costs nothing."""
+        return 0 if self._waits(run) else await offset_of_last_lines(self._machine(run).host, self.log_path(run, window), lines)
+
+    async def read(self, run: str, window: str | None = None, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
+        """The bytes of a log from `offset` to what is its end now."""
+        if self._waits(run):
+            return
+        host, path = self._machine(run).host, self.log_path(run, window)
+        facts = await host.facts(path)
+        if facts is not None and not facts.regular:
+            raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
+        end = facts.size if facts else 0
+        while offset < end:
+            data = await host.get(path, offset=offset, limit=min(CHUNK, end - offset))
+            if not data:
+                return
+            yield FileChunk(offset, data)
+            offset += len(data)
+
+    async def follow(
+        self, run: str, window: str | None = None, *, offset: int = 0, to_the_end: bool = True
+    ) -> AsyncGenerator[FileChunk, None]:
+        """The bytes of a log from `offset` on, as they are written.
+
+        Consume it inside `contextlib.aclosing` when leaving early.
+
+        Args:
+            run: The run.
+            window: The stage; by default the one that runs, or ran last.
+            offset: Byte offset to begin at; see `tail`.
+            to_the_end: Stop when the run has ended and everything is read; else go on for ever.
+        """
+        while self._waits(run):
+            if to_the_end and not self.store.summary(run).active:
+                return
+            await asyncio.sleep(0.25)
+        machine = self._machine(run)
+        path = self.log_path(run, window)
+        chunks = machine.host.follow(path, offset=offset)
+        end = offset
+        step: asyncio.Task[FileChunk | None] | None = None
+        try:
+            while True:
+                step = step or asyncio.create_task(_next(chunks))
+                done, _ = await asyncio.wait((step,), timeout=0.25)
+                if done:
+                    chunk = await step
+                    step = None
+                    if chunk is None:
+                        return
+                    end = chunk.offset + len(chunk.data)
+                    yield chunk
+                elif to_the_end:
+                    if self._keep(run).summary.active:
+                        with contextlib.suppress(RunError, MachineError):  # one that is away is waited for, as the log itself is
+                            await machine.sync(self.store)
+                    if not self._keep(run).summary.active:
+                        break
+        finally:
+            if step is not None:
+                step.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await step
+            closing = getattr(chunks, "aclose", None)
+            if closing is not None:
+                await closing()
+        # What is left, wherever it lies by now: a rented machine may be gone.
+        async with contextlib.aclosing(self.read(run, window, offset=end)) as rest:
+            async for chunk in rest:
+                yield chunk
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What the store said of a run, and how its file looked then."""
+
+    stamp: object
+    summary: RunSummary
+    events: tuple[RunEvent, ...]
+
+
+def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """How the store's file looks, with the one that its newest changes are in: not the same after any change."""
+
+    def look(file: Path) -> tuple[int, int, int] | None:
+        try:
+            found = file.stat()
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    return look(path), look(path.with_name(f"{path.name}-wal"))
+
+
+class _Problems:
+    """Keeps what a look failed at, in words; the look goes on with the rest. A machine that is away is another thing."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not isinstance(error, FileRefused | RunError):
+            return False
+        self.words.append(clean_line(error_sentence(error), 300))
+        return True
+
+
+class _Seen:
+    """What was seen of a run so far, so that looking again costs what is new."""
+
+    def __init__(self, machine: RunFolder) -> None:
+        self._machine = machine
+        output = machine.record.plan.output("metrics")
+        self._file = TailReader(machine.path(output.path), most=_METRICS_LOOK) if output else None
+        self._make = find_engine(machine.record.engine).reader if output else MetricsReader
+        self.metrics = self._make()
+        self.result = RunResult()
+        self._gpu_file = TailReader(machine.path("gpu.jsonl"), most=64 * 1024)
+        self.gpus: tuple[GpuLoad, ...] = ()
+        self.load = MetricsReader()
+        self._servers = [
+            ServerMonitor(stage.name, stage.ready.port)
+            for stage in machine.record.plan.stages
+            if stage.service and stage.ready is not None and stage.ready.port is not None
+        ]
+        self._question: asyncio.Task[None] | None = None
+        self._next_question = 0.0
+        self._logs = {
+            stage.name: TailReader(machine.path("logs", f"{stage.name}.log"), most=_LOG_LOOK)
+            for stage in machine.record.plan.stages
+        }
+        self._signs: dict[str, deque[LogSymptom]] = {}
+        self._beat: tuple[float, float, bool] | None = None
+
+    @property
+    def signs(self) -> tuple[LogSymptom, ...]:
+        """The newest signs of trouble, the newest of a stage first."""
+        return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
+
+    async def read_metrics(self, host: Host) -> None:
+        if self._file is None:
+            return
+        changed = False
+        async with contextlib.aclosing(self._file.pieces(host)) as pieces:
+            async for fresh in pieces:
+                if fresh.truncated or fresh.skipped:
+                    self.metrics = self._make()
+                self.metrics.feed(fresh.data)
+                changed = True
+                await asyncio.sleep(0)  # a long file is not the only thing to be done
+        if changed:
+            self.result = read_result(self.metrics)
+
+    @property
+    def passed_over(self) -> str | None:
+        """What was not read of the metrics, in words."""
+        if self._file is None or not self._file.skipped:
+            return None
+        return f"the first {size(self._file.skipped)} of its metrics are not read, only the newest {size(_METRICS_LOOK)}"
+
+    async def read_gpus(self, host: Host) -> None:
+        for line in (await self._gpu_file.look(host)).data.splitlines():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                self.gpus = read_gpus(row)
+                self.load.add({**gpu_load(row), "time": row.get("at")})
+
+    async def ask_servers(self, host: Host, stages: Iterable[StageView], now: float) -> dict[str, ModelServer]:
+        """Ask the model servers that are ready, by and by: a view does not wait for one that is slow.
+
+        Returns:
+            What was heard of them last, by the names of their stages.
+        """
+        ready = {stage.name for stage in stages if stage.state == "ready"}
+        watches = [watch for watch in self._servers if watch.stage in ready]
+        clock = time.monotonic()
+        if watches and clock >= self._next_question and (self._question is None or self._question.done()):
+            wait = _SERVER_FIRST if self._question is None else _SERVER_WAIT
+            self._next_question = clock + _SERVER_EVERY
+            self._question = asyncio.create_task(self._ask(host, watches, now))
+            await asyncio.wait((self._question,), timeout=wait)
+        return {watch.stage: watch.newest for watch in watches if watch.newest is not None}
+
+    async def _ask(self, host: Host, watches: Iterable[ServerMonitor], now: float) -> None:
+        for watch in watches:
+            server = await watch.ask(host, now)
+            if server is not None and (told := server_load(server)):
+                self.load.add({**told, "time": now})
+
+    async def read_log(self, host: Host, stage: StageView) -> dict[str, float]:
+        """Look for signs of trouble; gives when the log grew last, by the clock of the machine."""
+        if stage.state == "waiting":
+            return {}
+        log = self._logs[stage.name]
+        fresh = await log.look(host)
+        if fresh.truncated:
+            self._signs.pop(stage.name, None)
+        for sign in find_symptoms(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
+            self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
+        return {} if log.facts is None else {stage.name: log.facts.modified}
+
+    def silence(self, beat: float, now: float, clock: float) -> float:
+        """Seconds since the last heartbeat. The clock there may be wrong: once the heart was seen to beat, ours counts.
+
+        Args:
+            beat: When its heart beat last, by the clock there.
+            now: The time here.
+            clock: A clock here that only goes forward.
+        """
+        if self._beat is None or self._beat[0] != beat:
+            self._beat = (beat, clock, self._beat is not None)
+        _, since, seen = self._beat
+        return clock - since if seen else max(now - beat, clock - since, 0.0)
+
+
+async def _next(chunks: AsyncIterator[FileChunk]) -> FileChunk | None:
+    return await anext(chunks, None)

@@ -1,0 +1,184 @@
+"""What training leaves behind while it goes on: `metrics.jsonl`, sample episodes, and the decision when to stop."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from hudtui.core.files import write_atomic
+from hudtui.core.rollouts.evaluate import secrets_of
+from hudtui.core.rollouts.trace import append_line, write_episode
+from hudtui.core.tasks.task import Task
+from hudtui.core.training.export import checkpoints
+from hudtui.core.training.recipe import Recipe
+from hudtui.core.variables import Lookup
+from hudtui.trainers.rollout import RankSync, SingleRank, TrainingEpisode
+
+METRICS = "metrics.jsonl"
+TRACES = "traces.jsonl"
+
+
+class TrainingLog:
+    """Keeps count of the episodes between two lines of the metrics, and records some of them.
+
+    Args:
+        out: Folder for the files.
+        per_step: Episodes of a step that are recorded.
+        lookup: Values of the tasks' variables, to keep them out of the records.
+    """
+
+    def __init__(self, out: Path, *, per_step: int, lookup: Lookup | None = None) -> None:
+        self._out = out
+        self._per_step = per_step
+        self._lookup = lookup
+        self._counts: dict[str, list[float]] = {}
+
+    def keep(self, tasks: Sequence[Task], played: Sequence[TrainingEpisode], *, split: str) -> None:
+        """Take in the episodes of a step."""
+        prefix = "" if split == "train" else f"{split}/"
+        for one in played:
+            scores, episode = one.episode.scores, one.episode
+            values = {
+                "task_completion": scores.task_completion,
+                "tool_execution": scores.tool_execution,
+                "format_compliance": scores.format_compliance,
+                "turns": float(len(episode.turns)),
+                "broken": float(not episode.ok),
+                "seconds": episode.seconds.get("total", 0.0),
+            }
+            for name, value in values.items():
+                if math.isfinite(value):
+                    self._counts.setdefault(prefix + name, []).append(value)
+        for task, one in list(zip(tasks, played, strict=True))[: self._per_step]:
+            write_episode(self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup))
+
+    def means(self) -> dict[str, float]:
+        """The means since the last time."""
+        counts, self._counts = self._counts, {}
+        return {name: sum(values) / len(values) for name, values in counts.items()}
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Take out of the metrics what a resumed training will do again: the lines after `step`."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and float(row.get("step") or 0) <= step:
+            kept.append(line + "\n")
+    write_atomic(path, "".join(kept))
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that is whole; one that was being written when the training was broken off is passed over."""
+    return next(reversed(checkpoints(folder).values()), None)
+
+
+class MetricsCallback(TrainerCallback):  # type: ignore[misc]
+    """Writes the metrics, and ends the training when it was asked to or has come far enough."""
+
+    def __init__(self, out: Path, journal: TrainingLog, recipe: Recipe) -> None:
+        self._path = out / METRICS
+        self._journal = journal
+        self._recipe = recipe
+        self._rewards: deque[float] = deque(maxlen=10)
+        self._best = -math.inf
+        self._since_best = 0
+        self._tokens: float | None = None
+        self._asked = False
+        self.peers: RankSync = SingleRank()
+        """The other processes that train: they stop together, or those that go on would wait for ever."""
+        self.why: str | None = None
+        """Why the training stopped before its last step."""
+
+    def recall(self) -> None:
+        """Take up, from the metrics that are there, what the decision to stop rests on: a resumed training goes on counting."""
+        if self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                self._weigh(json.loads(line))
+
+    def listen(self) -> None:
+        """From now on a request to end (SIGTERM, SIGINT) is met after the step that is under way, with a checkpoint."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _frame: Any) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """One line for each that the trainer prints."""
+        if not logs or "train_runtime" in logs:
+            return
+        row: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, "time": round(time.time(), 3)}
+        for name, value in logs.items():
+            number = _number(value)
+            if number is not None:
+                row[name] = number
+        tokens, seconds = row.get("num_tokens"), row.get("step_time")
+        if tokens is not None and seconds:
+            if self._tokens is not None:
+                row["tokens_per_s"] = (tokens - self._tokens) / seconds
+            self._tokens = tokens
+        row |= self._journal.means()
+        if state.is_world_process_zero:
+            append_line(self._path, row)
+            print(_line(row), flush=True)  # noqa: T201
+        self._weigh(row)
+        self._end_if(self._far_enough(row), control)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Meet a request to end."""
+        self._end_if("it was asked to" if self._asked else None, control)
+
+    def _weigh(self, row: Mapping[str, Any]) -> None:
+        """Take a line of the metrics into account."""
+        reward, found = row.get("reward"), row.get("eval_reward")
+        if reward is not None and math.isfinite(reward):
+            self._rewards.append(reward)
+        if found is not None and math.isfinite(found):
+            self._since_best = 0 if found > self._best else self._since_best + 1
+            self._best = max(self._best, found)
+
+    def _far_enough(self, row: Mapping[str, Any]) -> str | None:
+        """Why the training need not go on after this line; None where it goes on."""
+        goal, patience = self._recipe.stop_at_reward, self._recipe.patience
+        if goal is not None and len(self._rewards) == self._rewards.maxlen:
+            mean = sum(self._rewards) / len(self._rewards)
+            if mean >= goal:
+                return f"the mean reward of the last {len(self._rewards)} steps is {mean:.3f}"
+        if patience is not None and "eval_reward" in row and self._since_best >= patience:
+            return f"{patience} evaluations were no better than the best ({self._best:.3f})"
+        return None
+
+    def _end_if(self, why: str | None, control: Any) -> None:
+        if self.peers.any(why is not None):
+            self.why = why or "another process was asked to"
+            control.should_save = True
+            control.should_training_stop = True
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _line(row: dict[str, Any]) -> str:
+    names = ("reward", "reward_std", "eval_reward", "loss", "kl", "task_completion", "format_compliance", "turns", "step_time")
+    shown = " ".join(f"{name}={row[name]:.4g}" for name in names if name in row)
+    return f"step {row['step']}/{row['max_steps']} {shown}"
