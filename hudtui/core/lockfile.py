@@ -17,8 +17,7 @@ from typing import Any, Literal
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
-from hudtui.core.yaml_doc import YamlDocument, load_yaml
-from hudtui.core.yamledit import Scalar, set_values
+from hudtui.core.yaml_doc import Scalar, YamlDocument, load_yaml, set_values
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
 HIDDEN = "••••"

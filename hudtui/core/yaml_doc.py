@@ -1,34 +1,45 @@
-r"""YAML as this program reads it: plain data by the rules of YAML 1.2, with the place of every key and value.
+r"""YAML files: reading them with the place of every value, changing single values in place, and writing values.
 
-What differs from a plain YAML loader, and why:
+Reading follows YAML 1.2 and returns plain data. It differs from a plain YAML loader:
 
-- `on`, `off`, `yes`, `no`, dates and `12:30` are text; `1e-5` is a number (YAML 1.2, core schema).
+- `on`, `off`, `yes`, `no`, dates and `12:30` are text; `1e-5` is a number (core schema of YAML 1.2).
 - Keys are always text, spelled as written. A key that stands twice in one mapping is an error that names both lines.
-- Aliases and merge keys (`<<`) work, but what they expand to, the depth and the size are bounded.
-- Tags other than those of the core schema are refused; nothing is ever constructed but dicts, lists, text, numbers,
-  booleans and None.
+- Aliases and merge keys (`<<`) work; what they expand to, the depth and the size are bounded.
+- Tags other than those of the core schema are errors; only dict, list, str, int, float, bool and None are constructed.
 
-The data are read from the parser's event stream, which is iterative: no nesting, however deep, overflows a stack.
+libyaml parses (its C code is about ten times faster than ruamel.yaml), and this module builds data and marks from its events:
+`yaml.compose` and ruamel.yaml both lack the end marks, the anchors that are defined again, or the bounds.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.text import did_you_mean
 
+if TYPE_CHECKING:
+    import yaml
+
 YamlPath = tuple[str | int, ...]
 """Keys and indexes from the top of a document to one of its values."""
+Scalar = str | int | float | bool | None
 
 MAX_CHARACTERS = 16_000_000
 MAX_DEPTH = 100
 MAX_ALIASED = 100_000
-"""How many values all aliases of a document together may stand for."""
+"""The most values that all aliases of a document together may stand for."""
+MAX_KEY_LENGTH = 128
+"""The longest key that is written: YAML bounds keys on one line."""
+MAX_EMITTED_DEPTH = 20
+"""The deepest nesting of a value that is written."""
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -44,9 +55,12 @@ _LINE_END = re.compile("\r\n|\n|\r")
 _ODD_LINE_END = re.compile("[\x85\u2028\u2029]")
 
 
+# --- documents ------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch of the text. Lines and columns count from 1; the end is the first character behind it."""
+    """A range of the text. Lines and columns count from 1; the end is the first character behind it."""
 
     line: int
     column: int
@@ -54,12 +68,16 @@ class Mark:
     end_column: int
 
 
+def _no_children(empty: Mapping[str | int, _Node] = MappingProxyType({})) -> Mapping[str | int, _Node]:
+    return empty  # shared by all scalars
+
+
 @dataclass(slots=True, eq=False)
 class _Node:
     key: Mark
     value: Mark
     style: str = ""
-    children: dict[str | int, _Node] = field(default_factory=dict)
+    children: Mapping[str | int, _Node] = field(default_factory=_no_children)
 
 
 class YamlDocument:
@@ -78,26 +96,26 @@ class YamlDocument:
         self._root = root
 
     def mark(self, path: YamlPath = ()) -> Mark:
-        """Where the key of the value at `path` stands; for an item of a list, where the item begins.
+        """The place of the key of the value at `path`; for an item of a list, the place of the item.
 
-        Where there is no such value, the place of its nearest ancestor that exists.
+        If there is no such value, the place of its nearest ancestor that exists.
         """
         return self._nearest(path).key
 
     def value_mark(self, path: YamlPath = ()) -> Mark:
-        """Where the value at `path` itself stands, or that of its nearest ancestor that exists."""
+        """The place of the value at `path` itself, or of its nearest ancestor that exists."""
         return self._nearest(path).value
 
     def style(self, path: YamlPath = ()) -> str:
         """How the value at `path` is written.
 
-        Empty for plain text, a quotation mark, `|` or `>` for a scalar; `block` or `{` for a mapping or list; `*` for one that an
-        alias stands for.
+        Empty for plain text; a quotation mark, `|` or `>` for other scalars; `block` or `{` for a mapping or list; `*` for a
+        mapping or list that an alias stands for.
         """
         return self._nearest(path).style
 
     def at(self, path: YamlPath = ()) -> Any:
-        """The value at `path`; None where there is none."""
+        """The value at `path`; None if there is none."""
         value = self.data
         for step in path:
             try:
@@ -106,34 +124,33 @@ class YamlDocument:
                 return None
         return value
 
-    def last_line(self, path: YamlPath = ()) -> int:
-        """The last line, counting from 1, that holds a part of the value at `path`; comments below it do not count."""
-        node = self._nearest(path)
-        lines = _LINE_END.split(self.text)
-        while node.style == "block":
-            own = [child for child in node.children.values() if self._owns(node, child)]
-            if not own:
-                break
-            node = max(own, key=lambda child: (child.key.line, child.key.column))
-        last = node.value.end_line
-        if node.value.end_column == 1 or not lines[last - 1][: node.value.end_column - 1].strip():
-            last -= 1
-        while last > node.value.line and not lines[last - 1].strip():
-            last -= 1
-        return max(last, node.value.line)
-
     def location(self, path: YamlPath = ()) -> Location:
         """The same place as `mark`, in the form that errors carry."""
         place = self.mark(path)
         return Location(self.name, place.line, place.column, dotted_path(path) or None)
 
+    def last_line(self, path: YamlPath = ()) -> int:
+        """The last line, counting from 1, of the value at `path`; comments below it do not count."""
+        node = self._nearest(path)
+        while node.style == "block":
+            own = [child for child in node.children.values() if _owns(node, child)]
+            if not own:
+                break
+            node = max(own, key=lambda child: (child.key.line, child.key.column))
+        last = node.value.end_line
+        if not self._line(last)[: node.value.end_column - 1].strip():
+            last -= 1
+        keeps_blank_lines = node.style in ("|", ">") and "+" in self._line(node.value.line)[node.value.column :].partition("#")[0]
+        while not keeps_blank_lines and last > node.value.line and not self._line(last).strip():
+            last -= 1
+        return max(last, node.value.line)
+
     def inside(self, path: YamlPath, offset: int) -> tuple[int, int]:
         """Line and column of the character `offset` (from 0) of the text at `path`.
 
-        Exact for text that the document spells out on one line or as a literal block (`|`); elsewhere the beginning of the value.
+        Exact for a text on one line and for a literal block (`|`); otherwise the beginning of the value.
         """
         node = self._nearest(path)
-        start = (node.value.line, node.value.column)
         lines = self.text.split("\n")
         row = node.value.line - 1
         if node.style in ("", "'", '"') and node.value.line == node.value.end_line:
@@ -146,21 +163,21 @@ class YamlDocument:
                     column += {"x": 4, "u": 6, "U": 10}.get(line[column + 1 : column + 2], 2)
                 else:
                     column += 1
-            return (start[0], min(column, node.value.end_column - 1) + 1)
+            return node.value.line, min(column, node.value.end_column - 1) + 1
         if node.style == "|":
             body = [line for line in lines[row + 1 : node.value.end_line] if line.strip()]
             indent = len(body[0]) - len(body[0].lstrip(" ")) if body else 0
             for number, line in enumerate(lines[row + 1 : node.value.end_line], row + 2):
                 length = max(len(line.rstrip("\r")) - indent, 0)
                 if offset <= length:
-                    return (number, indent + offset + 1)
+                    return number, indent + offset + 1
                 offset -= length + 1
-        return start
+        return node.value.line, node.value.column
 
     def path_at(self, line: int, column: int = 1_000_000) -> YamlPath:
-        """The path of the innermost value whose key or text covers this place; the top (`()`) where there is none.
+        """The path of the innermost value whose key or text covers this place, such as a cursor's; `()` if there is none.
 
-        Useful to know which entry a cursor is in. A line that holds only blanks or a comment belongs to the entry before it.
+        A line that holds only blanks or a comment belongs to the entry before it.
         """
         path: list[str | int] = []
         node = self._root
@@ -168,23 +185,24 @@ class YamlDocument:
             best: tuple[tuple[int, int], str | int, _Node] | None = None
             for step, child in node.children.items():
                 begin = (child.key.line, child.key.column)
-                if begin <= (line, column) and (best is None or begin >= best[0]) and self._owns(node, child):
+                if begin <= (line, column) and (best is None or begin >= best[0]) and _owns(node, child):
                     best = (begin, step, child)
             if best is None:
                 return tuple(path)
             path.append(best[1])
             node = best[2]
 
-    def _owns(self, parent: _Node, child: _Node) -> bool:
-        # What an alias or a merge brought in stands elsewhere in the text.
-        return (
-            (parent.value.line, parent.value.column)
-            <= (child.key.line, child.key.column)
-            <= (
-                parent.value.end_line,
-                parent.value.end_column,
-            )
-        )
+    def offset(self, line: int, column: int) -> int:
+        """The index in `text` of a place of a `Mark`."""
+        return self._starts[line - 1] + column - 1
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return _line_starts(self.text)
+
+    def _line(self, number: int) -> str:
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
 
     def _nearest(self, path: YamlPath) -> _Node:
         node = self._root
@@ -196,12 +214,25 @@ class YamlDocument:
         return node
 
 
+def _line_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in _LINE_END.finditer(text))]
+
+
+def _owns(parent: _Node, child: _Node) -> bool:
+    """Whether the child stands inside its parent's text: what an alias or a merge brought in stands elsewhere."""
+    around, key = parent.value, child.key
+    return (around.line, around.column) <= (key.line, key.column) <= (around.end_line, around.end_column)
+
+
 def dotted_path(path: YamlPath) -> str:
     """A path as people write it: `action_mappings.click.x`, `tools[2].name`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------
 
 
 def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocument:
@@ -213,53 +244,33 @@ def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocum
         limit: The most characters the text may have.
 
     Raises:
-        InputError: The text is not one well-formed YAML document, or goes beyond a bound; with line and column.
+        InputError: The text is not one well-formed YAML document, or exceeds a bound; with line and column.
     """
     text = text.removeprefix("\ufeff")
     if len(text) > limit:
         raise InputError(f"this YAML is too large: {len(text):,} characters, and {limit:,} are allowed", where=Location(name))
-    _check_characters(text, name)
+    if found := _FORBIDDEN.search(text):
+        column = found.start() - text.rfind("\n", 0, found.start())
+        raise InputError(
+            f"the character U+{ord(found[0]):04X} is not allowed in YAML",
+            fix='Remove it, or write it as an escape in double quotes, e.g. "\\x1b".',
+            where=Location(name, text.count("\n", 0, found.start()) + 1, column),
+        )
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        data, root = _Reader(name, text).read(yaml.parse(text, Loader=loader))
+        data, root = _Reader(name, text).read()
     except yaml.MarkedYAMLError as error:
-        from hudtui.core.yamlwords import explained
-
-        raise explained(error, text, name) from None
+        raise _explained(error, text, name) from None
     except yaml.YAMLError as error:
         raise InputError("this is not valid YAML", why=str(error), where=Location(name)) from None
     return YamlDocument(name, text, data, root)
 
 
-def _check_characters(text: str, name: str) -> None:
-    found = _FORBIDDEN.search(text)
-    if found is None:
-        return
-    start = text.rfind("\n", 0, found.start()) + 1
-    code = ord(found[0])
-    raise InputError(
-        f"the character U+{code:04X} is not allowed in YAML",
-        fix='Remove it, or write it as an escape in double quotes, e.g. "\\x1b".',
-        where=Location(name, text.count("\n", 0, found.start()) + 1, found.start() - start + 1),
-    )
+def _events(text: str) -> Iterator[Any]:
+    import yaml
 
-
-@dataclass(slots=True, eq=False)
-class _Frame:
-    """A mapping or a list that is being read."""
-
-    value: Any
-    node: _Node
-    mapping: bool
-    anchor: str | None
-    counted: int
-    key: str | None = None
-    key_mark: Mark | None = None
-    merging: bool = False
-    merges: list[tuple[dict[str, Any], _Node]] = field(default_factory=list)
-    height: int = 0
+    return yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,213 +278,186 @@ class _Anchored:
     value: Any
     node: _Node
     size: int
+    """How many values it holds, itself included."""
     height: int
+    """How deep it is nested."""
 
 
 class _Reader:
+    """Builds data and nodes from the parser's events, by recursion that `MAX_DEPTH` bounds."""
+
     def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-        self.frames: list[_Frame] = []
-        self.anchors: dict[str, _Anchored] = {}
-        self.open_anchors: dict[str, int] = {}
-        self.count = 0
-        self.aliased = 0
-        self.result: tuple[Any, _Node] | None = None
-        # The parser counts further characters as line ends, which no editor does.
-        self.starts = [0, *(found.end() for found in _LINE_END.finditer(text))] if _ODD_LINE_END.search(text) else None
-
-    def _mark(self, event: Any) -> Mark:
-        start, end = event.start_mark, event.end_mark
-        if self.starts is None:
-            return Mark(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
-        return Mark(*self._place(self.starts, start.index), *self._place(self.starts, end.index))
-
-    @staticmethod
-    def _place(starts: list[int], index: int) -> tuple[int, int]:
-        line = bisect_right(starts, index)
-        return line, index - starts[line - 1] + 1
-
-    def read(self, events: Iterator[Any]) -> tuple[Any, _Node]:
         import yaml
 
+        self.name = name
+        self.yaml = yaml
+        self.events = _events(text)
+        self.steps: list[str | int] = []
+        """Path of the value that is being read."""
+        self.anchors: dict[str, _Anchored | None] = {}
+        """None while the anchored value is being read."""
+        self.count = 0
+        self.aliased = 0
+        # The parser takes further characters for line ends, which no editor does.
+        self.starts = _line_starts(text) if _ODD_LINE_END.search(text) else None
+
+    def read(self) -> tuple[Any, _Node]:
+        yaml = self.yaml
+        result: tuple[Any, _Node] | None = None
         documents = 0
-        for event in events:
-            kind = type(event)
-            if kind is yaml.ScalarEvent:
-                self._scalar(event)
-            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                self._open(event, kind is yaml.MappingStartEvent)
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                self._close(event)
-            elif kind is yaml.AliasEvent:
-                self._alias(event)
-            elif kind is yaml.DocumentStartEvent:
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise self._error(
                         "a second document begins here, and only one is expected", self._mark(event), fix="Remove the line `---`."
                     )
-        if self.result is None:
-            return None, _Node(Mark(1, 1, 1, 1), Mark(1, 1, 1, 1))
-        return self.result
+            elif isinstance(event, yaml.NodeEvent):
+                result = self._value(event)[:2]
+        return result or (None, _Node(Mark(1, 1, 1, 1), Mark(1, 1, 1, 1)))
 
-    def _error(self, what: str, mark: Mark, *, why: str | None = None, fix: str | None = None) -> InputError:
-        path: list[str | int] = []
-        for frame in self.frames:
-            if not frame.mapping:
-                path.append(len(frame.value))
-            elif frame.key is not None:
-                path.append(frame.key)
-        place = Location(self.name, mark.line, mark.column, dotted_path(tuple(path[:12])) or None)
-        return InputError(what, why=why, fix=fix, where=place)
+    def _value(self, event: Any) -> tuple[Any, _Node, int]:
+        """A value, its node, and how deep it is nested."""
+        kind = type(event)
+        if kind is self.yaml.ScalarEvent:
+            mark = self._mark(event)
+            value = self._plain(event.value, mark) if event.implicit[0] else self._tagged(event, mark)
+            node = _Node(mark, mark, event.style or "")
+            self.count += 1
+            if event.anchor is not None:
+                self.anchors[event.anchor] = _Anchored(value, node, 1, 0)
+            return value, node, 0
+        if kind is self.yaml.AliasEvent:
+            return self._alias(event)
+        return self._collection(event, kind is self.yaml.MappingStartEvent)
 
-    def _expects_key(self) -> bool:
-        return bool(self.frames) and self.frames[-1].mapping and self.frames[-1].key is None
-
-    def _scalar(self, event: Any) -> None:
+    def _collection(self, event: Any, mapping: bool) -> tuple[Any, _Node, int]:
         mark = self._mark(event)
-        if self._expects_key():
-            self._key(event, mark)
-            return
-        plain = event.implicit[0]
-        value = self._value_of(event.value, mark) if plain else self._tagged(event, mark)
-        self.count += 1
-        node = _Node(mark, mark, event.style or "")
-        if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, node, 1, 0)
-        self._put(value, node)
-
-    def _key(self, event: Any, mark: Mark) -> None:
-        frame = self.frames[-1]
-        text: str = event.value
-        if event.implicit[0] and text == "" and not event.style:
-            raise self._error("a key is missing before this colon", mark)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(text, _Node(mark, mark, event.style or ""), 1, 0)
-        merging = event.implicit[0] and text == "<<"
-        earlier = frame.node.children.get(text)
-        if earlier is not None or (merging and frame.merges):
-            first = f" first on line {earlier.key.line}," if earlier is not None else ""
-            error = self._error(
-                f"the key {_shown(text)} stands twice in one mapping:{first} again on line {mark.line}",
-                mark,
-                fix="Rename one of them, or remove it; which of the two would count is anybody's guess.",
-            )
-            if merging:
-                error.fix = "List what is to be merged: `<<: [*one, *other]`."
-            raise error
-        frame.key, frame.key_mark, frame.merging = text, mark, merging
-
-    def _open(self, event: Any, mapping: bool) -> None:
-        mark = self._mark(event)
-        if self._expects_key():
-            what = "a mapping" if mapping else "a list"
-            raise self._error(
-                f"{what} cannot be a key; keys are text",
-                mark,
-                fix='Text that begins with a brace or bracket needs quotes: "{{ name }}".',
-            )
-        if len(self.frames) >= MAX_DEPTH:
+        if len(self.steps) >= MAX_DEPTH:
             raise self._error(f"this is nested too deeply: more than {MAX_DEPTH} levels", mark)
         if event.tag not in (None, "!", _CORE + ("map" if mapping else "seq")):
             raise self._bad_tag(event.tag, mark)
-        node = _Node(mark, mark, "{" if event.flow_style else "block")
+        before = self.count
         self.count += 1
         if event.anchor is not None:
-            self.open_anchors[event.anchor] = mark.line
-        self.frames.append(_Frame({} if mapping else [], node, mapping, event.anchor, self.count - 1))
-
-    def _close(self, event: Any) -> None:
-        frame = self.frames.pop()
-        begin, end = frame.node.value, self._mark(event)
-        frame.node.value = Mark(begin.line, begin.column, end.end_line, end.end_column)
-        if frame.node.key is begin:
-            frame.node.key = frame.node.value
-        if frame.merges:
-            self._merge(frame)
-        height = frame.height + 1
-        if frame.anchor is not None:
-            self.open_anchors.pop(frame.anchor, None)
-            self.anchors[frame.anchor] = _Anchored(frame.value, frame.node, self.count - frame.counted, height)
-        self._put(frame.value, frame.node, height)
-
-    def _merge(self, frame: _Frame) -> None:
-        # Earlier sources win over later ones, and what the mapping says itself wins over all.
-        data: dict[str, Any] = {}
+            self.anchors[event.anchor] = None
         children: dict[str | int, _Node] = {}
-        for source, node in reversed(frame.merges):
-            data.update(source)
-            children.update(node.children)
-        data.update(frame.value)
-        children.update(frame.node.children)
-        frame.value = data
-        frame.node.children = children
+        value, height, end = self._mapping(children) if mapping else self._sequence(children)
+        mark = Mark(mark.line, mark.column, end.end_line, end.end_column)
+        node = _Node(mark, mark, "{" if event.flow_style else "block", children)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(value, node, self.count - before, height)
+        return value, node, height
 
-    def _alias(self, event: Any) -> None:
-        mark = self._mark(event)
-        name = event.anchor
-        if name in self.open_anchors:
-            raise self._error(f"*{name} refers to the value that it is part of", mark)
-        known = self.anchors.get(name)
-        if known is None:
-            near = did_you_mean(name, self.anchors)
-            hint = f" Did you mean *{near}?" if near else ""
-            raise self._error(
-                f"*{_shown(name, '')} refers to an anchor that is not defined above",
-                mark,
-                fix=f"Define it with &{_shown(name, '')}, or put quotes around text that begins with a star.{hint}",
-            )
-        if self._expects_key():
-            if not isinstance(known.value, str):
+    def _sequence(self, children: dict[str | int, _Node]) -> tuple[list[Any], int, Mark]:
+        items: list[Any] = []
+        height = 0
+        self.steps.append(0)
+        while type(event := next(self.events)) is not self.yaml.SequenceEndEvent:
+            value, children[len(items)], below = self._value(event)
+            items.append(value)
+            self.steps[-1] = len(items)
+            height = max(height, below)
+        self.steps.pop()
+        return items, height + 1, self._mark(event)
+
+    def _mapping(self, children: dict[str | int, _Node]) -> tuple[dict[str, Any], int, Mark]:
+        data: dict[str, Any] = {}
+        merges: list[tuple[dict[str, Any], _Node]] | None = None
+        height = 0
+        while type(event := next(self.events)) is not self.yaml.MappingEndEvent:
+            key, mark, merging = self._key(event)
+            if key in children or (merging and merges is not None):
+                raise self._duplicate(key, mark, children.get(key), merging)
+            self.steps.append(key)
+            value, node, below = self._value(next(self.events))
+            height = max(height, below)
+            if merging:
+                merges = self._merge_sources(value, node)
+            else:
+                node.key = mark
+                data[key], children[key] = value, node
+            self.steps.pop()
+        if merges:
+            # Earlier sources win over later ones, and what the mapping says itself wins over all.
+            own, own_children = dict(data), dict(children)
+            data.clear()
+            children.clear()
+            for source, source_node in reversed(merges):
+                data.update(source)
+                children.update(source_node.children)
+            data.update(own)
+            children.update(own_children)
+        return data, height + 1, self._mark(event)
+
+    def _key(self, event: Any) -> tuple[str, Mark, bool]:
+        """A key, its place, and whether it is the merge key `<<`."""
+        mark, kind = self._mark(event), type(event)
+        if kind is self.yaml.AliasEvent:
+            key = self._known(event, mark).value
+            if not isinstance(key, str):
                 raise self._error("an alias as a key must stand for a text", mark)
-            self._key(_AliasKey(known.value), mark)
-            return
+            return key, mark, False
+        if kind is not self.yaml.ScalarEvent:
+            what = "a mapping" if kind is self.yaml.MappingStartEvent else "a list"
+            fix = 'Text that begins with a brace or bracket needs quotes: "{{ name }}".'
+            raise self._error(f"{what} cannot be a key; keys are text", mark, fix=fix)
+        plain = event.implicit[0]
+        if plain and event.value == "" and not event.style:
+            raise self._error("a key is missing before this colon", mark)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(event.value, _Node(mark, mark, event.style or ""), 1, 0)
+        return event.value, mark, plain and event.value == "<<"
+
+    def _duplicate(self, key: str, mark: Mark, earlier: _Node | None, merging: bool) -> InputError:
+        first = f" first on line {earlier.key.line}," if earlier is not None else ""
+        fix = "Rename one of them, or remove it; readers disagree on which of the two counts."
+        return self._error(
+            f"the key {_short(key)} stands twice in one mapping:{first} again on line {mark.line}",
+            mark,
+            fix="List what is to be merged: `<<: [*one, *other]`." if merging else fix,
+        )
+
+    def _merge_sources(self, value: Any, node: _Node) -> list[tuple[dict[str, Any], _Node]]:
+        pairs = [(item, node.children[index]) for index, item in enumerate(value)] if isinstance(value, list) else [(value, node)]
+        if not all(isinstance(source, dict) for source, _ in pairs):
+            raise self._error(
+                "<< takes over the keys of a mapping, and this is not a mapping",
+                node.value,
+                fix='Give an alias of a mapping, or a list of them; a key of the name << needs quotes: "<<".',
+            )
+        return pairs
+
+    def _known(self, event: Any, mark: Mark) -> _Anchored:
+        """What an alias stands for."""
+        name: str = event.anchor
+        found = self.anchors.get(name)
+        if found is not None:
+            return found
+        if name in self.anchors:
+            raise self._error(f"*{name} refers to the value that it is part of", mark)
+        near = did_you_mean(name, self.anchors)
+        hint = f" Did you mean *{near}?" if near else ""
+        raise self._error(
+            f"*{_short(name, '')} refers to an anchor that is not defined above",
+            mark,
+            fix=f"Define it with &{_short(name, '')}, or put quotes around text that begins with a star.{hint}",
+        )
+
+    def _alias(self, event: Any) -> tuple[Any, _Node, int]:
+        mark = self._mark(event)
+        known = self._known(event, mark)
         self.aliased += known.size
         self.count += known.size
         if self.aliased > MAX_ALIASED:
             raise self._error(f"the aliases of this file stand for more than {MAX_ALIASED:,} values", mark)
-        if len(self.frames) + known.height > MAX_DEPTH:
+        if len(self.steps) + known.height > MAX_DEPTH:
             raise self._error(f"this alias makes the nesting too deep: more than {MAX_DEPTH} levels", mark)
-        node = _Node(mark, mark, known.node.style if not known.node.children else "*", known.node.children)
-        self._put(_copied(known.value), node, known.height)
+        node = _Node(mark, mark, "*" if known.node.children else known.node.style, known.node.children)
+        return _copied(known.value), node, known.height
 
-    def _put(self, value: Any, node: _Node, height: int = 0) -> None:
-        if not self.frames:
-            self.result = (value, node)
-            return
-        frame = self.frames[-1]
-        frame.height = max(frame.height, height)
-        if not frame.mapping:
-            frame.node.children[len(frame.value)] = node
-            frame.value.append(value)
-            return
-        assert frame.key is not None and frame.key_mark is not None
-        if frame.merging:
-            self._note_merge(frame, value, node)
-        else:
-            node.key = frame.key_mark
-            frame.value[frame.key] = value
-            frame.node.children[frame.key] = node
-        frame.key = frame.key_mark = None
-        frame.merging = False
-
-    def _note_merge(self, frame: _Frame, value: Any, node: _Node) -> None:
-        sources = value if isinstance(value, list) else [value]
-        if not all(isinstance(source, dict) for source in sources):
-            raise self._error(
-                "<< takes over the keys of a mapping, and this is none",
-                node.value,
-                fix='Give an alias of a mapping, or a list of them; a key of the name << needs quotes: "<<".',
-            )
-        if isinstance(value, list):
-            frame.merges = [(source, node.children[index]) for index, source in enumerate(sources)]
-        else:
-            frame.merges = [(value, node)]
-        if not frame.merges:
-            frame.merges = [({}, node)]
-
-    def _value_of(self, text: str, mark: Mark) -> Any:
+    def _plain(self, text: str, mark: Mark) -> Any:
+        """The value of a scalar without quotes and tag."""
         if text in _NULL:
             return None
         if text in _BOOL:
@@ -491,8 +475,7 @@ class _Reader:
                 return int(text[2:], 16)
         except ValueError:
             raise self._error(f"this number has too many digits: {len(text):,}", mark) from None
-        special = _SPECIAL.match(text)
-        if special:
+        if special := _SPECIAL.match(text):
             return float((special["inf"] or "nan").replace(".", ""))
         return text
 
@@ -501,41 +484,427 @@ class _Reader:
         if event.tag is None or event.tag in ("!", _CORE + "str"):
             return text
         kind = event.tag.removeprefix(_CORE)
-        value = self._value_of(text, mark)
+        value = self._plain(text, mark)
         wanted: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,), "null": (type(None),)}
         if not event.tag.startswith(_CORE) or kind not in wanted:
             raise self._bad_tag(event.tag, mark)
         if not isinstance(value, wanted[kind]) or (isinstance(value, bool) and kind != "bool"):
-            raise self._error(f"{_shown(text)} is not what its tag !!{kind} says", mark)
+            raise self._error(f"{_short(text)} is not what its tag !!{kind} says", mark)
         return float(text) if kind == "float" and isinstance(value, int) else value
+
+    def _mark(self, event: Any) -> Mark:
+        start, end = event.start_mark, event.end_mark
+        if self.starts is None:
+            return Mark(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+        places = [(line := bisect_right(self.starts, at.index), at.index - self.starts[line - 1] + 1) for at in (start, end)]
+        return Mark(*places[0], *places[1])
 
     def _bad_tag(self, tag: str, mark: Mark) -> InputError:
         short = "!!" + tag.removeprefix(_CORE) if tag.startswith(_CORE) else tag
         return self._error(
-            f"the tag {_shown(short, '')} is not supported",
+            f"the tag {_short(short, '')} is not supported",
             mark,
             fix="Remove the tag; only plain values are read. Text that begins with an exclamation mark needs quotes.",
         )
 
-
-class _AliasKey:
-    """What an alias that stands as a key looks like to `_Reader._key`."""
-
-    implicit = (False, True)
-    style = '"'
-    anchor = None
-
-    def __init__(self, value: str) -> None:
-        self.value = value
+    def _error(self, what: str, mark: Mark, *, fix: str | None = None) -> InputError:
+        place = Location(self.name, mark.line, mark.column, dotted_path(tuple(self.steps[:12])) or None)
+        return InputError(what, fix=fix, where=place)
 
 
 def _copied(value: Any) -> Any:
-    # The depth is bounded by MAX_DEPTH. Copies, so that a change at one place does not show up at another.
+    """A deep copy of plain data, so that a change at one place does not show up at another."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
-def _shown(text: str, quote: str = '"') -> str:
-    short = text if len(text) <= 60 else text[:59] + "…"
-    return f"{quote}{short}{quote}"
+def _short(text: str, quote: str = '"') -> str:
+    return f"{quote}{text if len(text) <= 60 else text[:59] + '…'}{quote}"
+
+
+# --- the parser's complaints in words -------------------------------------------------------------------------------------
+
+_TAB = ("a tab stands in the indentation", "Use blanks; YAML allows no tabs there.")
+_OPEN_LIST = ("the list that begins here is not closed properly", "A comma or `]` is missing.")
+_OPEN_MAPPING = ("the mapping that begins here is not closed properly", "A comma or `}` is missing.")
+_COMPLAINTS: Mapping[str, tuple[str, str | None]] = {
+    "mapping values are not allowed": (
+        "a colon stands where no key can be",
+        "Put quotes around text that holds a colon and a blank, and check the indentation of this line and the one before.",
+    ),
+    "did not find expected key": (
+        "this line does not fit: a key of the mapping around it was expected",
+        "Check its indentation, and quotes that close too early on the line before.",
+    ),
+    "could not find expected ':'": (
+        "a key without a colon",
+        "Write `key: value` with a blank behind the colon; check the indentation and the quotes around here.",
+    ),
+    "did not find expected '-' indicator": (
+        "this line does not fit: an item of the list around it was expected",
+        "Begin it with `- `, or check its indentation.",
+    ),
+    "expected ',' or ']'": _OPEN_LIST,
+    "expected ',' or '}'": _OPEN_MAPPING,
+    "found unexpected end of stream": ("the quote that opens here is never closed", None),
+    "found unknown escape character": (
+        "unknown escape in double quotes",
+        "Write a backslash as `\\\\`, or use single quotes.",
+    ),
+    "did not find expected hexdecimal number": ("an escape in double quotes lacks its digits", "Write a backslash as `\\\\`."),
+    "found invalid Unicode character escape code": (
+        "an escape in double quotes stands for half a character",
+        "Write the character itself, or its full number: \\U0001f600.",
+    ),
+    "found a tab character": _TAB,
+    "did not find expected <document start>": ("text behind the end of the document", "Check the indentation of this line."),
+    "did not find expected node content": ("a value is missing here", None),
+    "block sequence entries are not allowed": (
+        "a list cannot begin here",
+        "Put it on a line of its own, indented below its key.",
+    ),
+    "found undefined tag handle": ("a tag that is not supported", 'Text that begins with "!" needs quotes.'),
+    "found duplicate anchor": ("this anchor is defined twice", None),
+}
+"""Part of the parser's complaint -> what is wrong, and how to put it right. Both libyaml's words and PyYAML's."""
+_AT_OPENING = ("expected ',' or", "found unexpected end of stream", "could not find expected ':'")
+"""Complaints that are best shown where the quote, list or mapping opens."""
+
+
+def _explained(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
+    problem = error.problem or "this is not valid YAML"
+    at = error.problem_mark or error.context_mark
+    what, fix = next((words for part, words in _COMPLAINTS.items() if part in problem), ("this is not valid YAML", None))
+    if error.context_mark is not None and any(part in problem for part in _AT_OPENING):
+        at = error.context_mark
+    if at is None:
+        return InputError(what, why=problem, where=Location(name))
+    lines = text.split("\n")
+    line = lines[at.line] if at.line < len(lines) else ""
+    if "did not find expected key" in problem and line[: at.column].strip():
+        if (opening := _quote_before(text, at.line, at.column)) is not None:
+            return InputError(
+                f"the quote that opens here is closed only on line {at.line + 1}, and more text stands behind it",
+                fix="Close the quote where the value ends; a quote inside single quotes is written twice.",
+                where=Location(name, opening[0] + 1, opening[1] + 1),
+            )
+        what = "something stands behind the end of a value"
+        fix = "Put quotes around the whole value; a quote inside single quotes is written twice."
+    if "did not find expected node content" in problem and not "\n".join([line[at.column :], *lines[at.line + 1 :]]).strip():
+        what, fix = "the text ends in the middle of a list or mapping", "A closing `]` or `}` is missing."
+    if "cannot start any token" in problem:
+        character = line[at.column : at.column + 1]
+        shown = f'"{character}"' if character in ("%", "@", "`") else repr(character)
+        what, fix = _TAB if character == "\t" else (f"text cannot begin with {shown}", "Put quotes around it.")
+    elif "\t" in line[: len(line) - len(line.lstrip())] and "quote" not in what:
+        what, fix = _TAB
+    return InputError(what, why=f"The parser says: {problem}.", fix=fix, where=Location(name, at.line + 1, at.column + 1))
+
+
+def _quote_before(text: str, row: int, column: int) -> tuple[int, int] | None:
+    """Line and column, from 0, of a quote that opens on an earlier line and closes right before a place; else None."""
+    import yaml
+
+    last: Any = None
+    try:
+        for event in _events(text):
+            if type(event) is yaml.ScalarEvent and event.style in ("'", '"'):
+                last = event
+    except yaml.YAMLError:
+        pass
+    if last is None or last.end_mark.line != row or last.start_mark.line == row:
+        return None
+    between = text.split("\n")[row][last.end_mark.column : column]
+    return None if between.strip() else (last.start_mark.line, last.start_mark.column)
+
+
+# --- changing single values -----------------------------------------------------------------------------------------------
+
+_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\r\n]*")
+
+
+def set_values(text: str, changes: Mapping[YamlPath, Scalar], *, name: str) -> str:
+    """Change or add single values. Only their own characters change: the rest of the text stays as it is, byte for byte.
+
+    The new text is read again: it must differ from the old one in the given values alone, and keep every comment.
+
+    Args:
+        text: A YAML document whose top is a mapping, or an empty one.
+        changes: New values by path. Missing mappings on the way are added at the end of the one around them.
+        name: What errors call the text, usually the file's path.
+
+    Returns:
+        The new text.
+
+    Raises:
+        InputError: The text is not valid YAML, a path leads through something that is not a mapping, or the values cannot be put
+            into this text without changing more of it.
+    """
+    document = load_yaml(text, name=name)
+    wanted = {} if document.data is None else _copied(document.data)
+    if not isinstance(wanted, dict):
+        raise InputError("the top of this file is not a mapping", where=document.location())
+    for path, value in changes.items():
+        _put(wanted, path, value, document)
+    for start in (text, _stripped_block(text, document)):
+        edited: str | None = start
+        for path, value in changes.items():
+            edited = _spliced(edited, path, value, name)
+        if edited is not None and _says(edited, wanted, name) and _comments(text) == _comments(edited):
+            return edited
+    raise InputError(
+        f"{', '.join(dotted_path(path) for path in changes)} cannot be changed in this file without harm to the rest of it",
+        fix="Change it in an editor.",
+        where=document.location(next(iter(changes))),
+    )
+
+
+def _put(data: dict[str, Any], path: YamlPath, value: Scalar, document: YamlDocument) -> None:
+    place: Any = data
+    for depth, step in enumerate(path):
+        if isinstance(place, list) and isinstance(step, int):
+            if not 0 <= step < len(place):
+                raise InputError(f"{dotted_path(path[:depth])} has no item {step}", where=document.location(path[:depth]))
+        elif not isinstance(place, dict):
+            raise InputError(f"{dotted_path(path[:depth])} is not a mapping", where=document.location(path[:depth]))
+        elif depth < len(path) - 1 and place.get(step) is None:
+            place[step] = {}
+        if depth == len(path) - 1:
+            place[step] = value
+        else:
+            place = place[step]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Like ==, but 1, 1.0 and True are three things, the order of keys counts, and nan is nan."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other) or (one != one and other != other)
+
+
+def _says(text: str, wanted: Any, name: str) -> bool:
+    try:
+        return _same(load_yaml(text, name=name).data, wanted)
+    except InputError:
+        return False
+
+
+def _comments(text: str) -> list[str]:
+    """Everything that could be a comment, sorted; enough to see whether one was lost."""
+    return sorted(found.rstrip() for found in _COMMENT.findall(text))
+
+
+def _stripped_block(text: str, document: YamlDocument) -> str:
+    """The text with the sign `-` at a block scalar (`|` or `>`) that ends it without a line end: more lines would add one."""
+    path = document.path_at(1_000_000_000)
+    if document.style(path) not in ("|", ">"):
+        return text
+    mark = document.value_mark(path)
+    start = len(text) - len(document.text) + document.offset(mark.line, mark.column)
+    return text[:start] + re.sub(r"([|>])([0-9]?)[+]?", r"\1\2-", text[start:], count=1)
+
+
+def _spliced(text: str | None, path: YamlPath, value: Scalar, name: str) -> str | None:
+    """The text with one value changed or added; None if there is no simple way."""
+    if text is None:
+        return None
+    try:
+        document = load_yaml(text, name=name)
+        known: YamlPath = ()
+        for step in path:
+            around = document.at(known)
+            if not (step in around if isinstance(around, dict) else isinstance(around, list) and isinstance(step, int)):
+                break
+            known = (*known, step)
+        splice = _replace(document, path, scalar_text(value, document.style(path).strip("|>{*"))) if known == path else None
+        if known != path:
+            splice = _insert(document, known, path[len(known) :], value)
+    except (InputError, NotWritable):
+        return None
+    if splice is None:
+        return None
+    start, end, new = splice
+    mark = text[: len(text) - len(document.text)]  # a byte order mark stays in front
+    return mark + document.text[:start] + new + document.text[end:]
+
+
+_Splice = tuple[int, int, str]
+"""Begin and end of the characters that are replaced, and what replaces them."""
+
+
+def _replace(document: YamlDocument, path: YamlPath, new: str) -> _Splice | None:
+    mark = document.value_mark(path)
+    start, end = document.offset(mark.line, mark.column), document.offset(mark.end_line, mark.end_column)
+    if start == end:  # a key or a dash without a value
+        return (start, end, f" {new}") if document.text[start - 1 : start] in (":", "-") else None
+    old = document.text[start:end]
+    return start, start + len(old.rstrip()), new
+
+
+def _insert(document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar) -> _Splice | None:
+    """Adds `missing` to the mapping at `known`, below what it holds."""
+    text, around = document.text, document.at(known)
+    if document.style(known) == "{" and isinstance(around, dict):
+        return _insert_in_braces(document, known, missing, value)
+    if known and around is None:
+        mark = document.value_mark(known)
+        if (mark.line, mark.column) != (mark.end_line, mark.end_column):
+            return _replace(document, known, f"{{{_in_braces(missing, value, '')}}}")
+        indent, last = document.mark(known).column + 1, mark.line
+    elif around is None:  # nothing but comments
+        indent, last = 0, len(_LINE_END.findall(text.rstrip())) + bool(text.strip())
+    elif around and document.style(known) == "block":
+        first = document.mark((*known, next(iter(around))))
+        indent, last = first.column - 1, document.last_line(known)
+        if text[document.offset(first.line, 1) :][:indent].strip():
+            return None
+    else:
+        return None
+    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+    lines = [f"{' ' * (indent + 2 * depth)}{scalar_text(str(step))}:" for depth, step in enumerate(missing)]
+    lines[-1] += " " + scalar_text(value, '"')
+    starts = _line_starts(text)
+    at = starts[last] if last < len(starts) else len(text)
+    before = newline if at and not text[:at].endswith(("\n", "\r")) else ""
+    end = len(text) if not text[at:].strip() and around is None and not known else at
+    return at, end, before + "".join(line + newline for line in lines)
+
+
+def _in_braces(missing: YamlPath, value: Scalar, style: str) -> str:
+    """`name: {more: value}`, with keys in this style."""
+    shown = scalar_text(value, '"')
+    for depth, step in enumerate(reversed(missing)):
+        shown = f"{scalar_text(str(step), style)}: {f'{{{shown}}}' if depth else shown}"
+    return shown
+
+
+def _insert_in_braces(document: YamlDocument, known: YamlPath, missing: YamlPath, value: Scalar) -> _Splice | None:
+    text, mark = document.text, document.value_mark(known)
+    close = document.offset(mark.end_line, mark.end_column) - 1
+    if text[close : close + 1] != "}":
+        return None
+    # In the manner of JSON if the other keys are, so that what was JSON stays JSON.
+    first = next(iter(document.at(known)), None)
+    key = None if first is None else document.mark((*known, first))
+    style = '"' if key is None or text[document.offset(key.line, key.column)] == '"' else ""
+    fresh = _in_braces(missing, value, style)
+    row = document.offset(mark.end_line, 1)
+    at = row + len(text[row:close].rstrip())
+    if first is not None and not text[:at].rstrip().endswith(","):
+        fresh = f", {fresh}"
+    return (at, at, fresh) if at > row else (close, close, fresh)
+
+
+# --- writing values -------------------------------------------------------------------------------------------------------
+#
+# YAML 1.2 readers and YAML 1.1 readers disagree about bare words (`on`, `y`, `1e5`, `12:30`), so whatever they could disagree
+# about is written in double quotes.
+
+_BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BARE_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_/.@+-]*(?: [A-Za-z0-9_/.@+()-]+)*\Z")
+_RESERVED = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"))
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+class NotWritable(ValueError):
+    """A value that YAML text cannot hold, or cannot hold within bounds; says why."""
+
+
+def yaml_quoted(text: str) -> str:
+    """`text` in double quotes, on one line.
+
+    Raises:
+        NotWritable: It holds half a surrogate pair, which neither a UTF-8 file nor a server accepts.
+    """
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if 0xD800 <= code <= 0xDFFF:
+        raise NotWritable("it holds half a surrogate pair")
+    if character.isprintable():
+        return character
+    return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def yaml_key(name: str) -> str:
+    """A mapping key: bare if every reader takes it for this text, else in quotes.
+
+    Raises:
+        NotWritable: It is longer than `MAX_KEY_LENGTH`, or see `yaml_quoted`.
+    """
+    if len(name) > MAX_KEY_LENGTH:
+        raise NotWritable(f"its name is longer than {MAX_KEY_LENGTH} characters")
+    return name if _BARE_KEY.match(name) and name.lower() not in _RESERVED else yaml_quoted(name)
+
+
+def scalar_text(value: Scalar, style: str = "") -> str:
+    """A value on one line, written so that every YAML reader takes it for the same.
+
+    Args:
+        value: The value.
+        style: `"` or `'` to use those quotes if the text allows it; empty for none where possible.
+
+    Raises:
+        NotWritable: See `yaml_value`.
+    """
+    if isinstance(value, str) and style == "" and _BARE_TEXT.match(value) and value.lower() not in _RESERVED:
+        return value
+    if isinstance(value, str) and style == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return yaml_value(value)
+
+
+def yaml_value(data: Any, depth: int = 0) -> str:
+    """A JSON value on one line.
+
+    Raises:
+        NotWritable: It is nested too deeply, not a number (`NaN`, infinity), or holds text or keys that cannot be written.
+    """
+    if depth > MAX_EMITTED_DEPTH:
+        raise NotWritable(f"it is nested more than {MAX_EMITTED_DEPTH} levels deep")
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    if isinstance(data, str):
+        return yaml_quoted(data)
+    if isinstance(data, int):
+        try:
+            return str(data)
+        except ValueError:
+            raise NotWritable("the number has too many digits") from None
+    if isinstance(data, float):
+        return _float_text(data)
+    if isinstance(data, Mapping):
+        items = []
+        for name, item in data.items():
+            if len(str(name)) > MAX_KEY_LENGTH:
+                raise NotWritable(f"a key in it is longer than {MAX_KEY_LENGTH} characters")
+            items.append(f"{yaml_quoted(str(name))}: {yaml_value(item, depth + 1)}")
+        return "{" + ", ".join(items) + "}"
+    if isinstance(data, (list, tuple)):
+        return "[" + ", ".join(yaml_value(item, depth + 1) for item in data) + "]"
+    raise NotWritable(f"a {type(data).__name__} is not a JSON value")
+
+
+def _float_text(number: float) -> str:
+    if not math.isfinite(number):
+        raise NotWritable("it is not a finite number")
+    mantissa, sign, exponent = repr(number).partition("e")
+    # YAML 1.1 takes a number for a number only with a point in it and a sign in its exponent: 1.0e-05, not 1e-05.
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{sign}{exponent}"
+
+
+def yaml_printable(text: str) -> str:
+    """`text` with U+FFFD in place of every character that a YAML file cannot hold as it is."""
+    return _UNPRINTABLE.sub("\ufffd", text)

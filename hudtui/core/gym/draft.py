@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hudtui.core.environment.values import Analysis, Tool
-from hudtui.core.gym import emit
 from hudtui.core.gym.names import RESERVED, as_identifier, environment_name, unique_identifiers
 from hudtui.core.gym.schema_examples import UNSET, SchemaProperty, ToolSchema, literal
 from hudtui.core.text import clean_line
+from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_printable, yaml_value
 
 MOST_VALUES = 8
 """A parameter with more values than this is not offered as one action a value."""
@@ -135,7 +135,7 @@ def action_for(tool: Tool, taken: Collection[str] = ()) -> DraftAction | Skipped
 
 def tidy(text: str, limit: int) -> str:
     """Foreign text as one line of a prompt: no control characters, nothing that reads as a tag, at most `limit` characters."""
-    return emit.yaml_printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
+    return yaml_printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
 
 
 def _unique(analysis: Analysis) -> tuple[Tool, ...]:
@@ -232,8 +232,8 @@ def _arguments(schema: ToolSchema, offered: list[SchemaProperty]) -> tuple[tuple
 
 def _bad_default(schema: ToolSchema, prop: SchemaProperty) -> str | None:
     try:
-        emit.yaml_value(prop.default)
-    except emit.NotWritable as error:
+        yaml_value(prop.default)
+    except NotWritable as error:
         return str(error)
     return None if schema.fits(prop.schema, prop.default) else "it does not fit the schema"
 
@@ -259,16 +259,16 @@ def _unwritable(name: str, *, parameter: bool = False) -> str | None:
     if parameter and name.startswith("_"):
         return "keys that begin with _ are the gym's own"
     try:
-        emit.yaml_key(name)
-    except emit.NotWritable as error:
+        yaml_key(name)
+    except NotWritable as error:
         return str(error)
     return None
 
 
 def _writable(name: str, value: Any) -> bool:
     try:
-        emit.yaml_value(value)
-    except emit.NotWritable:
+        yaml_value(value)
+    except NotWritable:
         return False
     return _unwritable(name, parameter=True) is None
 

@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
-from hudtui.core.gym import emit
 from hudtui.core.gym.draft import Draft, DraftAction, DraftArgument, SkippedTool, action_for, draft_config, per_value_tools, tidy
 from hudtui.core.gym.names import config_file_name, environment_name
 from hudtui.core.gym.schema_examples import UNSET, literal
 from hudtui.core.gym.values import DEFAULT_MAX_TURNS
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.text import clean_line
+from hudtui.core.yaml_doc import yaml_key, yaml_printable, yaml_quoted, yaml_value
 
 __all__ = [
     "action_snippet",
@@ -79,9 +79,9 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
             *_heading(plan, platform),
             "",
             "job:",
-            f"  name: {emit.yaml_quoted('RL Training - ' + plan.name)}",
+            f"  name: {yaml_quoted('RL Training - ' + plan.name)}",
             "  metadata:",
-            f"    environment: {emit.yaml_quoted(plan.environment)}",
+            f"    environment: {yaml_quoted(plan.environment)}",
             "",
             "# What the agent is told. The parameters of each tool are listed below it.",
             *(_comment("The server's own instructions: " + plan.instructions) if plan.instructions else []),
@@ -111,17 +111,17 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
 
 def action_yaml(action: DraftAction) -> list[str]:
     """The entry of one action under `action_mappings`, as lines without indentation."""
-    positional = ", ".join(emit.yaml_quoted(argument.name) for argument in action.arguments)
-    lines = [f"{emit.yaml_key(action.name)}:"]
+    positional = ", ".join(yaml_quoted(argument.name) for argument in action.arguments)
+    lines = [f"{yaml_key(action.name)}:"]
     notes = (action.renamed, *action.notes) if action.renamed else action.notes
     lines += (f"  {line}" for note in notes for line in _comment(note))
-    lines += [f"  _tool: {emit.yaml_quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
+    lines += [f"  _tool: {yaml_quoted(action.tool)}", "  _parser:", f"    positional: [{positional}]"]
     for parameter, fixed in action.static.items():
-        lines += [f"  {emit.yaml_key(parameter)}:", f"    static: {emit.yaml_value(fixed)}"]
+        lines += [f"  {yaml_key(parameter)}:", f"    static: {yaml_value(fixed)}"]
     for argument in action.arguments:
-        lines += [f"  {emit.yaml_key(argument.parameter)}:", f"    from_arg: {emit.yaml_quoted(argument.name)}"]
+        lines += [f"  {yaml_key(argument.parameter)}:", f"    from_arg: {yaml_quoted(argument.name)}"]
         if argument.default is not UNSET:
-            lines.append(f"    default: {emit.yaml_value(argument.default)}")
+            lines.append(f"    default: {yaml_value(argument.default)}")
     return lines
 
 
@@ -206,7 +206,7 @@ def _mappings(plan: Draft) -> list[str]:
 def _comment(text: str) -> list[str]:
     """A comment, folded at about 120 characters."""
     lines, line = [], "#"
-    for piece in emit.yaml_printable(clean_line(text)).split(" "):
+    for piece in yaml_printable(clean_line(text)).split(" "):
         if len(line) + len(piece) > 118 and line != "#":
             lines.append(line)
             line = "#"

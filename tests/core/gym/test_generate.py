@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
-from hudtui.core.gym import emit
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.draft import SkippedTool, draft_config, per_value_tools
 from hudtui.core.gym.generate import action_snippet, config_file_name, generate
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema
-from hudtui.core.yaml_doc import load_yaml
+from hudtui.core.yaml_doc import MAX_KEY_LENGTH, load_yaml, yaml_key, yaml_value
 from hudtui.envs.text_2048.environment import HUBS, INSTRUCTIONS, TOOLS
 
 USAGE = re.compile(r"Usage: <tool>(.*)</tool>")
@@ -508,16 +507,16 @@ JSON = st.recursive(
 @given(JSON)
 @settings(max_examples=300, deadline=None)
 def test_values_are_read_back_by_both_kinds_of_yaml(data: Any) -> None:
-    text = f"key: {emit.yaml_value(data)}\n"
+    text = f"key: {yaml_value(data)}\n"
     assert load_yaml(text, name="x").data == {"key": data}
     assert yaml.safe_load(text) == {"key": data}
     assert json.dumps(yaml.safe_load(text)["key"]) == json.dumps(data)  # types, too
 
 
-@given(st.text(max_size=emit.MAX_KEY_LENGTH))
+@given(st.text(max_size=MAX_KEY_LENGTH))
 @settings(max_examples=300, deadline=None)
 def test_keys_are_read_back_by_both_kinds_of_yaml(name: str) -> None:
-    text = f"{emit.yaml_key(name)}: 1\n"
+    text = f"{yaml_key(name)}: 1\n"
     assert load_yaml(text, name="x").data == {name: 1} == yaml.safe_load(text)
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym import emit
 from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema
 from hudtui.core.gym.values import ActionMapping, GymConfig, Parameter
 from hudtui.core.text import clean_line
-from hudtui.core.yaml_doc import YamlDocument, YamlPath
+from hudtui.core.yaml_doc import NotWritable, YamlDocument, YamlPath, yaml_key, yaml_value
 
 _MOST_IN_PROMPT = 100
 
@@ -104,7 +103,7 @@ class LintReport:
             return None
         try:
             text = self._in_style(data, self._source(mark.line, mark.column, 1))
-        except emit.NotWritable:
+        except NotWritable:
             return None
         return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
 
@@ -114,18 +113,18 @@ class LintReport:
         if mark.line != mark.end_line or not isinstance(self.raw(path[:-1]), dict):
             return None
         try:
-            text = emit.yaml_key(name)
-        except emit.NotWritable:
+            text = yaml_key(name)
+        except NotWritable:
             return None
         return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
 
     def _in_style(self, data: Any, first: str) -> str:
         """A value in the kind of quotes, or without quotes, as what it replaces."""
         if not isinstance(data, str) or first == '"':
-            return emit.yaml_value(data)
+            return yaml_value(data)
         if first == "'" and data.isprintable() and "'" not in data:
             return f"'{data}'"
-        return emit.yaml_key(data)
+        return yaml_key(data)
 
     def raw(self, path: YamlPath) -> Any:
         """The value at a path, as the text has it; None where there is none."""

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
-from hudtui.core.yaml_doc import load_yaml
-from hudtui.core.yamledit import Scalar, scalar_text, set_values
+from hudtui.core.yaml_doc import Scalar, load_yaml, scalar_text, set_values
 
 Changes = dict[tuple[str | int, ...], Scalar]
 DATASET: Changes = {("primary_dataset", "name"): "o/new", ("primary_dataset", "task_count"): 3}
@@ -99,10 +98,10 @@ def test_other_layouts_are_changed_too_and_keep_comments(text: str) -> None:
     [
         ("a: 1\na: 2\n", 2, "twice"),
         ("a: [1\n", 1, "not closed"),
-        ("- a\n", 1, "no mapping"),
-        ("text\n", 1, "no mapping"),
-        ("primary_dataset: [a]\n", 1, "no mapping"),
-        ("primary_dataset: text\n", 1, "no mapping"),
+        ("- a\n", 1, "not a mapping"),
+        ("text\n", 1, "not a mapping"),
+        ("primary_dataset: [a]\n", 1, "not a mapping"),
+        ("primary_dataset: text\n", 1, "not a mapping"),
         ("base: &b {name: old}\nprimary_dataset: *b\n# c\n", 1, "without harm"),
         ("primary_dataset:\n  name: &n old\n# c\nother: *n\n", 2, "without harm"),
         ("# c\n? [a]\n: 1\n", 2, "keys are text"),
