@@ -21,6 +21,7 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _SEPARATORS = re.compile("[\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_LONGEST_WORD = 80
 _HIDDEN = re.compile("|".join(one.pattern for one in (_CONTROL, _SEPARATORS, _SURROGATES)))
 
 
@@ -59,16 +60,63 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that `word` is probably a slip of, for "did you mean ...?"; None if none is near.
+    """The known word that `word` is probably a slip of, whatever the case of its letters; None when no word is near.
 
     Args:
-        word: What was written.
+        word: What was written. Longer words than 80 characters are not compared.
         known: What could have been meant.
-        cutoff: How alike they must be, from 0 to 1.
+        cutoff: How alike the words must be, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
     """
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, list(known), 1, cutoff)), None)
+    if len(word) > _LONGEST_WORD:
+        return None
+    names = {name.lower(): name for name in known}
+    return next((names[name] for name in difflib.get_close_matches(word.lower(), names, 1, cutoff)), None)
+
+
+def confident_match(word: str, known: Iterable[str]) -> str | None:
+    """The known word that can only have been meant, sure enough to put it in unasked; None when there is any doubt.
+
+    Sure is a word that differs in nothing but case, blanks, `-` and `_`; and a word that is a single slip away (a letter too
+    many, too few, wrong, or two swapped) while no other is within two. A slip in a digit is never sure: `click1`
+    and `click2` differ.
+    """
+    if len(word) > _LONGEST_WORD:
+        return None
+    names = list(dict.fromkeys(known))
+    if word in names:
+        return word
+    same = [name for name in names if _letters(name) == _letters(word)]
+    if same:
+        return same[0] if len(same) == 1 else None
+    if len(word) < 3:
+        return None
+    close = [name for name in names if abs(len(name) - len(word)) <= 2 and _slips(word.lower(), name.lower()) <= 2]
+    if len(close) != 1 or max(len(close[0]), len(word)) < 4 or _slips(word.lower(), close[0].lower()) > 1:
+        return None
+    return close[0] if re.sub(r"\D", "", word) == re.sub(r"\D", "", close[0]) else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+def _slips(one: str, two: str) -> int:
+    """How many letters must be put in, taken out, changed or swapped with their neighbour to get from one word to the other.
+
+    The optimal string alignment distance (Damerau 1964; Wagner and Fischer 1974 for the table).
+    """
+    before: list[int] = []
+    row = list(range(len(two) + 1))
+    for i, left in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, right in enumerate(two, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == two[j - 2] and one[i - 2] == right:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 def _has_c1(text: str) -> bool:

@@ -19,7 +19,8 @@ from typing import Any
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.gym.config import GymConfig, load_config
+from hudtui.core.gym.config import load_config
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.request import with_python_variable

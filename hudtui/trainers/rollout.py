@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, RunError
-from hudtui.core.gym.config import GymConfig
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.episode import EpisodePlayer
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.rollouts.values import Episode, Message

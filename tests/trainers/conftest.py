@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.gym.config import GymConfig, load_config
+from hudtui.core.gym.config import load_config
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task, ToolCall
 
 ROOT = Path(__file__).parents[2]

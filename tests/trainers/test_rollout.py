@@ -12,7 +12,7 @@ import pytest
 from hudtui.core.environment.client import connect_config
 from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, RunError
-from hudtui.core.gym.config import GymConfig
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.tasks.task import Task
 from hudtui.trainers.rollout import BatchGenerator, EpisodeRunner
 from hudtui.trainers.tokens import ChatTokens, TokenTranscript

@@ -1,22 +1,23 @@
 """Reading a gym configuration: from YAML to `GymConfig`, with a finding for everything that is wrong on the way.
 
-Whatever hud-vf-gym 0.1.1 loads and uses without an accident loads here and means the same. What it silently ignores, and what
-a user cannot have meant, is a finding.
+Whatever hud-vf-gym 0.1.1 loads and uses without an accident loads here and means the same. What hud-vf-gym silently ignores, and
+what a user cannot have meant, is a finding.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.gym.config_base import Steps, kind_of, nearly, shown
-from hudtui.core.gym.config_mappings import MappingReader
-from hudtui.core.gym.lint.findings import Finding, errors_of
+from hudtui.core.gym.json_safe import NotJsonError, to_json_value
+from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit, errors_of
+from hudtui.core.gym.transform import Transform, TransformError, compile_transform
 from hudtui.core.gym.values import (
     DEFAULT_MAX_TURNS,
     DEFAULT_WEIGHTS,
@@ -25,36 +26,45 @@ from hudtui.core.gym.values import (
     FromArg,
     FromArgs,
     GymConfig,
-    MissingType,
     Parameter,
     ParserSettings,
     Static,
 )
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, did_you_mean
 
 if TYPE_CHECKING:
-    pass
-
-__all__ = [
-    "DEFAULT_MAX_TURNS",
-    "DEFAULT_WEIGHTS",
-    "MISSING",
-    "ActionMapping",
-    "FromArg",
-    "FromArgs",
-    "GymConfig",
-    "MissingType",
-    "Parameter",
-    "ParserSettings",
-    "Static",
-    "load_config",
-    "parse_config",
-]
+    from hudtui.core.yaml_doc import YamlDocument
 
 TOP_KEYS = ("job", "system_prompt", "parser", "action_mappings", "rubric", "defaults", "allow_unmapped")
 """Keys of the document that mean something here."""
 
 _PARSER_KEYS = ("use_thinking", "xml_weight", "action_weight")
+_FORMS: Mapping[str, frozenset[str]] = {
+    "static": frozenset({"static"}),
+    "from_arg": frozenset({"from_arg", "default", "transform", "use_context"}),
+    "from_args": frozenset({"from_args", "defaults"}),
+}
+"""The forms of a parameter, in the order in which they win, and the keys that belong to each."""
+_FORM_KEYS = frozenset().union(*_FORMS.values())
+_FLAGS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_ACTION = re.compile(r"\w+\Z")
+_KEYWORD = re.compile(r"[^\W\d]\w*\Z")
+_NUMBERED = re.compile(r"arg(?:0|[1-9][0-9]{0,5})\Z")
+"""Names that arguments beyond the listed ones take by their position."""
+_DONE = "done"
+_KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text", int: "a number", float: "a number"}
+_OTHER_FILES: Mapping[str, frozenset[str]] = {
+    "a DeepSpeed configuration": frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size")),
+    "an accelerate configuration": frozenset(("distributed_type", "compute_environment", "num_processes")),
+    "an ART configuration": frozenset(("environments", "training")),
+    "a lock file": frozenset(("image", "images", "primary_dataset", "build")),
+    "settings of a trainer (hudtui rl --training FILE)": frozenset(("model", "learning_rate", "steps", "num_generations")),
+    "a compose file": frozenset(("services",)),
+}
+"""Files that lie beside configurations, and keys by which they are known."""
+
+Steps = tuple[str | int, ...]
+"""Keys and indexes from the top of the document to a value."""
 
 
 def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Finding, ...]]:
@@ -62,11 +72,11 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
 
     Args:
         text: The YAML.
-        name: What findings call it, usually the file's path; kept as `GymConfig.path`.
+        name: What findings call the text, usually the file's path; kept as `GymConfig.path`.
 
     Returns:
-        The configuration, without the mappings that have errors, and everything that is to say about the text in the order of its
-        lines. The configuration is None when the text is not YAML, not a mapping, or has no key of a configuration.
+        The configuration, without the mappings that have errors, and all findings in the order of their lines. The configuration
+        is None when the text is not YAML, not a mapping, or has no key of a configuration.
     """
     from hudtui.core.yaml_doc import load_yaml
 
@@ -77,7 +87,7 @@ def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Findi
         message = ". ".join(part.rstrip(".") for part in (error.what, error.why, error.fix) if part)
         return None, (Finding("yaml", "error", clean_line(message), where.line or 1, where.column or 1),)
     reader = _Reader(document)
-    config = reader.read(name)
+    config = reader.config(name)
     return config, tuple(sorted(reader.findings, key=lambda finding: (finding.line, finding.column)))
 
 
@@ -86,7 +96,7 @@ def load_config(path: Path | str) -> GymConfig:
 
     Raises:
         InputError: The file cannot be read.
-        ConfigError: It has errors; `findings` holds all of them, and its warnings.
+        ConfigError: The configuration has errors; `findings` holds all of them, and its warnings.
     """
     name = os.fspath(path)
     config, findings = parse_config(read_text(path), name=name)
@@ -104,64 +114,118 @@ def load_config(path: Path | str) -> GymConfig:
     return config
 
 
-class _Reader(MappingReader):
-    def read(self, name: str) -> GymConfig | None:
+class _Reader:
+    """Reads one document; `findings` collects what is wrong with it."""
+
+    def __init__(self, document: YamlDocument) -> None:
+        self.document = document
+        self.findings: list[Finding] = []
+
+    # -- findings ------------------------------------------------------------------------------------------------------------
+
+    def report(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        path: Steps,
+        *,
+        at_value: bool = False,
+        place: tuple[int, int] | None = None,
+        fix: Fix | None = None,
+        guess: Fix | None = None,
+    ) -> None:
+        """Add a finding at the key of `path`, at its value, or at `place` (line and column)."""
+        mark = self.document.value_mark(path) if at_value else self.document.mark(path)
+        line, column = place or (mark.line, mark.column)
+        end = mark.end_column if place is None and mark.end_line == line else None
+        mapping = parameter = None
+        if len(path) >= 2 and path[0] == "action_mappings":
+            mapping = str(path[1])
+            parameter = str(path[2]) if len(path) >= 3 and not str(path[2]).startswith("_") else None
+        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, parameter, fix, guess))
+
+    def rename(self, path: Steps, word: str) -> Fix:
+        mark = self.document.mark(path)
+        return Fix(f"rename to `{word}`", (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, word),))
+
+    def is_a(self, kind: type, value: Any, path: Steps, *, words: str = "", code: str = "type", at_value: bool = False) -> bool:
+        """Whether a value has a type; reported where it has not."""
+        if isinstance(value, kind):
+            return True
+        message = f"`{path[-1]}` is {words or _KINDS[kind]}, not {_kind(value)}"
+        self.report(code, "error", message, path, at_value=at_value)
+        return False
+
+    def unknown_keys(self, section: Mapping[str, Any], known: Collection[str], path: Steps, what: str) -> None:
+        """Report keys that mean nothing; a misspelt key louder than a key that belongs to another program."""
+        for key in section:
+            if key in known:
+                continue
+            near = _near(key, known)
+            place = (*path, key)
+            if near is None:
+                message = f"{what} has a key `{_short(key)}` that is not interpreted"
+                self.report("unknown-key", "info", message, place)
+            else:
+                message = f"{what} has a key `{_short(key)}` that means nothing; did you mean `{near}`?"
+                self.report("unknown-key", "warning", message, place, fix=None if near in section else self.rename(place, near))
+
+    # -- the sections --------------------------------------------------------------------------------------------------------
+
+    def config(self, name: str) -> GymConfig | None:
         data = self.document.data
         if not isinstance(data, dict):
-            self.report("shape", "error", f"a configuration is a mapping with `action_mappings`, not {kind_of(data)}", ())
+            self.report("shape", "error", f"a configuration is a mapping with `action_mappings`, not {_kind(data)}", ())
             return None
-        if not any(key in TOP_KEYS or nearly(key, TOP_KEYS) for key in data):
-            self.report("shape", "error", _not_ours(data), ())
+        if not any(key in TOP_KEYS or _near(key, TOP_KEYS) for key in data):
+            seems = next((what for what, keys in _OTHER_FILES.items() if not keys.isdisjoint(data)), None)
+            keys = ", ".join(f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric"))
+            hint = f"it seems to be {seems}" if seems else f"it has none of its keys ({keys}, ...)"
+            self.report("shape", "error", f"this is no gym configuration: {hint}", ())
             return None
-        for key in data:
-            self.unknown(key, TOP_KEYS, (), "the configuration")
-        mappings, invalid, partial = self.mappings(self._section("action_mappings"))
+        self.unknown_keys(data, TOP_KEYS, (), "the configuration")
+        prompt = data.get("system_prompt")
+        mappings, invalid, partial = self.mappings(self.section("action_mappings"))
         return GymConfig(
-            system_prompt=self._text("system_prompt"),
-            parser=self._parser(),
+            system_prompt=prompt if prompt is not None and self.is_a(str, prompt, ("system_prompt",)) else "",
+            parser=self.parser(self.section("parser")),
             mappings=mappings,
             invalid=invalid,
             partial=partial,
-            weights=self._weights(),
-            max_turns=self._max_turns(),
+            weights=self.weights(self.section("rubric")),
+            max_turns=self.max_turns(self.section("defaults")),
             allow_unmapped=self.flag(data.get("allow_unmapped", False), ("allow_unmapped",)),
-            job=self._section("job"),
+            job=self.section("job"),
             raw=data,
             path=name,
         )
 
-    def _text(self, key: str) -> str:
+    def section(self, key: str) -> dict[str, Any]:
         value = self.document.data.get(key)
-        if value is None:
-            return ""
-        if isinstance(value, str):
-            return value
-        self.report("type", "error", f"`{key}` is a text, not {kind_of(value)}", (key,))
-        return ""
+        return value if value is not None and self.is_a(dict, value, (key,)) else {}
 
-    def _section(self, key: str) -> dict[str, Any]:
-        value = self.document.data.get(key)
-        if value is None:
-            return {}
-        if isinstance(value, dict):
-            return value
-        self.report("type", "error", f"`{key}` is a mapping, not {kind_of(value)}", (key,))
-        return {}
-
-    def _number(self, value: Any, path: Steps, default: float) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool) and _finite(value):
+    def number(self, value: Any, path: Steps, default: float) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
-        self.report("type", "error", f"`{path[-1]}` is a number, not {kind_of(value)}", path, at_value=True)
+        self.report("type", "error", f"`{path[-1]}` is a number, not {_kind(value)}", path, at_value=True)
         return default
 
-    def _parser(self) -> ParserSettings:
-        section = self._section("parser")
-        for key in section:
-            self.unknown(key, _PARSER_KEYS, ("parser",), "`parser`")
+    def flag(self, value: Any, path: Steps, default: bool = False) -> bool:
+        # hud-vf-gym reads YAML 1.1, where `yes` and `on` are booleans; as flags they keep that meaning.
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in _FLAGS:
+            return _FLAGS[value.lower()]
+        self.report("type", "error", f"`{path[-1]}` is true or false, not {_kind(value)}", path, at_value=True)
+        return default
+
+    def parser(self, section: Mapping[str, Any]) -> ParserSettings:
+        self.unknown_keys(section, _PARSER_KEYS, ("parser",), "`parser`")
         plain = ParserSettings()
         weights = {}
         for key, default in (("xml_weight", plain.xml_weight), ("action_weight", plain.action_weight)):
-            weight = self._number(section.get(key, default), ("parser", key), default)
+            weight = self.number(section.get(key, default), ("parser", key), default)
             if weight < 0:
                 self.report("weight", "error", f"`{key}` must not be negative", ("parser", key), at_value=True)
                 weight = default
@@ -169,67 +233,274 @@ class _Reader(MappingReader):
         if not any(weights.values()):
             self.report("weight", "warning", "both weights are 0, so that format_compliance is always 0", ("parser",))
         thinking = self.flag(section.get("use_thinking", plain.use_thinking), ("parser", "use_thinking"), plain.use_thinking)
-        return ParserSettings(thinking, weights["xml_weight"], weights["action_weight"])
+        return ParserSettings(thinking, **weights)
 
-    def _weights(self) -> dict[str, float]:
-        rubric = self._section("rubric")
-        for key in rubric:
-            self.unknown(key, ("weights",), ("rubric",), "`rubric`")
-        result = dict(DEFAULT_WEIGHTS)
+    def weights(self, rubric: Mapping[str, Any]) -> dict[str, float]:
+        self.unknown_keys(rubric, ("weights",), ("rubric",), "`rubric`")
         weights = rubric.get("weights")
-        if weights is None:
-            return result
-        if not isinstance(weights, dict):
-            self.report("type", "error", f"`rubric.weights` is a mapping, not {kind_of(weights)}", ("rubric", "weights"))
-            return result
-        for key, value in weights.items():
-            path = ("rubric", "weights", key)
-            self.unknown(key, DEFAULT_WEIGHTS, ("rubric", "weights"), "`rubric.weights`")
-            if key in DEFAULT_WEIGHTS:
-                result[key] = self._number(value, path, DEFAULT_WEIGHTS[key])
-        return result
+        path = ("rubric", "weights")
+        if weights is None or not self.is_a(dict, weights, path):
+            return dict(DEFAULT_WEIGHTS)
+        self.unknown_keys(weights, DEFAULT_WEIGHTS, path, "`rubric.weights`")
+        return {
+            key: self.number(weights[key], (*path, key), default) if key in weights else default
+            for key, default in DEFAULT_WEIGHTS.items()
+        }
 
-    def _max_turns(self) -> int:
-        section = self._section("defaults")
-        for key in section:
-            self.unknown(key, ("max_turns",), ("defaults",), "`defaults`")
-        if "max_turns" not in section:
-            return DEFAULT_MAX_TURNS
-        value = section["max_turns"]
+    def max_turns(self, section: Mapping[str, Any]) -> int:
+        self.unknown_keys(section, ("max_turns",), ("defaults",), "`defaults`")
+        value = section.get("max_turns", DEFAULT_MAX_TURNS)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return value
-        self.report(
-            "type",
-            "error",
-            f"`max_turns` is a whole number from 1, not {shown(value)}",
-            ("defaults", "max_turns"),
-            at_value=True,
-        )
+        message = f"`max_turns` is a whole number from 1, not {_shown(value)}"
+        self.report("type", "error", message, ("defaults", "max_turns"), at_value=True)
         return DEFAULT_MAX_TURNS
 
+    # -- mappings, one at a time, so that a bad one hides no other -------------------------------------------------------------
 
-_OTHERS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("a DeepSpeed configuration", frozenset(("zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"))),
-    ("an accelerate configuration", frozenset(("distributed_type", "compute_environment", "num_processes"))),
-    ("an ART configuration", frozenset(("environments", "training"))),
-    ("a lock file", frozenset(("image", "images", "primary_dataset", "build"))),
-    ("settings of a trainer (hudtui rl --training FILE)", frozenset(("model", "learning_rate", "steps", "num_generations"))),
-    ("a compose file", frozenset(("services",))),
-)
-"""Files that lie beside configurations, and keys by which they are known."""
+    def mappings(self, section: Mapping[str, Any]) -> tuple[dict[str, ActionMapping], dict[str, str], dict[str, ActionMapping]]:
+        """The good mappings by action; the first error of each of the others, and what can be read of the others all the same."""
+        good: dict[str, ActionMapping] = {}
+        invalid: dict[str, str] = {}
+        partial: dict[str, ActionMapping] = {}
+        for action, entry in section.items():
+            if self.is_comment(action, entry, ("action_mappings", action)):
+                continue
+            before = len(self.findings)
+            mapping = self.mapping(action, entry)
+            errors = errors_of(self.findings[before:])
+            if mapping is not None and not errors:
+                good[action] = mapping
+                continue
+            invalid[action] = errors[0].message
+            if mapping is not None:
+                partial[action] = mapping
+        return good, invalid, partial
+
+    def mapping(self, action: str, entry: Any) -> ActionMapping | None:
+        path: Steps = ("action_mappings", action)
+        if not isinstance(entry, dict):
+            message = f"the mapping of an action holds `_tool` and parameters; this is {_kind(entry)}"
+            self.report("shape", "error", message, path)
+            return None
+        if not _ACTION.match(action):
+            message = "no agent can call this action: a name is made of letters, digits and underscores"
+            self.report("action-name", "warning", message, path)
+        for key in entry:
+            if key.startswith("_") and key not in ("_tool", "_parser"):
+                near = _near(key, ("_tool", "_parser"))
+                hint = f"; did you mean `{near}`?" if near else "; keys of our own are `_tool` and `_parser`"
+                fix = self.rename((*path, key), near) if near and near not in entry else None
+                message = f"the key `{_short(key)}` is not known, and is not sent{hint}"
+                self.report("unknown-key", "warning", message, (*path, key), fix=fix)
+        tool = self.tool(action, entry, path)
+        positional = self.positional(entry, path)
+        parameters: dict[str, Parameter] = {}
+        for key, value in entry.items():
+            if not key.startswith("_") and not self.is_comment(key, value, (*path, key)):
+                parameter = self.parameter(value, (*path, key))
+                if parameter is not None:
+                    parameters[key] = parameter
+        # A mapping may ask for `arg0` without listing it: further positional arguments take these names.
+        used = {name for parameter in parameters.values() for name in _arguments(parameter) if _NUMBERED.match(name)}
+        names = list(positional or ())
+        while f"arg{len(names)}" in used and f"arg{len(names)}" not in names:
+            names.append(f"arg{len(names)}")
+        keywords: dict[str, None] = {}
+        for key, parameter in parameters.items():
+            if positional is not None:
+                keywords.update(dict.fromkeys(self.keywords(parameter, names, (*path, key))))
+        return None if tool is None else ActionMapping(action, tool, tuple(names), parameters, tuple(keywords))
+
+    def is_comment(self, key: str, value: Any, path: Steps) -> bool:
+        """Whether a key was meant as a comment: in quotes, YAML takes it for a key."""
+        holds_something = isinstance(value, dict) and not value.keys().isdisjoint(("_tool", *_FORMS))
+        if not key.lstrip().startswith(("#", "//")) or holds_something:
+            return False
+        self.report("comment", "warning", f"the key `{_short(key)}` looks like a comment, and is not sent", path)
+        return True
+
+    def tool(self, action: str, entry: Mapping[str, Any], path: Steps) -> str | None:
+        tool = entry.get("_tool")
+        if tool is None and action == _DONE:
+            return _DONE  # `done` never reaches a server, so that it needs no tool
+        if "_tool" not in entry:
+            self.report("tool", "error", "`_tool` is missing: the MCP tool that this action calls", path)
+            return None
+        if isinstance(tool, str) and tool.strip():
+            return tool
+        message = f"`_tool` is the name of an MCP tool, not {_shown(tool)}"
+        self.report("tool", "error", message, (*path, "_tool"), at_value=True)
+        return None
+
+    def positional(self, entry: Mapping[str, Any], path: Steps) -> tuple[str, ...] | None:
+        """The names of positional arguments; None where they cannot be read."""
+        parser = entry.get("_parser")
+        if parser is None:
+            return ()
+        path = (*path, "_parser")
+        if not self.is_a(dict, parser, path, words="a mapping with `positional`", code="positional"):
+            return None
+        self.unknown_keys(parser, ("positional",), path, "`_parser`")
+        path = (*path, "positional")
+        names = parser.get("positional")
+        if names is None:
+            return ()
+        if not self.is_a(list, names, path, words="a list of names", code="positional", at_value=True):
+            return None
+        seen: set[str] = set()
+        good = True
+        for index, argument in enumerate(names):
+            problem = None
+            if not isinstance(argument, str):
+                problem = f"`positional` is a list of names; {_shown(argument)} is {_kind(argument)}"
+            elif not _ACTION.match(argument):
+                problem = f"{_shown(argument)} is no name: letters, digits and underscores"
+            elif argument in seen:
+                problem = f"the name `{argument}` stands twice in `positional`"
+            if problem is not None:
+                self.report("positional", "error", problem, (*path, index), at_value=True)
+                good = False
+            else:
+                seen.add(argument)
+        return tuple(names) if good else None
+
+    # -- parameters ----------------------------------------------------------------------------------------------------------
+
+    def parameter(self, value: Any, path: Steps) -> Parameter | None:
+        if not isinstance(value, dict):
+            self.sendable(value, path)
+            return Static(value)
+        form = next((form for form in _FORMS if form in value), None)
+        if form is None:
+            key, near = next(((key, near) for key in value if (near := _near(key, _FORMS))), (None, None))
+            hint = "a mapping that is to be sent as it is stands below `static`"
+            guess = None
+            if key is not None and near is not None:
+                hint = f"did you mean `{near}` instead of `{_short(key)}`?"
+                guess = self.rename((*path, key), near)
+            message = f"a parameter is a value, or has `static`, `from_arg` or `from_args`; {hint}"
+            self.report("form", "error", message, path, guess=guess)
+            return None
+        self.form_keys(form, value, path)
+        for key in ("static", "default", "defaults"):
+            if key in value:
+                self.sendable(value[key], (*path, key))
+        if form == "static":
+            return Static(value["static"])
+        return self.from_arg(value, path) if form == "from_arg" else self.from_args(value, path)
+
+    def sendable(self, value: Any, path: Steps) -> None:
+        try:
+            to_json_value(value)
+        except NotJsonError as error:
+            self.report("value", "error", f"this cannot be sent: {error}", path, at_value=True)
+
+    def form_keys(self, form: str, value: Mapping[str, Any], path: Steps) -> None:
+        """Report the keys of a parameter that do not belong to its form."""
+        for key in value:
+            if key in _FORMS[form]:
+                continue
+            place = (*path, key)
+            if key in ("from_arg", "from_args") or (form == "static" and key in _FORM_KEYS):
+                self.report("ignored", "warning", f"`{key}` is ignored, because `{form}` is given", place)
+            elif key in _FORM_KEYS:
+                other = {"default": "defaults", "defaults": "default"}.get(key)
+                hint = f"; it is called `{other}` here" if other else ""
+                self.report("form", "error", f"`{key}` does not go with `{form}`{hint}", place)
+            elif (near := _near(key, _FORMS[form])) is None:
+                self.report("unknown-key", "info", f"the key `{_short(key)}` is not interpreted", place)
+            else:
+                message = f"the key `{_short(key)}` is not known; did you mean `{near}`?"
+                self.report("unknown-key", "error", message, place, fix=None if near in value else self.rename(place, near))
+
+    def from_arg(self, value: Mapping[str, Any], path: Steps) -> FromArg | None:
+        argument = value["from_arg"]
+        if not isinstance(argument, str):
+            message = f"`from_arg` is the name of an argument, not {_shown(argument)}"
+            self.report("from-arg", "error", message, (*path, "from_arg"), at_value=True)
+        transform = self.transform(value.get("transform"), (*path, "transform"))
+        use_context = self.flag(value.get("use_context") or False, (*path, "use_context"))
+        if not isinstance(argument, str) or isinstance(transform, TransformError):
+            return None
+        return FromArg(argument, value.get("default", MISSING), transform, use_context)
+
+    def transform(self, source: Any, path: Steps) -> Transform | TransformError | None:
+        if source is None or source == "":
+            return None
+        if not isinstance(source, str):
+            error = TransformError(f"a transform is a lambda in quotes, not {_shown(source)}")
+            self.report("transform", "error", error.what, path, at_value=True)
+            return error
+        try:
+            return compile_transform(source)
+        except TransformError as error:
+            place = self.document.inside(path, error.column - 1)
+            self.report("transform", "error", f"transform, column {error.column}: {error.what}", path, place=place)
+            return error
+
+    def from_args(self, value: Mapping[str, Any], path: Steps) -> FromArgs | None:
+        arguments = value["from_args"]
+        if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+            message = "`from_args` is a list of names of arguments"
+            self.report("from-arg", "error", message, (*path, "from_args"), at_value=True)
+            return None
+        defaults = [] if value.get("defaults") is None else value["defaults"]
+        place = (*path, "defaults")
+        if not self.is_a(list, defaults, place, code="default", at_value=True):
+            return None
+        if len(defaults) > len(arguments):
+            message = f"`defaults` has {len(defaults)} values for {len(arguments)} arguments; the rest is ignored"
+            self.report("default", "warning", message, place)
+        return FromArgs(tuple(arguments), tuple(defaults[: len(arguments)]))
+
+    def keywords(self, parameter: Parameter, names: Collection[str], path: Steps) -> Iterable[str]:
+        """The arguments of a parameter that `positional` does not list: they are given by name alone."""
+        for index, argument in enumerate(_arguments(parameter)):
+            if argument in names:
+                continue
+            place = (*path, "from_args", index) if isinstance(parameter, FromArgs) else (*path, "from_arg")
+            unlisted = f"the argument `{_short(argument)}` is not listed in `_parser.positional`, and"
+            if not _KEYWORD.match(argument):
+                self.report("from-arg", "error", f"{unlisted} cannot be given by this name", place, at_value=True)
+            elif near := _near(argument, names):
+                message = f"{unlisted} is given by name alone; did you mean `{near}`?"
+                self.report("from-arg", "warning", message, place, at_value=True)
+            yield argument
 
 
-def _not_ours(data: Mapping[str, Any]) -> str:
-    """What to say of a file that has none of a configuration's keys."""
-    seems = next((what for what, keys in _OTHERS if not keys.isdisjoint(data)), None)
-    keys = ", ".join(f"`{key}`" for key in ("system_prompt", "parser", "action_mappings", "rubric"))
-    hint = f"it seems to be {seems}" if seems else f"it has none of its keys ({keys}, ...)"
-    return f"this is no gym configuration: {hint}"
+def _arguments(parameter: Parameter) -> tuple[str, ...]:
+    if isinstance(parameter, FromArg):
+        return (parameter.arg,)
+    return parameter.args if isinstance(parameter, FromArgs) else ()
 
 
-def _finite(value: float) -> bool:
+def _near(word: str, known: Iterable[str]) -> str | None:
+    return did_you_mean(word, known, cutoff=0.75)
+
+
+def _short(text: str) -> str:
+    return clean_line(text, 60)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _KINDS.get(type(value), "this")
+
+
+def _shown(value: Any) -> str:
+    """A value for the inside of a message: the value itself when it is short, else its kind."""
+    if value is None or isinstance(value, bool | dict | list):
+        return _kind(value)
+    return _short(f'"{value}"' if isinstance(value, str) else str(value))
+
+
+def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.json_schema import NO_SCHEMA, ArgumentChecker, Violation
 from hudtui.core.gym.mapping import BoundArguments, ParameterTrace, ReplyProblem, bind_arguments, map_arguments
-from hudtui.core.gym.nearest import did_you_mean
 from hudtui.core.gym.plans import PLAIN_REPLY, McpCall, Plan, make_plans
 from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, split_reply
 from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, did_you_mean
 
 DONE = "done"
 """The action that ends an episode. It never reaches a server."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
-from hudtui.core.gym.nearest import did_you_mean
 from hudtui.core.gym.reply import Call
 from hudtui.core.gym.transform import TransformFailure
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArgs, Parameter, Static
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, did_you_mean
 
 ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
 ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]

@@ -8,6 +8,7 @@ from hudtui.core.environment.matching import GENERIC_NAMES, EnvironmentIdentity,
 from hudtui.core.environment.values import Analysis
 from hudtui.core.gym.names import environment_name
 from hudtui.core.gym.values import GymConfig
+from hudtui.core.text import did_you_mean
 
 
 def declared_environment(config: GymConfig) -> str | None:
@@ -38,8 +39,6 @@ def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis,
         True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it
         misspelled. True as well where no action calls anything.
     """
-    from difflib import get_close_matches
-
     known = [tool.name for tool in analysis.tools]
     if all(tool in known for tool in tools):
         return True
@@ -49,4 +48,4 @@ def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis,
             return True
         if plain_name(named) not in GENERIC_NAMES:
             return False
-    return any(get_close_matches(tool, known, n=1) for tool in tools)
+    return any(did_you_mean(tool, known) for tool in tools)

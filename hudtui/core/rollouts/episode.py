@@ -25,8 +25,8 @@ from typing import Any
 from hudtui.core.environment.values import Session, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError
 from hudtui.core.gym import rubric as gym_scores
-from hudtui.core.gym.config import GymConfig
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.observation import (
     OBSERVATION_LIMIT,
     Observation,

@@ -25,7 +25,7 @@ from hudtui.core.environment.values import Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError, InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
-from hudtui.core.gym.config import GymConfig
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import PolicyError
 from hudtui.core.rollouts.episode import EpisodePlayer, OnTurn, drive
 from hudtui.core.rollouts.outcome import METRICS, TRACES, EpisodeOutcome, metrics_line, outcome_of

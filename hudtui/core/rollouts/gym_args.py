@@ -9,9 +9,8 @@ from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
-from hudtui.core.gym.nearest import did_you_mean
 from hudtui.core.platform import Platform
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, did_you_mean
 
 EXAMPLES, ROLLOUTS = 5, 3
 """Tasks, and episodes for each, where `vf-eval` was told nothing."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.gym.config import GymConfig
 from hudtui.core.gym.interpreter import Interpreter
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, PolicyError
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Complete, Message

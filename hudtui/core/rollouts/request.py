@@ -15,7 +15,8 @@ from hudtui.core.environment.powers import task_powers
 from hudtui.core.environment.values import Session
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
-from hudtui.core.gym.config import GymConfig, load_config
+from hudtui.core.gym.config import load_config
+from hudtui.core.gym.values import GymConfig
 from hudtui.core.rollouts.chat import DEFAULT_BASE_URL, ChatOptions
 from hudtui.core.rollouts.evaluate import Connect, EpisodeDone, evaluate
 from hudtui.core.rollouts.outcome import EpisodeOutcome, EvalSummary, outcome_of, read_outcomes, summarise

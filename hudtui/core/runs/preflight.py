@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.values import Offer
     from hudtui.core.environment.push import PushProgress
-    from hudtui.core.gym.config import GymConfig
+    from hudtui.core.gym.values import GymConfig
     from hudtui.core.lockfile import LockFile
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.task import Task

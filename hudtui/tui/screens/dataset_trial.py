@@ -102,7 +102,7 @@ async def try_task(task: Task, lookup: Lookup) -> Trial:
         lookup: Values of the variables in its `mcp_config`.
     """
     from hudtui.core.environment.client import connect_config
-    from hudtui.core.gym.config import GymConfig
+    from hudtui.core.gym.values import GymConfig
     from hudtui.core.rollouts.episode import EpisodePlayer
 
     began = time.monotonic()

@@ -10,20 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.errors import ConfigError, InputError
-from hudtui.core.gym.config import (
-    DEFAULT_MAX_TURNS,
-    MISSING,
-    FromArg,
-    FromArgs,
-    GymConfig,
-    ParserSettings,
-    Static,
-    load_config,
-    parse_config,
-)
+from hudtui.core.gym.config import load_config, parse_config
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import Finding, errors_of
 from hudtui.core.gym.transform import compile_transform
+from hudtui.core.gym.values import DEFAULT_MAX_TURNS, MISSING, FromArg, FromArgs, GymConfig, ParserSettings, Static
 
 FULL = """\
 job:

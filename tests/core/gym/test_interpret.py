@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym.config import GymConfig, parse_config
+from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
 from hudtui.core.gym.plans import PLAIN_REPLY
+from hudtui.core.gym.values import GymConfig
 
 COMPUTER = """
 system_prompt: Use the computer.

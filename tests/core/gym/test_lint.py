@@ -11,8 +11,8 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.gym.lint.transforms import transform_traits
-from hudtui.core.gym.nearest import confident_match, did_you_mean
 from hudtui.core.gym.prompt import headings, mentioned, usage_examples
+from hudtui.core.text import confident_match, did_you_mean
 
 
 def schema(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:

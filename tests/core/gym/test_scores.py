@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudtui.core.environment.values import ContentBlock, ToolResult
-from hudtui.core.gym.config import GymConfig, ParserSettings, parse_config
+from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.rubric import find_reward, format_score, tool_execution, total_reward
+from hudtui.core.gym.values import GymConfig, ParserSettings
 
 CONFIG = "action_mappings: {left: {_tool: move}}\n"
 

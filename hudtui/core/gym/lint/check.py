@@ -25,8 +25,8 @@ from hudtui.core.gym.lint.prompt import check_prompt
 from hudtui.core.gym.lint.report import MAPPINGS, LintReport
 from hudtui.core.gym.lint.tools import check_tools
 from hudtui.core.gym.lint.transforms import check_arguments, check_transforms
-from hudtui.core.gym.nearest import confident_match, did_you_mean
 from hudtui.core.gym.values import DEFAULT_WEIGHTS
+from hudtui.core.text import confident_match, did_you_mean
 from hudtui.core.yaml_doc import YamlPath, load_yaml
 
 _SEVERITIES = ("error", "warning", "info")

@@ -10,10 +10,9 @@ from hudtui.core.gym.generate import DONE_LINES
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import Fix, TextEdit
 from hudtui.core.gym.lint.report import MAPPINGS, PROMPT, LintReport
-from hudtui.core.gym.nearest import confident_match, did_you_mean
 from hudtui.core.gym.prompt import PLACEHOLDERS, Heading, UsageExample, headings, mentioned, usage_examples
 from hudtui.core.gym.reply import Call, ParseFailure, parse_call
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, confident_match, did_you_mean
 
 _CHAT_MARKS = re.compile(
     r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown
-from hudtui.core.gym.nearest import confident_match, did_you_mean
 from hudtui.core.gym.schema_examples import SchemaProperty, ToolSchema
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Static
+from hudtui.core.text import confident_match, did_you_mean
 from hudtui.core.yaml_doc import YamlPath
 
 _WHOSE = {"setup": "sets up tasks", "evaluate": "judges them", "lifecycle": "is not meant for the agent"}
