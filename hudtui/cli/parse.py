@@ -36,9 +36,7 @@ def parse(
     lines: Annotated[
         bool, typer.Option("--jsonl", help='Read one JSON object {"text": ...} a line, and write one line for each.')
     ] = False,
-    calls: Annotated[
-        bool, typer.Option("--calls", help="With --jsonl: write the calls alone, without reasons; quick, for many replies.")
-    ] = False,
+    calls: Annotated[bool, typer.Option("--calls", help="With --jsonl: write only the calls, without reasons.")] = False,
 ) -> None:
     """Read an agent's reply from standard input, and say what it becomes: tags, action, call, or the reason why not.
 
@@ -65,7 +63,8 @@ def parse(
         for number, line in _lines():
             text = _text_of(line)
             if isinstance(text, str):
-                _write(_call(interpreter, text) if calls else _meaning(interpreter, text))
+                meaning = _meaning(interpreter, text)
+                _write({"call": meaning["call"]} if calls else meaning)
             else:
                 bad = True
                 _write({"error": {"line": number, "message": text[0]}})
@@ -116,11 +115,6 @@ def transform(
 
 def _meaning(interpreter: Interpreter, text: str) -> dict[str, Any]:
     return interpreter.interpret(text).to_json()
-
-
-def _call(interpreter: Interpreter, text: str) -> dict[str, Any]:
-    call = interpreter.call_of(text)
-    return {"call": None if call is None else call._asdict()}
 
 
 def _lines() -> Iterator[tuple[int, bytes]]:

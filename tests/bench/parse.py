@@ -3,9 +3,9 @@
     python tests/bench/parse.py [--rounds 15] [--replies 2000]
 
 The floor of the same run is `re.match` of the bare tool text and `json.dumps` of the finished call: no tags, no arguments, no
-mapping, no transform. `call_of` takes the whole reply and gives the finished call; `interpret` gives everything that the preview
-shows. Nothing is remembered from one reply to the next; "all different" are replies whose thoughts and arguments never repeat.
-Times are the best round of each, on one thread.
+mapping, no transform. `interpret` takes the whole reply and gives everything that the preview shows. Nothing is remembered from
+one reply to the next; "all different" are replies whose thoughts and arguments never repeat. Times are the best round of each, on
+one thread.
 """
 
 from __future__ import annotations
@@ -102,17 +102,11 @@ def measure(name: str, text: Callable[[random.Random, bool], str], count: int, r
     for label, fresh in (("same replies", False), ("all different", True)):
         batch = replies(text, count, fresh)
         meanings = [strict.interpret(reply) for reply in batch]
-        calls = [plain.call_of(reply) for reply in batch]
-        assert all(meaning.call == call is not None for meaning, call in zip(meanings, calls, strict=True))
-        pairs = [
-            (meaning.tool, {"tool": call.tool, "arguments": call.arguments})
-            for meaning, call in zip(meanings, calls, strict=True)
-            if call is not None
-        ]
+        pairs = [(meaning.tool, meaning.call._asdict()) for meaning in meanings if meaning.call is not None]
+        assert len(pairs) == count
         works[f"floor, {label}"] = (floor, pairs)
-        works[f"call_of, {label}"] = (plain.call_of, batch)
-        works[f"call_of with a schema, {label}"] = (strict.call_of, batch)
-        works[f"interpret with a schema, {label}"] = (strict.interpret, batch[: max(count // 5, 1)])
+        works[f"interpret, {label}"] = (plain.interpret, batch)
+        works[f"interpret with a schema, {label}"] = (strict.interpret, batch)
     found = best(works, rounds)
     print(f"\n{name}.yaml, {count} replies, best of {rounds} rounds")
     print(f"  {'':42} {'us/call':>8} {'calls/s':>10} {'x floor':>8}")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.json_schema import NO_SCHEMA, ArgumentChecker, Violation
 from hudtui.core.gym.mapping import BoundArguments, ParameterTrace, ReplyProblem, bind_arguments, map_arguments
-from hudtui.core.gym.plans import PLAIN_REPLY, McpCall, Plan, make_plans
 from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, split_reply
 from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
 from hudtui.core.text import clean_line, did_you_mean
@@ -18,15 +17,19 @@ DONE = "done"
 
 _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
-_new = tuple.__new__  # what a named tuple does itself, without its detour
-
-__all__ = ["Action", "FormatScore", "Interpretation", "Interpreter", "McpCall"]
 
 
 class Action(NamedTuple):
     """What the agent said, understood: a name and arguments by name."""
 
     name: str
+    arguments: dict[str, Any]
+
+
+class McpCall(NamedTuple):
+    """What is sent to the environment."""
+
+    tool: str
     arguments: dict[str, Any]
 
 
@@ -98,8 +101,6 @@ class Interpreter:
         self.tools = tools
         self._reserved = reserved or {}
         self._checkers: dict[str, ArgumentChecker] = {}
-        self._plans: dict[str, tuple[Plan | None, ...]] = {}
-        self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def interpret(self, reply: str) -> Interpretation:
         """Everything about a reply. Any text has a meaning; none raises."""
@@ -117,38 +118,6 @@ class Interpreter:
             return self._unmapped(parts, call)
         bound = bind_arguments(call, mapping.positional, mapping.keywords)
         return self._mapped(parts, mapping, bound, Action(call.name, bound.arguments))
-
-    def call_of(self, reply: str) -> McpCall | None:
-        """The call that a reply becomes; None when it is refused, or ends the episode.
-
-        The same call that `interpret` gives, without the reasons: for many replies at a time.
-        """
-        found = PLAIN_REPLY(reply)
-        if found is not None:
-            last = found.lastindex
-            if last == 1:
-                fixed = self._fixed.get(found[1])
-                if fixed is not None:
-                    return _new(McpCall, (fixed[0], fixed[1].copy()))
-            groups = found.groups()
-            plans = self._plans.get(groups[0]) or self._planned(groups[0])
-            if plans is not None and last is not None:
-                plan = plans[last - 1]
-                call = None if plan is None else plan(groups)
-                if call is not None:
-                    return call
-        return self.interpret(reply).call
-
-    def _planned(self, name: str) -> tuple[Plan | None, ...] | None:
-        """The plans of an action, made at its first call; None for a name that has no usable mapping."""
-        mapping = self.config.mappings.get(name)
-        if mapping is None or name == DONE or self._missing_tool(mapping) is not None:
-            return None
-        plans = make_plans(mapping, self._checker(mapping.tool))
-        self._plans[name] = plans.by_count
-        if plans.fixed is not None:
-            self._fixed[name] = plans.fixed
-        return plans.by_count
 
     def _checker(self, tool: str) -> ArgumentChecker:
         checker = self._checkers.get(tool)

@@ -1,4 +1,4 @@
-"""A reply's whole way: every stage, the JSON of `hudtui parse`, and the short way that decides as the long one does."""
+"""A reply's whole way: every stage, the JSON of `hudtui parse`, and any text at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpretation, Interpreter
-from hudtui.core.gym.plans import PLAIN_REPLY
 from hudtui.core.gym.values import GymConfig
 
 COMPUTER = """
@@ -203,7 +202,6 @@ def test_the_schema_is_checked(text: str, message: str, column: int) -> None:
     assert found.call is None
     assert found.draft is not None
     assert found.draft.tool == "computer"
-    assert STRICT.call_of(f"<tool>{text}</tool>") is None
 
 
 @pytest.mark.parametrize("text", ["done()", "done('with (words)', 3, [1])", "done(x=1)", "done(all good)", "done();"])
@@ -218,7 +216,6 @@ def test_done_ends_the_episode(text: str, extra: str) -> None:
     assert found.call is None
     assert found.action is not None
     assert found.action.name == "done"
-    assert interpreter.call_of(f"<tool>{text}</tool>") is None
 
 
 def test_done_that_does_not_parse_ends_nothing() -> None:
@@ -235,7 +232,6 @@ def test_a_missing_argument_depends_on_the_schema() -> None:
     found = meaning("move()", required)
     assert found.error is not None
     assert (found.error.stage, found.error.message) == ("mapping", "the argument d is missing: move requires direction")
-    assert required.call_of("<tool>move()</tool>") is None
 
 
 def test_a_tool_that_is_not_there() -> None:
@@ -320,7 +316,7 @@ def test_arguments_that_positional_does_not_list_are_given_by_name(text: str, ar
     assert (TODO.positional, TODO.keywords) == (("item",), ("priority", "note", "tag"))
     found = meaning(text)
     assert found.error is None and found.call == ("other", arguments)
-    same(f"<tool>{text}</tool>")
+    coherent(f"<tool>{text}</tool>")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +330,7 @@ def test_arguments_that_positional_does_not_list_are_given_by_name(text: str, ar
 def test_arguments_by_name_are_held_to_their_names(text: str, message: str) -> None:
     found = meaning(text)
     assert found.error is not None and found.error.message == message
-    same(f"<tool>{text}</tool>")
+    coherent(f"<tool>{text}</tool>")
 
 
 OLD = """
@@ -365,14 +361,22 @@ def test_files_of_that_shape_load_and_mean_what_they_meant() -> None:
     assert ended.done and ended.call is None and ended.error is None
 
 
-# The short way against the long one
+# Any reply
 
 
-def same(reply: str) -> None:
+def coherent(reply: str) -> None:
+    """Whatever a reply is, its meaning hangs together: a call, a refusal with its reason, or the end of the episode."""
     for interpreter in (PLAIN, STRICT):
-        long = interpreter.interpret(reply)
-        short = interpreter.call_of(reply)
-        assert repr(short) == repr(long.call), reply
+        found = interpreter.interpret(reply)
+        assert (found.call is None) == (found.error is not None or found.done), reply
+        assert (found.tool is None) == (found.error is not None and found.error.stage == "tags"), reply
+        assert (found.action is None) == (found.error is not None and found.error.stage in ("tags", "syntax")), reply
+        assert found.format == (int(found.tool is not None and found.think is not None), int(found.action is not None)), reply
+        if found.call is not None:
+            assert found.call is found.draft, reply
+            assert found.call.arguments == {trace.name: trace.after for trace in found.parameters if trace.origin != "left out"}
+            json.dumps(found.call.arguments).encode()
+        json.dumps(found.to_json())
 
 
 NUMBERS = "1 -1 +4 007 2.5 .5 5. 1e5 1e999 1_000 --1 - 12px 0x1 １ 999999999999999999999999999999 true True none null nan inf"
@@ -409,36 +413,28 @@ SHAPES = st.sampled_from(
 )
 @example("wait", ["1e999"], ",", "<tool>{}</tool>")
 @example("screenshot", ["1e999"], ",", "<tool>{}</tool>")
-def test_the_short_way_decides_as_the_long_one(name: str, tokens: list[str], comma: str, shape: str) -> None:
-    same(shape.format(f"{name}({comma.join(tokens)})"))
+def test_any_call(name: str, tokens: list[str], comma: str, shape: str) -> None:
+    coherent(shape.format(f"{name}({comma.join(tokens)})"))
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(), st.sampled_from(["type", "key", "wait"]))
-def test_the_short_way_on_any_text(before: str, argument: str, name: str) -> None:
-    same(f"{before}<tool>{name}({argument})</tool>")
-    same(f"{before}<tool>{name}({argument!r})</tool>{before}")
-    same(before)
+def test_any_text(before: str, argument: str, name: str) -> None:
+    coherent(f"{before}<tool>{name}({argument})</tool>")
+    coherent(f"{before}<tool>{name}({argument!r})</tool>{before}")
+    coherent(before)
 
 
-def test_plain_replies_do_take_the_short_way() -> None:
-    for text in ("screenshot()", "click(100, 200)", 'type("hello world")', "key(ctrl+a)", "scroll('down', 3)", "wait(2.5)"):
-        assert PLAIN_REPLY(f"<think>I look around.\nThen act.</think>\n<tool>{text}</tool>") is not None
-    interpreter = Interpreter(config(COMPUTER))
-    interpreter.interpret = None  # type: ignore[assignment, method-assign]
-    assert interpreter.call_of("<tool>wait(2.5)</tool>") == ("computer", {"action": "wait", "time": 2500})
-
-
-def test_short_calls_share_nothing() -> None:
+def test_calls_share_nothing() -> None:
     for text in ("screenshot()", "drag(1, 2, 3, 4)"):
-        first = PLAIN.call_of(f"<tool>{text}</tool>")
+        first = meaning(text).call
         assert first is not None
         kept = repr(first)
         first.arguments["new"] = 1
         for value in first.arguments.values():
             if isinstance(value, dict):
                 value["speed"].append(3)
-        assert repr(PLAIN.call_of(f"<tool>{text}</tool>")) == kept
+        assert repr(meaning(text).call) == kept
 
 
 def test_threads_share_an_interpreter() -> None:
@@ -447,7 +443,7 @@ def test_threads_share_an_interpreter() -> None:
     def work(number: int) -> None:
         for step in range(200):
             reply = f"<tool>click({number}, {step})</tool>"
-            call = STRICT.call_of(reply)
+            call = STRICT.interpret(reply).call
             if call is None or call.arguments != {"action": "click", "x": number, "y": step}:
                 wrong.append(reply)
 
