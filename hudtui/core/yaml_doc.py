@@ -270,7 +270,8 @@ def load_yaml(text: str, *, name: str, limit: int = MAX_CHARACTERS) -> YamlDocum
 def _events(text: str) -> Iterator[Any]:
     import yaml
 
-    return yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # type: ignore[no-any-return]
+    events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return events
 
 
 @dataclass(frozen=True, slots=True)
