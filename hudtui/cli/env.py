@@ -121,17 +121,16 @@ def list_bundled(as_json: _Json = False) -> None:
 
 
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
-    import difflib
-
     from hudtui.core.environment.client import connect
     from hudtui.core.environment.listing import mask_result
+    from hudtui.core.text import did_you_mean
 
     async with connect(source, timeout=timeout, on_event=console.tell) as session:
         for warning in session.warnings:
             console.say(f"warning: {warning}")
         if tool not in session.tools:
-            close = difflib.get_close_matches(tool, session.tools, 1)
-            console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {close[0]}?' if close else ''}")
+            near = did_you_mean(tool, session.tools)
+            console.say(f"note: the environment lists no tool {tool!r}{f'; did you mean {near}?' if near else ''}")
         return mask_result(await session.call_tool(tool, arguments), session.secrets)
 
 

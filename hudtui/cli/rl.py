@@ -43,11 +43,11 @@ class _RunsByItself(TyperGroup):
 
     def _refuse_slip(self, word: str) -> None:
         """Raises an error for a word that is nearly a command, and no tasks: `int`."""
-        import difflib
+        from hudtui.core.text import did_you_mean
 
-        close = difflib.get_close_matches(word, list(self.commands), 1, 0.6)
-        if close and word.isalpha() and not Path(word).exists():
-            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {close[0]}?")
+        near = did_you_mean(word, self.commands)
+        if near and word.isalpha() and not Path(word).exists():
+            raise typer.BadParameter(f"there is no command {word!r}, and no file of that name; did you mean {near}?")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The commands, and the options of `run`."""

@@ -76,11 +76,11 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     """
     if not path.is_file():
         return {}, ()
-    import difflib
     import tomllib
 
     from hudtui.core.errors import HudtuiError
     from hudtui.core.files import read_text
+    from hudtui.core.text import did_you_mean
     from hudtui.tui.keymap import REGISTRY, load_all_actions
 
     try:
@@ -92,8 +92,8 @@ def load_keymap(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     complaints: list[str] = []
     for name, keys in _flat(data):
         if name not in REGISTRY:
-            near = difflib.get_close_matches(name, REGISTRY, 1)
-            complaints.append(f"{path.name}: there is no action {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            near = did_you_mean(name, REGISTRY)
+            complaints.append(f"{path.name}: there is no action {name!r}" + (f"; did you mean {near!r}?" if near else ""))
         elif not isinstance(keys, str) or not keys.strip():
             complaints.append(f'{path.name}: {name} needs a text with keys, as in "ctrl+g,f5"')
         else:

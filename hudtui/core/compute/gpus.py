@@ -176,7 +176,7 @@ def _near(spec: GpuSpec, known: list[str]) -> str:
     bare = {gpu: split_type(gpu)[0] for gpu in known}
     same = [gpu for gpu in known if bare[gpu] in _spellings(spec.name)]  # another size of memory
     folded = fold(spec.name)
-    slip = did_you_mean(folded, bare.values(), cutoff=0.6)
+    slip = did_you_mean(folded, bare.values())
     near = same or [gpu for gpu in known if bare[gpu] == slip or (len(folded) > 1 and folded in bare[gpu])]
     if near:
         return f"Near it: {', '.join(clean_line(gpu, 40) for gpu in near[:6])}."

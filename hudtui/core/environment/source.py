@@ -14,7 +14,6 @@ Nothing is started, connected to or substituted here: a `Source` is a value.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ from hudtui.core.environment.engine import ENGINES, find_engine
 from hudtui.core.environment.servers import Lookup, ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
+from hudtui.core.text import did_you_mean
 from hudtui.core.trust import Power, power
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
@@ -188,11 +188,11 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
         raise SourceError("there is no such file or folder", fix=SOURCE_FORMS, where=Location(name))
     if _IMAGE.match(name):
         return image_source(name)
-    close = difflib.get_close_matches(name, [entry.name for entry in BUNDLED], 1)
+    near = did_you_mean(name, [entry.name for entry in BUNDLED])
     raise SourceError(
         f"{name[:200]!r} is no environment that hudtui can find",
         why="An image name is in small letters, as org/name:tag." if _IMAGE.match(name.lower()) else None,
-        fix=f"Did you mean {close[0]}?" if close else SOURCE_FORMS,
+        fix=f"Did you mean {near}?" if near else SOURCE_FORMS,
     )
 
 

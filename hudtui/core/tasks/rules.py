@@ -12,6 +12,7 @@ from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.problems import Severity
 from hudtui.core.tasks.secrets import literal_secrets
+from hudtui.core.text import clean_line, did_you_mean
 from hudtui.core.variables import Lookup, substitute_tree
 
 if TYPE_CHECKING:
@@ -196,11 +197,10 @@ def check_calls(field: str, value: Any, rules: Rules) -> list[FieldProblem]:
 
 def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[FieldProblem]:
     """What the environment would refuse in a call: an unknown tool or function, arguments against its schema."""
-    from difflib import get_close_matches
 
     def nearest(word: str, known: list[str]) -> str:
-        close = get_close_matches(word, known, n=1)
-        return f"; did you mean {close[0]!r}?" if close else f" (it has {', '.join(known[:8]) or 'none'})"
+        near = did_you_mean(word, known)
+        return f"; did you mean {near!r}?" if near else f" (it has {', '.join(known[:8]) or 'none'})"
 
     tool = analysis.tool(name)
     functions = analysis.hubs.get(name)
@@ -226,7 +226,6 @@ def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: An
 
 
 def _check_schema(place: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[FieldProblem]:
-    from hudtui.core.text import clean_line
 
     try:
         errors = Validator(schema).errors(dict(arguments), most=_MOST_REMARKS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.text import did_you_mean
 from hudtui.core.training.plan import RunSpec
 
 RECIPE = "files/recipe.json"
@@ -184,17 +185,15 @@ def recipe_from(data: Mapping[str, Any], *, name: str = "the training file") -> 
     Raises:
         InputError: A name is unknown, or a value is not of its kind.
     """
-    import difflib
-
     import msgspec
 
     known = {field.name for field in fields(Recipe)}
     for key in data:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
+            near = did_you_mean(str(key), known)
             raise InputError(
                 f"there is no training setting {key!r}",
-                fix=f"Did you mean {near[0]}?" if near else f"Settings: {', '.join(sorted(known))}.",
+                fix=f"Did you mean {near}?" if near else f"Settings: {', '.join(sorted(known))}.",
                 where=Location(name),
             )
     try:
