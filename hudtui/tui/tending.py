@@ -49,12 +49,12 @@ class Tending:
         from importlib import import_module
 
         hosts = await asyncio.to_thread(import_module, "hudtui.core.remote.hosts")
-        hosts.introduce(ask=self._ask, say=lambda notice: self._app.say(notice.message))
+        hosts.set_prompts(ask=self._ask, say=lambda notice: self._app.say(notice.message))
 
     def close(self) -> None:
         """Nobody is there any more who could be asked."""
         if hosts := sys.modules.get("hudtui.core.remote.hosts"):
-            hosts.introduce()
+            hosts.set_prompts()
 
     async def _ask(self, prompt: str) -> str | None:
         from textual.worker import NoActiveWorker
