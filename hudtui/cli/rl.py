@@ -13,7 +13,7 @@ from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
-    from hudtui.core.gym.draft import Draft
+    from hudtui.core.gym.generate import Draft
 
 
 def register(app: typer.Typer) -> None:
@@ -148,7 +148,7 @@ def init(
 
 
 def _target(output: Path | None, named: str) -> Path:
-    from hudtui.core.gym.names import config_file_name
+    from hudtui.core.gym.environment_name import config_file_name
 
     if output is None:
         return Path("configs") / config_file_name(named)

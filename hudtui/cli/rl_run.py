@@ -339,8 +339,8 @@ async def _generate(source: str, wish: RunRequest, place: Workspace) -> RunReque
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
+    from hudtui.core.gym.environment_name import config_file_name
     from hudtui.core.gym.generate import generate
-    from hudtui.core.gym.names import config_file_name
 
     found = read_source(source.strip(), (), headers=(), env=(), sse=False)
     analysis = await look(found, live=found.kind != "lock", timeout=60.0)

@@ -1,42 +1,391 @@
-"""Writing a hud-vf-gym configuration for an analysed environment."""
+"""Generating a hud-vf-gym configuration for an analysed environment.
+
+`draft_config` decides which actions the configuration offers, under what names, with which arguments; `render` writes the draft
+as YAML. Screens take single actions (`action_snippet`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
-from hudtui.core.gym.draft import Draft, DraftAction, DraftArgument, SkippedTool, action_for, draft_config, per_value_tools, tidy
-from hudtui.core.gym.names import config_file_name, environment_name
-from hudtui.core.gym.schema_examples import UNSET, literal
+from hudtui.core.gym.environment_name import environment_name
+from hudtui.core.gym.schema_examples import UNSET, SchemaProperty, ToolSchema, literal
 from hudtui.core.gym.values import DEFAULT_MAX_TURNS
 from hudtui.core.platform import HUD, Platform
 from hudtui.core.text import clean_line
-from hudtui.core.yaml_doc import yaml_key, yaml_printable, yaml_quoted, yaml_value
+from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_printable, yaml_quoted, yaml_value
 
-__all__ = [
-    "action_snippet",
-    "action_yaml",
-    "config_file_name",
-    "draft_config",
-    "environment_name",
-    "generate",
-    "per_value_tools",
-    "prompt_lines",
-    "render",
-    "usable_draft",
-]
+RESERVED = frozenset({"done"})
+"""Actions that never stand for a tool: they belong to the episode."""
 
 DONE_LINES = ("- done(): End the episode when the task is complete.", "  Usage: <tool>done()</tool>")
 """How prompts describe the action that ends an episode."""
+
+MOST_VALUES = 8
+"""A parameter with more values than this is not offered as one action a value."""
+
+_MOST_CALLS = 60
+_LONGEST_ACTION = 64
+_TAG = re.compile(r"<(/?(?:tool|think))>")
+
+
+# -- the draft -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DraftArgument:
+    """One argument of an action."""
+
+    name: str
+    """As the agent may write it, one word."""
+    parameter: str
+    """Of the tool."""
+    words: str
+    """Its type, e.g. `integer from 1 to 10`."""
+    description: str
+    required: bool
+    default: Any = UNSET
+    """Sent when the agent does not give the argument; `UNSET` leaves the parameter out."""
+
+
+@dataclass(frozen=True)
+class DraftAction:
+    """One thing that the agent may say, and what it becomes."""
+
+    name: str
+    tool: str
+    description: str = ""
+    arguments: tuple[DraftArgument, ...] = ()
+    """In the order in which the agent writes them; required ones first."""
+    static: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that are always sent with the same value."""
+    usage: str = ""
+    """A correct call, e.g. `move("left")`."""
+    renamed: str = ""
+    """Why the action does not have the name of its tool, where that needs a word."""
+    notes: tuple[str, ...] = ()
+    """What the reader of the configuration should know, such as a parameter that is not offered."""
+
+
+@dataclass(frozen=True)
+class SkippedTool:
+    """A tool that no action stands for, and why."""
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The content of a configuration, before it is written."""
+
+    name: str
+    """Of the environment."""
+    environment: str
+    """Where the environment comes from: its image, else its source."""
+    instructions: str
+    actions: tuple[DraftAction, ...]
+    left_out: tuple[SkippedTool, ...]
+    per_value: Mapping[str, tuple[str, ...]]
+    """Tools that could be, or are, written as one action a value -> those actions."""
+
+
+def per_value_tools(analysis: Analysis) -> tuple[str, ...]:
+    """The agent's tools whose only parameter has a few values that make good action names, such as the directions of a move."""
+    return tuple(tool.name for tool in _unique_tools(analysis) if _action_values(tool))
+
+
+def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+    """Decide what a configuration for an environment offers.
+
+    Args:
+        analysis: What is known of the environment. Only tools of kind `agent` become actions.
+        name: What to call the environment; taken from the source by default.
+        per_value: Write tools with one small enum parameter as one action a value: all that allow it, or those named here.
+    """
+    tools = _unique_tools(analysis)
+    values = {tool.name: found for tool in tools if (found := _action_values(tool))}
+    split = {tool for tool in values if (per_value if isinstance(per_value, bool) else tool in per_value)}
+    actions: list[DraftAction] = []
+    offered: dict[str, tuple[str, ...]] = {}
+    reasons = {"setup": "it sets up tasks", "evaluate": "it judges them"}
+    left_out = [
+        SkippedTool(tool.name, reasons.get(tool.kind, "it is not meant for the agent"))
+        for tool in analysis.tools
+        if tool.kind not in ("agent", "hidden")
+    ]
+    names = dict(zip((tool.name for tool in tools), _action_names(tools), strict=True))
+    taken = {*RESERVED, *(name for tool, name in names.items() if tool not in split)}
+    for tool in tools:
+        if tool.name in values:
+            made = _value_actions(tool, values[tool.name], taken - {names[tool.name]})
+            offered[tool.name] = tuple(action.name for action in made)
+            if tool.name in split:
+                taken.update(offered[tool.name])
+                actions += made
+                continue
+        action = _tool_action(tool, names[tool.name])
+        if isinstance(action, DraftAction):
+            actions.append(action)
+        else:
+            left_out.append(action)
+    return Draft(
+        name=clean_line(name, 100) if name and name.strip() else environment_name(analysis.image or analysis.source),
+        environment=_environment(analysis),
+        instructions=tidy(analysis.instructions, 1000),
+        actions=tuple(actions),
+        left_out=tuple(left_out),
+        per_value=offered,
+    )
+
+
+def usable_draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
+    """`draft_config`, where the draft has an action.
+
+    Raises:
+        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing.
+    """
+    plan = draft_config(analysis, name=name, per_value=per_value)
+    if plan.actions:
+        return plan
+    if analysis.analyzed_at is None and not analysis.tools:
+        raise InputError(
+            "the lock file lists no tools, and a configuration is made of them; nothing is written",
+            fix="Start the environment and look (hudtui rl init SOURCE --live), or build it again so that the file lists them.",
+        )
+    left = "; ".join(f"{clean_line(item.tool, 60)}: {clean_line(item.reason, 100)}" for item in plan.left_out[:6])
+    raise InputError(
+        "the environment has no tool for the agent, and a configuration is made of them; nothing is written",
+        why=f"Left out: {left}." if left else "It lists no tools at all.",
+        fix="Name the server that has the agent's tools, or write the configuration by hand (docs/configuration.md).",
+    )
+
+
+def tidy(text: str, limit: int) -> str:
+    """Foreign text as one line of a prompt: no control characters, nothing that reads as a tag, at most `limit` characters."""
+    return yaml_printable(_TAG.sub(r"[\1]", clean_line(text, limit)))
+
+
+def as_identifier(name: str, *, empty: str) -> str:
+    r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold; `empty` where nothing is left of it."""
+    return re.sub(r"\W+", "_", name).strip("_") or empty if re.search(r"\W", name) or not name else name
+
+
+def unique_identifiers(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
+    r"""One word (`\w+`) for each name, all different and none in `taken`.
+
+    Names that are words already keep their spelling; the others get a number at the end where they clash.
+    """
+    wanted = list(names)
+    result = [as_identifier(name, empty=empty) for name in wanted]
+    used = set(taken)
+    for index in sorted(range(len(wanted)), key=lambda index: result[index] != wanted[index]):
+        plain, number = result[index], 2
+        while result[index] in used:
+            result[index], number = f"{plain}_{number}", number + 1
+        used.add(result[index])
+    return tuple(result)
+
+
+def _unique_tools(analysis: Analysis) -> tuple[Tool, ...]:
+    return tuple({tool.name: tool for tool in reversed(analysis.agent_tools)}.values())[::-1]
+
+
+def _environment(analysis: Analysis) -> str:
+    if analysis.image:
+        return tidy(analysis.image, 300)
+    source = analysis.source.strip().removeprefix("-- ")
+    if source.startswith("{"):
+        return environment_name(source)
+    # An address may carry a password or a token that has no business in a file that is shared.
+    address = re.match(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@\s]*@)?([^?#\s]*)", source)
+    return tidy(address[1] + address[2] if address else source, 300)
+
+
+def _action_names(tools: Collection[Tool], taken: Collection[str] = ()) -> tuple[str, ...]:
+    plain = [f"{tool.name} tool" if tool.name in RESERVED else tool.name for tool in tools]
+    short = [name if len(name) <= _LONGEST_ACTION else as_identifier(name, empty="tool")[:_LONGEST_ACTION] for name in plain]
+    return unique_identifiers(short, empty="tool", taken={*RESERVED, *taken})
+
+
+def _why_renamed(name: str) -> str:
+    if name in RESERVED:
+        return "that word ends the episode"
+    if not re.fullmatch(r"\w+", name):
+        return "an agent can write letters, digits and underscores only"
+    return "another action has that name" if len(name) <= _LONGEST_ACTION else "that is long"
+
+
+# -- one tool as one action ------------------------------------------------------------------------------------------------------
+
+
+def _tool_action(tool: Tool, name: str) -> DraftAction | SkippedTool:
+    if not tool.name.strip():
+        return SkippedTool(tool.name, "it has no name")
+    if (reason := _unwritable(yaml_key, tool.name)) is not None:
+        return SkippedTool(tool.name, f"it cannot be written down: {reason}")
+    description = tidy(tool.description, 1000)
+    renamed = "" if name == tool.name else f"The tool is called {literal(tool.name)}, but {_why_renamed(tool.name)}."
+    if tool.input_schema is None:
+        note = "The server gave no schema for this tool: if it takes parameters, list them here and in the prompt."
+        return DraftAction(name, tool.name, description, usage=f"{name}()", renamed=renamed, notes=(note,))
+    schema = ToolSchema(tool.input_schema)
+    notes: list[str] = []
+    static: dict[str, Any] = {}
+    offered: list[SchemaProperty] = []
+    for prop in schema.properties():
+        fixed = _only_value(prop)
+        if fixed is not UNSET and _unwritable(yaml_value, fixed) is None and _unmappable(prop) is None:
+            static[prop.name] = fixed
+            continue
+        reason = _unmappable(prop)
+        if reason is None:
+            offered.append(prop)
+        elif prop.required:
+            return SkippedTool(tool.name, f"it needs the parameter {literal(clean_line(prop.name, 60))}, but {reason}")
+        elif reason:
+            notes.append(f"Not offered: {literal(clean_line(prop.name, 60))}, because {reason}.")
+    arguments = _arguments(schema, offered, notes)
+    call = _example_call(schema, arguments, static)
+    if call is None and any(argument.default is not UNSET for argument in arguments):
+        bare = tuple(replace(argument, default=UNSET) for argument in arguments)
+        call = _example_call(schema, bare, static)
+        if call is not None:
+            arguments = bare
+            notes.append("The schema's defaults are not sent: together they do not fit the schema.")
+    if call is None:
+        call = next(schema.calls())
+        notes.append("No example that fits the schema was found: correct the usage line in the prompt.")
+    elif reason := schema.unchecked(_sent(arguments, static, call)):
+        notes.append(f"Whether the example fits is not checked: {reason}.")
+    return DraftAction(name, tool.name, description, arguments, static, _usage(name, arguments, call), renamed, tuple(notes))
+
+
+def _arguments(schema: ToolSchema, offered: list[SchemaProperty], notes: list[str]) -> tuple[DraftArgument, ...]:
+    # A keyword in a call begins with a letter.
+    names = unique_identifiers((f"arg_{prop.name}" if prop.name[:1].isdigit() else prop.name for prop in offered), empty="arg")
+    arguments = []
+    for prop, name in zip(offered, names, strict=True):
+        default = UNSET if prop.required else prop.default
+        if default is not UNSET:
+            reason = _unwritable(yaml_value, default)
+            if reason is None and not schema.fits(prop.schema, default):
+                reason = "it does not fit the schema"
+            if reason is not None:
+                default = UNSET
+                notes.append(f"The default of {literal(clean_line(prop.name, 60))} is not sent: {reason}.")
+        words = tidy(schema.words(prop.schema), 400)
+        arguments.append(DraftArgument(name, prop.name, words, tidy(prop.description, 400), prop.required, default))
+    return tuple(arguments)
+
+
+def _only_value(prop: SchemaProperty) -> Any:
+    """The one value that a required parameter can have, or `UNSET`."""
+    if not prop.required:
+        return UNSET
+    if "const" in prop.schema:
+        return prop.schema["const"]
+    choices = prop.schema.get("enum")
+    return choices[0] if isinstance(choices, list) and len(choices) == 1 else UNSET
+
+
+def _unmappable(prop: SchemaProperty) -> str | None:
+    """Why a mapping cannot hold this parameter; empty where the reason is not worth a note; None where a mapping can hold it."""
+    if prop.schema == {"not": {}}:
+        return "the schema allows no value for it" if prop.required else ""
+    if prop.name.startswith("_"):
+        return "keys that begin with _ are the gym's own"
+    return _unwritable(yaml_key, prop.name)
+
+
+def _unwritable(write: Callable[[Any], str], data: Any) -> str | None:
+    """Why YAML cannot hold a key or a value."""
+    try:
+        write(data)
+    except NotWritable as error:
+        return str(error)
+    return None
+
+
+def _example_call(schema: ToolSchema, arguments: tuple[DraftArgument, ...], static: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What to give in an example call, by parameter, so that what is sent fits the schema."""
+    known = {argument.parameter for argument in arguments}
+    for call in itertools.islice(schema.calls(), _MOST_CALLS):
+        given = {name: item for name, item in call.items() if name in known}
+        if schema.accepts(_sent(arguments, static, given)):
+            return given
+    return None
+
+
+def _sent(arguments: tuple[DraftArgument, ...], static: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {argument.parameter: argument.default for argument in arguments if argument.default is not UNSET}
+    return {**static, **defaults, **given}
+
+
+def _usage(name: str, arguments: tuple[DraftArgument, ...], call: Mapping[str, Any]) -> str:
+    """Arguments by position as far as they follow each other, then by name."""
+    written: list[str] = []
+    gap = False
+    for argument in arguments:
+        if argument.parameter not in call:
+            gap = True
+            continue
+        text = literal(call[argument.parameter])
+        written.append(f"{argument.name}={text}" if gap else text)
+    return f"{name}({', '.join(written)})"
+
+
+# -- one tool as one action a value ----------------------------------------------------------------------------------------------
+
+
+def _action_values(tool: Tool) -> tuple[str, ...]:
+    """The values that could become actions of their own; empty where that does not suit the tool."""
+    if tool.input_schema is None or not tool.name.strip() or _unwritable(yaml_key, tool.name) is not None:
+        return ()
+    properties = ToolSchema(tool.input_schema).properties()
+    choices = properties[0].schema.get("enum") if len(properties) == 1 else None
+    if not isinstance(choices, list) or not 2 <= len(choices) <= MOST_VALUES:
+        return ()
+    prop = properties[0]
+    suited = all(
+        isinstance(choice, str)
+        and len(choice) <= 40
+        and re.match(r"[^\W\d]\w*\Z", as_identifier(choice, empty=""))
+        and _unwritable(yaml_value, choice) is None
+        for choice in choices
+    )
+    if not suited or len(set(choices)) < len(choices) or _unmappable(prop) is not None:
+        return ()
+    return tuple(choices) if prop.required or prop.default in choices else ()
+
+
+def _value_actions(tool: Tool, values: tuple[str, ...], taken: Collection[str]) -> list[DraftAction]:
+    prop = ToolSchema(tool.input_schema or {}).properties()[0]
+    plain = [as_identifier(value, empty="") for value in values]
+    if set(plain) & set(taken) or len(set(plain)) < len(plain):
+        plain = [f"{as_identifier(tool.name, empty='tool')}_{value}" for value in plain]
+    names = unique_identifiers(plain, empty="action", taken=taken)
+    text = tidy(tool.description, 1000).rstrip(".")
+    fixed = [f"{tidy(prop.name, 60)}: {tidy(value, 60)}" for value in values]
+    return [
+        DraftAction(name, tool.name, f"{text} ({words})" if text else words, static={prop.name: value}, usage=f"{name}()")
+        for name, value, words in zip(names, values, fixed, strict=True)
+    ]
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------------------
 
 
 def generate(
     analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False, platform: Platform = HUD
 ) -> str:
-    """The YAML text of a configuration for an environment.
-
-    The same analysis gives the same text.
+    """The YAML text of a configuration for an environment. The same analysis gives the same text.
 
     Args:
         analysis: What is known of the environment.
@@ -48,28 +397,6 @@ def generate(
         InputError: See `usable_draft`.
     """
     return render(usable_draft(analysis, name=name, per_value=per_value), platform=platform)
-
-
-def usable_draft(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
-    """`draft`, where there is an action to write.
-
-    Raises:
-        InputError: The environment has no tool for the agent, as far as is known: a configuration of it could play nothing.
-    """
-    plan = draft_config(analysis, name=name, per_value=per_value)
-    if plan.actions:
-        return plan
-    if analysis.analyzed_at is None and not analysis.tools:
-        raise InputError(
-            "the lock file lists no tools, and a configuration is made of them; nothing is written",
-            fix="Start the environment and look (hudtui rl init SOURCE --live), or build it anew so that the file lists them.",
-        )
-    left = "; ".join(f"{clean_line(item.tool, 60)}: {clean_line(item.reason, 100)}" for item in plan.left_out[:6])
-    raise InputError(
-        "the environment has no tool for the agent, and a configuration is made of them; nothing is written",
-        why=f"Left out: {left}." if left else "It lists no tools at all.",
-        fix="Name the server that has the agent's tools, or write the configuration by hand (docs/configuration.md).",
-    )
 
 
 def render(plan: Draft, *, platform: Platform = HUD) -> str:
@@ -146,7 +473,7 @@ def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] |
     Returns:
         The lines for `action_mappings` and the lines for the prompt, both without indentation; or why there are none.
     """
-    action = action_for(tool, taken)
+    action = _tool_action(tool, _action_names((tool,), taken)[0])
     if isinstance(action, SkippedTool):
         return action
     return "\n".join(action_yaml(action)), "\n".join(prompt_lines(action))

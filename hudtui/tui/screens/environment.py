@@ -595,8 +595,8 @@ class EnvironmentScreen(StationScreen):
 
     async def _generate(self) -> None:
         from hudtui.core.files import write_atomic
-        from hudtui.core.gym.draft import draft_config
-        from hudtui.core.gym.generate import config_file_name, generate
+        from hudtui.core.gym.environment_name import config_file_name
+        from hudtui.core.gym.generate import draft_config, generate
 
         analysis = self.analysis
         assert analysis is not None

@@ -454,7 +454,7 @@ class MappingCore(StationScreen):
     def choose_tools(self) -> None:
         """Check calls against the analysed environment's tools where the configuration is for it, else against none."""
         from hudtui.core.gym.editing.preview import agent_tools
-        from hudtui.core.gym.target import called_tools, declared_environment, is_config_for
+        from hudtui.core.gym.environment_name import called_tools, declared_environment, is_config_for
 
         analysis, identity = self.analysis, self._identity
         if analysis is None or identity is None:

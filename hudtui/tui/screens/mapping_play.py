@@ -286,7 +286,7 @@ class MappingPlay(MappingFiles):
 
     async def _write_transcript(self) -> None:
         from hudtui.core.files import write_atomic
-        from hudtui.core.gym.names import environment_name
+        from hudtui.core.gym.environment_name import environment_name
         from hudtui.core.rollouts.transcript import transcript
 
         assert self.played is not None

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.draft import SkippedTool, draft_config, per_value_tools
-from hudtui.core.gym.generate import action_snippet, config_file_name, generate
+from hudtui.core.gym.environment_name import config_file_name
+from hudtui.core.gym.generate import SkippedTool, action_snippet, draft_config, generate, per_value_tools
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema

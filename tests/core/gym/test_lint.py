@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.lint.findings import Finding
+from hudtui.core.gym.lint.prompt import headings, mentioned, usage_examples
 from hudtui.core.gym.lint.transforms import transform_traits
-from hudtui.core.gym.prompt import headings, mentioned, usage_examples
 from hudtui.core.text import confident_match, did_you_mean
 
 

@@ -14,7 +14,7 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
-from hudtui.core.gym.prompt import usage_examples
+from hudtui.core.gym.lint.prompt import usage_examples
 from hudtui.core.yaml_doc import load_yaml
 from hudtui.envs.text_2048.environment import HUBS, TOOLS
 

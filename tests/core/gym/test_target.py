@@ -7,8 +7,8 @@ import pytest
 from hudtui.core.environment.matching import identity_of
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.environment_name import called_tools, declared_environment, is_config_for
 from hudtui.core.gym.generate import generate
-from hudtui.core.gym.target import called_tools, declared_environment, is_config_for
 
 
 def analysis_of(source: str, name: str, *tools: str, image: str | None = None) -> Analysis:

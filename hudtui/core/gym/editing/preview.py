@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
-from hudtui.core.gym.prompt import PLACEHOLDERS, usage_examples
+from hudtui.core.gym.lint.prompt import PLACEHOLDERS, usage_examples
 from hudtui.core.gym.reply import Call, parse_call, split_reply
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema, literal
 from hudtui.core.gym.transform import TransformFailure

@@ -1,4 +1,4 @@
-"""Names: what an agent can write for a tool or a parameter, and what a source's configuration file is called."""
+"""Environments by name: a name for what is behind a source, and whether a configuration is for an analysed environment."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import json
 import re
 import shlex
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
-RESERVED = frozenset({"done"})
-"""Actions that never stand for a tool: they belong to the episode."""
+from hudtui.core.environment.matching import GENERIC_NAMES, EnvironmentIdentity, plain_name
+from hudtui.core.environment.values import Analysis
+from hudtui.core.gym.values import GymConfig
+from hudtui.core.text import did_you_mean
 
 FALLBACK = "environment"
 """What an environment is called whose source says nothing usable."""
@@ -25,30 +27,11 @@ _RUNNERS = frozenset(
     {"npx", "uvx", "pipx", "bunx", "pnpm", "yarn", "npm", "uv", "node", "deno", "bun", "docker", "podman", "ssh", "env", "sudo"}
 )
 _VERBS = frozenset({"run", "exec", "dlx", "tool", "start", "x"})
-
-
-def as_identifier(name: str, *, empty: str) -> str:
-    r"""`name` as one word (`\w+`), the only spelling that an agent's call can hold; `empty` where nothing is left of it."""
-    return re.sub(r"\W+", "_", name).strip("_") or empty if re.search(r"\W", name) or not name else name
-
-
-def unique_identifiers(names: Iterable[str], *, empty: str, taken: Collection[str] = ()) -> tuple[str, ...]:
-    r"""One word (`\w+`) for each name, no two alike and none in `taken`.
-
-    Names that are words already keep their spelling; others give way to them, by a number at the end.
-    """
-    wanted = list(names)
-    used = set(taken)
-    result: dict[int, str] = {}
-    order = sorted(range(len(wanted)), key=lambda index: as_identifier(wanted[index], empty=empty) != wanted[index])
-    for index in order:
-        plain = as_identifier(wanted[index], empty=empty)
-        free, number = plain, 2
-        while free in used:
-            free, number = f"{plain}_{number}", number + 1
-        used.add(free)
-        result[index] = free
-    return tuple(result[index] for index in range(len(wanted)))
+_VALUED = re.compile(
+    r"-[evpwumlh]|--(?:env|volume|publish|name|network|net|workdir|user|env-file|entrypoint|platform|mount|memory|cpus|gpus|label"
+    r"|add-host|hostname|ipc|shm-size|device|runtime|pull)"
+)
+"""Options of `docker run` that take a value."""
 
 
 def environment_name(source: str) -> str:
@@ -68,6 +51,46 @@ def environment_name(source: str) -> str:
 def config_file_name(source: str) -> str:
     """The name of the file that a source's configuration is written to: `<environment name>.yaml`."""
     return f"{environment_name(source)}.yaml"
+
+
+def declared_environment(config: GymConfig) -> str | None:
+    """What a configuration says that it is for: `job.metadata.environment`, `job.environment` or `environment`; None without."""
+    metadata = config.job.get("metadata")
+    for place in (metadata, config.job, config.raw):
+        value = place.get("environment") if isinstance(place, Mapping) else None
+        if isinstance(value, str) and value.strip():
+            return value
+    return None
+
+
+def called_tools(config: GymConfig) -> tuple[str, ...]:
+    """The tools that its actions call."""
+    return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
+
+
+def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis, identity: EnvironmentIdentity) -> bool:
+    """Whether a configuration is for the analysed environment.
+
+    Args:
+        named: What the configuration says that it is for.
+        tools: The tools that its actions call.
+        analysis: The analysis.
+        identity: What its environment is known by.
+
+    Returns:
+        True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it
+        misspelled. True as well where no action calls anything.
+    """
+    known = [tool.name for tool in analysis.tools]
+    if all(tool in known for tool in tools):
+        return True
+    if named is not None:
+        names = {*identity.names, *(plain_name(environment_name(text)) for text in (analysis.source, analysis.image) if text)}
+        if not names.isdisjoint((plain_name(named), plain_name(environment_name(named)))):
+            return True
+        if plain_name(named) not in GENERIC_NAMES:
+            return False
+    return any(did_you_mean(tool, known) for tool in tools)
 
 
 def _telling_part(text: str) -> str:
@@ -137,43 +160,6 @@ def _from_command(pieces: list[str]) -> str:
     return name.partition("@")[0].partition("==")[0].rpartition("/")[2]
 
 
-_VALUED = frozenset(
-    [
-        "-e",
-        "--env",
-        "-v",
-        "--volume",
-        "-p",
-        "--publish",
-        "--name",
-        "--network",
-        "--net",
-        "-w",
-        "--workdir",
-        "-u",
-        "--user",
-        "--env-file",
-        "--entrypoint",
-        "--platform",
-        "--mount",
-        "--memory",
-        "-m",
-        "--cpus",
-        "--gpus",
-        "--label",
-        "-l",
-        "--add-host",
-        "--hostname",
-        "-h",
-        "--ipc",
-        "--shm-size",
-        "--device",
-        "--runtime",
-        "--pull",
-    ]
-)
-
-
 def _image_of(arguments: list[str]) -> str:
     """The image in the arguments of `docker run`: the first one that is neither an option nor an option's value."""
     skip = False
@@ -184,7 +170,7 @@ def _image_of(arguments: list[str]) -> str:
         elif not begun:
             begun = piece in ("run", "exec")
         elif piece.startswith("-"):
-            skip = piece in _VALUED
+            skip = _VALUED.fullmatch(piece) is not None
         else:
             return piece
     return ""
