@@ -1,4 +1,4 @@
-"""Schema checks: the quick way against jsonschema, words for violations, and schemas that make no sense."""
+"""Schema checks: the quick check beside jsonschema, words for violations, and schemas that make no sense."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from hudtui.core.gym.json_schema import ArgumentChecker, describe
-from hudtui.core.gym.schema_predicates import predicate_of
+from hudtui.core.gym.json_schema import ArgumentChecker, describe, quick_check
 
 TOOL = {
     "type": "object",
@@ -134,7 +133,11 @@ def test_arguments_nested_without_end() -> None:
         value = [value]
     recursive = {"$ref": "#/$defs/any", "$defs": {"any": {"type": ["array", "object"], "items": {"$ref": "#/$defs/any"}}}}
     assert ArgumentChecker({"properties": {"x": recursive}}).check({"x": value}) is None
-    violation = ArgumentChecker({"properties": {"x": {"type": "string"}}}).check({"x": value})
+    text = ArgumentChecker({"properties": {"x": {"type": "string"}}})
+    assert text.judge({"x": value}) == (None, "the value, or the tool's schema, is nested too deeply")
+    for _ in range(49_900):
+        value = value[0]
+    violation = text.check({"x": value})  # as deep as an argument may be (spec: 100 levels)
     assert violation is not None
     assert violation.message == "x: expected text, got a list of 1 item"
 
@@ -142,7 +145,7 @@ def test_arguments_nested_without_end() -> None:
 def test_references_within_the_schema() -> None:
     schema = {"$defs": {"d": {"enum": ["a"]}}, "properties": {"x": {"$ref": "#/$defs/d"}}}
     checker = ArgumentChecker(schema)
-    assert checker.fits is None
+    assert quick_check(schema) is None
     assert checker.check({"x": "a"}) is None
     violation = checker.check({"x": "b"})
     assert violation is not None
@@ -166,7 +169,7 @@ def test_describe(schema: Any, words: str) -> None:
     assert describe(schema) == words
 
 
-# The quick way against jsonschema
+# The quick check beside jsonschema
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, -2.5, 1e300]) | st.text("ab", max_size=3)
 VALUES = st.recursive(
@@ -209,12 +212,20 @@ def schemas(depth: int) -> st.SearchStrategy[Any]:
 
 @settings(deadline=None)
 @given(schemas(2), st.lists(VALUES, min_size=1, max_size=5))
-def test_the_quick_way_decides_as_jsonschema_does(schema: Any, values: list[Any]) -> None:
-    predicate = predicate_of(schema)
-    assert predicate is not None, schema
+def test_what_the_quick_check_passes_fits(schema: Any, values: list[Any]) -> None:
+    check = quick_check(schema)
     validator = Draft202012Validator(schema)
     for value in values:
-        assert predicate(value) == validator.is_valid(value), (schema, value)
+        assert check is None or not check(value) or validator.is_valid(value), (schema, value)
+
+
+def test_the_quick_check_passes_what_most_calls_look_like() -> None:
+    plain = {**TOOL, "properties": {name: part for name, part in TOOL["properties"].items() if name not in ("code", "tags")}}
+    check = quick_check(plain)
+    assert check is not None
+    assert check({"direction": "up", "amount": 3, "keys": ["a"], "text": None, "point": {"x": 1.5}})
+    assert not check({"direction": "sideways"})
+    assert quick_check(TOOL) is None  # a pattern, and no repetitions
 
 
 @settings(deadline=None)
@@ -242,5 +253,5 @@ def test_the_checker_decides_as_jsonschema_does(schema: Any, arguments: dict[str
         {"anyOf": [{"additionalProperties": {"type": "string"}}] * 150},
     ],
 )
-def test_what_the_quick_way_leaves_alone(schema: Any) -> None:
-    assert predicate_of(schema) is None
+def test_what_the_quick_check_leaves_to_the_validator(schema: Any) -> None:
+    assert quick_check(schema) is None
