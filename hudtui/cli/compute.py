@@ -101,7 +101,7 @@ async def asked(
 
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import find_providers, open_provider
-    from hudtui.core.remote.connect import close_hosts, open_host
+    from hudtui.core.remote.hosts import close_hosts, open_host
 
     connect = partial(
         open_host, ask=console.ask_secret if console.interactive() else None, say=lambda note: console.say(note.message)

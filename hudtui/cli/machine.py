@@ -49,7 +49,7 @@ async def _inspect(target: str) -> Hardware:
     import sys
 
     from hudtui.core.compute.hardware import inspect
-    from hudtui.core.remote.connect import HostPool
+    from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
 
     async with HostPool(

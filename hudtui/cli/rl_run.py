@@ -467,10 +467,10 @@ async def _bring_home(record: RunRecord, store: RunStore) -> None:
 
 async def _tunnels(record: RunRecord, stack: contextlib.AsyncExitStack) -> None:
     """Ports of this computer that the run's machine reaches, for as long as this command runs."""
-    from hudtui.core.remote.hosts import Distant, find_host
+    from hudtui.core.remote.hosts import LOCAL, find_host
 
     host = find_host(record.host)
-    if not isinstance(host, Distant):
+    if record.host == LOCAL:
         return
     for port in record.spec.tunnels:
         await stack.enter_async_context(host.reverse(port, "127.0.0.1", port))

@@ -57,8 +57,7 @@ def open_store() -> tuple[RunStore, Monitor]:
 @contextlib.asynccontextmanager
 async def machines() -> AsyncIterator[None]:
     """For work that may reach machines: asks for pass-phrases where a person is, shows new host keys, ends the connections."""
-    from hudtui.core.remote.connect import close_hosts
-    from hudtui.core.remote.hosts import set_prompts
+    from hudtui.core.remote.hosts import close_hosts, set_prompts
 
     set_prompts(ask=console.ask_secret if console.interactive() else None, say=lambda notice: console.say(notice.message))
     try:
@@ -162,7 +161,7 @@ async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) 
 async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, sink: Sink) -> None:
     from contextlib import aclosing
 
-    from hudtui.core.remote.lines import LineSplitter
+    from hudtui.core.remote.logs import LineSplitter
 
     offset = await _begin(monitor, run, window, lines)
     feed, partial = LineSplitter(offset=offset), ""
@@ -181,7 +180,7 @@ async def print_log(monitor: Monitor, run: str, window: str, lines: int | None, 
     """Print a log as it is now; see `follow_all`."""
     from contextlib import aclosing
 
-    from hudtui.core.remote.lines import LineSplitter
+    from hudtui.core.remote.logs import LineSplitter
 
     offset = await _begin(monitor, run, window, lines)
     feed, partial = LineSplitter(offset=offset), ""

@@ -84,7 +84,7 @@ async def _watch(
     from contextlib import aclosing
 
     from hudtui.core.errors import InputError
-    from hudtui.core.remote.connect import HostPool
+    from hudtui.core.remote.hosts import HostPool
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.runs.sessions import SessionWatcher, find_session
 

@@ -1,15 +1,20 @@
-"""Follows files for a client behind SSH, any number of them over one channel, until its standard input is closed.
+"""Reads files that grow, exact by byte offset; and follows any number of them for a client behind SSH, over one channel.
 
-Runs on the machine with nothing but the standard library of Python 3.6. Standard input: this program, then lines of JSON. The
-first has `mark`, `chunk` (most bytes in a frame), `fastest` and `slowest` (seconds between looks). Then come, in any order:
+Standard library of Python 3.6 alone: as a program it runs on the machine, sent on its own standard input. After it come lines of
+JSON:
 
+- `{"mark": TEXT}`: print the text, by which the client finds the beginning.
 - `{"follow": N, "path", "offset", "seam", "file", "room"}`: follow a file under the number N. `seam` is the bytes before the
   offset, in hexadecimal, and `file` the device and inode that the offset belongs to, where known; `room` as below.
-- `{"grant": N, "room"}`: so many more bytes may be sent of it. Without room it waits, so that nobody's memory fills.
-- `{"drop": N}`: follow it no more.
+- `{"grant": N, "room"}`: this many more bytes of the file may be sent. Without room the program waits, so that no memory fills.
+- `{"drop": N}`: stop following it.
 
 Standard output: the mark, then frames of a header (number, device, inode, offset, length) and bytes. A header with device 0,
-inode 0 and the largest offset brings words about what is wrong, and is the last of its number.
+inode 0 and the largest offset brings words about what is wrong, and is the last of its number. The end of standard input ends
+the program.
+
+`tail -F` cannot stand in: it does not tell where a replaced or truncated file begins again, cannot be resumed in a file that was
+renamed meanwhile, and needs a channel for each file, of which an SSH server allows ten.
 """
 
 import contextlib
@@ -21,24 +26,64 @@ import struct
 import time
 from typing import Any
 
+CHUNK = 256 * 1024  # most bytes of one look
+FASTEST, SLOWEST = 0.1, 0.25  # seconds between looks at a file that grows, and at a file that rests
+SEAM = 64  # bytes before the offset that are read again, to notice a file that was emptied and has outgrown the offset since
 HEAD = struct.Struct(">IQQQI")
 WRONG = 2**64 - 1
-SEAM = 64
 
 
 class Trouble(Exception):
     """The file cannot be followed."""
 
 
-def send(head: bytes, data: bytes) -> None:
-    """Write all of it; blocks while the client does not read."""
-    left = memoryview(head + data)
-    while left:
-        left = left[os.write(1, left) :]
+class Cursor:
+    """How far a growing file was read; notices that the file was emptied or replaced. Reads nothing itself."""
+
+    def __init__(self, offset: int, seam: bytes = b"") -> None:
+        self.offset, self.seam = offset, seam
+        self._pause, self._leaving = FASTEST, False
+
+    def begin_again(self) -> None:
+        """The file was emptied or replaced: what was read so far belongs to an older file."""
+        self.offset, self.seam, self._leaving = 0, b"", False
+
+    @property
+    def start(self) -> int:
+        """Where to read: the seam comes first."""
+        return self.offset - len(self.seam)
+
+    def missing_seam(self) -> "tuple[int, int]":
+        """Offset and length of the seam, for a file that is opened at an offset of its own."""
+        return max(self.offset - SEAM, 0), min(SEAM, self.offset)
+
+    def take(self, data: bytes) -> "bytes | None":
+        """The new bytes of `data`, which was read at `start`; None when the file was emptied or replaced."""
+        if not data.startswith(self.seam):  # also when less than the seam is left
+            self.begin_again()
+            return None
+        fresh = data[len(self.seam) :]
+        if fresh:
+            self.offset += len(fresh)
+            self.seam, self._pause = data[-SEAM:], FASTEST
+        return fresh
+
+    def is_over(self, replaced: bool) -> bool:
+        """Whether to leave the old file: another file had its name twice in a row, and nothing more came to the old file.
+
+        The writer may still have the old file open, hence the second look.
+        """
+        over, self._leaving = replaced and self._leaving, replaced
+        return over
+
+    def pause(self) -> float:
+        """Seconds until the next look, longer each time that nothing came."""
+        pause, self._pause = self._pause, min(self._pause * 1.25, SLOWEST)
+        return pause
 
 
 def open_file(path: str) -> "int | None":
-    """A descriptor of the file; None when there is none."""
+    """A descriptor of the file; None when the file does not exist."""
     try:
         stream = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -52,128 +97,150 @@ def open_file(path: str) -> "int | None":
 
 
 def identity(found: os.stat_result) -> "list[int]":
-    """What tells a file from another of the same name."""
+    """Device and inode: what tells a file from another of the same name."""
     return [found.st_dev, found.st_ino]
 
 
-def open_old(path: str, file: "list[int]", position: int, seam: bytes) -> "int | None":
-    """The file that the offset belongs to, where it was renamed in its folder while nobody looked."""
-    folder = os.path.dirname(path) or "."
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return None
-    for name in names:
-        try:
-            other = os.path.join(folder, name)
-            if identity(os.stat(other)) != file:
-                continue
-            stream = open_file(other)
-        except (OSError, Trouble):
-            continue
-        if stream is not None:
-            if os.pread(stream, len(seam), position - len(seam)) == seam and os.fstat(stream).st_size >= position:
-                return stream
-            os.close(stream)
-    return None
+class FollowedFile:
+    """A file that grows, read through an open descriptor.
 
+    A file that does not exist yet is waited for. A file that was truncated, or replaced under the same name, is read from its
+    start, after the last bytes of the old file.
+    """
 
-class Follow:
-    """One followed file."""
-
-    def __init__(self, order: "dict[str, Any]", chunk: int, fastest: float, slowest: float) -> None:
-        self.number = order["follow"]  # type: int
-        self.room = order["room"]  # type: int
-        self.due = 0.0
-        self._path = order["path"]  # type: str
-        self._position = order["offset"]  # type: int
-        self._seam = bytes.fromhex(order["seam"])
-        self._file = order["file"]  # type: list[int] | None
-        self._chunk, self._fastest, self._slowest = chunk, fastest, slowest
+    def __init__(self, path: str, cursor: Cursor, file: "list[int] | None" = None) -> None:
+        self.path, self.cursor = path, cursor
+        self.identity = file or [0, 0]
+        self._known = file  # the file that the offset belongs to, until it is opened
         self._stream = None  # type: int | None
-        self._found = None  # type: os.stat_result | None
-        self._pause, self._leaving = fastest, False
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the descriptor."""
         if self._stream is not None:
             os.close(self._stream)
             self._stream = None
 
-    def look(self) -> float:
-        """Send what is new; returns the seconds until the next look is worth it."""
-        if self._stream is None:
-            self._open()
-        if self._stream is not None:
-            seam = self._seam
-            size = min(self._chunk, self.room)
+    def read(self, size: int) -> "tuple[int, bytes] | None":
+        """Offset and bytes that are new, at most `size`; None when nothing came, so that a pause is due.
+
+        Raises:
+            Trouble: The file cannot be read, or is no ordinary file.
+        """
+        while True:
+            if self._stream is None:
+                self._open()
+            if self._stream is None:
+                return None
             try:
-                data = os.pread(self._stream, len(seam) + size, self._position - len(seam))
+                data = os.pread(self._stream, len(self.cursor.seam) + size, self.cursor.start)
             except OSError as error:
                 raise Trouble(error.strerror) from None
-            if not data.startswith(seam):
-                self._position, self._seam = 0, b""
-                return 0.0
-            fresh = data[len(seam) :]
-            if fresh and self._found is not None:
-                send(HEAD.pack(self.number, self._found.st_dev, self._found.st_ino, self._position, len(fresh)), fresh)
-                self._position += len(fresh)
-                self.room -= len(fresh)
-                self._seam, self._pause = data[-SEAM:], self._fastest
-                if len(fresh) == size:
-                    return 0.0
-            elif size and self._is_over():
-                self.close()
-                self._position, self._seam, self._leaving = 0, b"", False
-                return 0.0
-        pause, self._pause = self._pause, min(self._pause * 1.25, self._slowest)
-        return pause
+            fresh = self.cursor.take(data)
+            if fresh:
+                return self.cursor.offset - len(fresh), fresh
+            if fresh is None:
+                continue
+            if not size or not self.cursor.is_over(self._is_replaced()):
+                return None
+            self.close()
+            self.cursor.begin_again()
 
     def _open(self) -> None:
-        stream = open_file(self._path)
+        stream, cursor = open_file(self.path), self.cursor
         if stream is None:
             return
-        if self._file and identity(os.fstat(stream)) != self._file:
-            old = open_old(self._path, self._file, self._position, self._seam)
+        if self._known and identity(os.fstat(stream)) != self._known:
+            old = self._find_renamed(self._known)
             if old is None:
-                self._position, self._seam = 0, b""
+                cursor.begin_again()
             else:
                 os.close(stream)
                 stream = old
-        self._file = None
-        self._stream, self._found = stream, os.fstat(stream)
-        if self._found.st_size < self._position:
-            self._position, self._seam = 0, b""
-        if not self._seam:
-            self._seam = os.pread(stream, min(SEAM, self._position), max(self._position - SEAM, 0))
+        found = os.fstat(stream)
+        self._known, self._stream, self.identity = None, stream, identity(found)
+        if found.st_size < cursor.offset:
+            cursor.begin_again()
+        if not cursor.seam:
+            start, length = cursor.missing_seam()
+            cursor.seam = os.pread(stream, length, start)
 
-    def _is_over(self) -> bool:
-        """Another file has taken the name, and nothing more came to the old one since the last look."""
+    def _find_renamed(self, file: "list[int]") -> "int | None":
+        """The file that the offset belongs to, where it was renamed in its folder while the connection was lost."""
+        folder, cursor = os.path.dirname(self.path) or ".", self.cursor
         try:
-            replaced = self._found is not None and identity(os.stat(self._path)) != identity(self._found)
+            names = os.listdir(folder)
         except OSError:
-            replaced = False
-        over, self._leaving = replaced and self._leaving, replaced
-        return over
+            return None
+        for name in names:
+            try:
+                other = os.path.join(folder, name)
+                if identity(os.stat(other)) != file:
+                    continue
+                stream = open_file(other)
+            except (OSError, Trouble):
+                continue
+            if stream is not None:
+                if os.pread(stream, len(cursor.seam), cursor.start) == cursor.seam and os.fstat(stream).st_size >= cursor.offset:
+                    return stream
+                os.close(stream)
+        return None
+
+    def _is_replaced(self) -> bool:
+        try:
+            return identity(os.stat(self.path)) != self.identity
+        except OSError:
+            return False  # moved away, and nothing new stands there yet: the old file may still grow
 
 
-def carry_out(line: bytes, follows: "dict[int, Follow]", settings: "dict[str, Any]") -> None:
-    """What one line of standard input says."""
+# --- the program ----------------------------------------------------------------------------------------------------------
+
+
+class Follow:
+    """One file that a client follows."""
+
+    def __init__(self, order: "dict[str, Any]") -> None:
+        self.number = order["follow"]  # type: int
+        self.room = order["room"]  # type: int
+        self.due = 0.0
+        self.file = FollowedFile(order["path"], Cursor(order["offset"], bytes.fromhex(order["seam"])), order["file"])
+
+    def look(self) -> float:
+        """Send what is new; returns the seconds until the next look."""
+        size = min(CHUNK, self.room)
+        found = self.file.read(size)
+        if found is None:
+            return self.file.cursor.pause()
+        offset, data = found
+        send(HEAD.pack(self.number, *self.file.identity, offset, len(data)), data)
+        self.room -= len(data)
+        return 0.0 if len(data) == size else self.file.cursor.pause()
+
+
+def send(head: bytes, data: bytes) -> None:
+    """Write all of it; blocks while the client does not read."""
+    left = memoryview(head + data)
+    while left:
+        left = left[os.write(1, left) :]
+
+
+def carry_out(line: bytes, follows: "dict[int, Follow]") -> None:
+    """Obey one line of standard input."""
     order = json.loads(line.decode())
-    if "follow" in order:
-        follows[order["follow"]] = Follow(order, settings["chunk"], settings["fastest"], settings["slowest"])
+    if "mark" in order:
+        send(order["mark"].encode(), b"")
+    elif "follow" in order:
+        follows[order["follow"]] = Follow(order)
     elif "grant" in order and order["grant"] in follows:
         follow = follows[order["grant"]]
         follow.room += order["room"]
         follow.due = 0.0
     elif "drop" in order and order["drop"] in follows:
-        follows.pop(order["drop"]).close()
+        follows.pop(order["drop"]).file.close()
 
 
 def main() -> None:
-    """Follow as standard input says."""
+    """Follow files until standard input ends."""
     follows = {}  # type: dict[int, Follow]
-    settings = None  # type: dict[str, Any] | None
     rest = b""
     while True:
         now = time.monotonic()
@@ -185,11 +252,7 @@ def main() -> None:
             lines = (rest + data).split(b"\n")
             rest = lines.pop()
             for line in lines:
-                if settings is None:
-                    settings = json.loads(line.decode())
-                    send(settings["mark"].encode(), b"")
-                else:
-                    carry_out(line, follows, settings)
+                carry_out(line, follows)
         now = time.monotonic()
         for follow in list(follows.values()):
             if follow.due <= now:
@@ -198,7 +261,7 @@ def main() -> None:
                 except Trouble as error:
                     words = str(error).encode()
                     send(HEAD.pack(follow.number, 0, 0, WRONG, len(words)), words)
-                    follows.pop(follow.number).close()
+                    follows.pop(follow.number).file.close()
 
 
 if __name__ == "__main__":

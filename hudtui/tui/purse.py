@@ -86,7 +86,7 @@ class Purse:
         offices = [*self._before, *([self.office] if self.office is not None else [])]
         self._before, self.office = [], None
         if offices:
-            from hudtui.core.remote.connect import close_hosts
+            from hudtui.core.remote.hosts import close_hosts
 
             await asyncio.gather(*(office.desk.close() for office in offices))
             await close_hosts()

@@ -83,8 +83,8 @@ class Meter:
 
 
 async def follow_ours(path: str, total: int) -> None:
-    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
+    from hudtui.core.remote.logs import LineSplitter
 
     meter, feed = Meter(total), LineSplitter()
     async with aclosing(LocalHost().follow(path)) as chunks:  # type: ignore[type-var]
@@ -112,9 +112,8 @@ def follow_tail(path: str, total: int) -> None:
 
 async def last_page(path: str) -> None:
     from hudtui.core.remote.host import FileChunk
-    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
-    from hudtui.core.remote.logs import offset_of_last_lines
+    from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 
     began, host = time.monotonic(), LocalHost()
     offset = await offset_of_last_lines(host, path, 1000)

@@ -29,8 +29,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
     """Seconds for each step of one launch."""
     from hudtui.core.compute.prime.provider import PrimeProvider
     from hudtui.core.compute.values import Query
-    from hudtui.core.remote.connect import close_hosts
-    from hudtui.core.remote.hosts import pod_host
+    from hudtui.core.remote.hosts import close_hosts, pod_host
     from hudtui.core.runs.broker import Broker, offer_to_json
     from hudtui.core.runs.remote_run import run_remote
     from hudtui.core.runs.store import RunRecord, RunStore, this_machine

@@ -97,8 +97,8 @@ async def look(folder: Path, runs: int, seconds: float) -> int:
 
 async def follow(folder: Path, runs: int, seconds: float) -> int:
     """The lines of all logs."""
-    from hudtui.core.remote.lines import LineSplitter
     from hudtui.core.remote.local import LocalHost
+    from hudtui.core.remote.logs import LineSplitter
 
     lines = 0
 
@@ -166,7 +166,7 @@ def play(role: str, folder: Path, runs: int, seconds: float) -> None:
     if role == "write":
         write(folder, runs, seconds)
         return
-    import hudtui.core.remote.lines
+    import hudtui.core.remote.logs
     import hudtui.core.runs.watch  # noqa: F401  imported before the clock runs
 
     extra = 0.0

@@ -28,8 +28,10 @@ from follow import Meter, write
 
 
 async def follow_ours(port: str, key: str, path: str, total: int) -> None:
-    from hudtui.core.remote.lines import LineSplitter
-    from hudtui.core.remote.ssh import KnownHosts, SshTarget, connect_ssh
+    from hudtui.core.remote.known_hosts import KnownHosts
+    from hudtui.core.remote.logs import LineSplitter
+    from hudtui.core.remote.ssh import connect_ssh
+    from hudtui.core.remote.target import SshTarget
 
     target = SshTarget(getpass.getuser(), "127.0.0.1", int(port), (Path(key),), agent="")
     async with await connect_ssh(target, known_hosts=KnownHosts(Path(path).parent / "pins")) as host:

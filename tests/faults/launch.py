@@ -40,8 +40,7 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import HudtuiError
-from hudtui.core.remote.connect import close_hosts
-from hudtui.core.remote.hosts import pod_host
+from hudtui.core.remote.hosts import close_hosts, pod_host
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.broker import Broker, offer_to_json
 from hudtui.core.runs.launch import reconcile_runs

@@ -76,6 +76,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
     began = time.monotonic()
     async with load("bad_line").BadLine(box.port) as line:  # noqa: SIM117 - the second needs the first
         async with await connect_ssh(box.target(port=line.port), known_hosts=box.known_hosts()) as host:
+            link = await host.reach()
             writer = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _WRITER, str(path), str(lines), str(seconds), str(seed)
             )
@@ -97,7 +98,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                         lambda goal=goal: size >= min(goal, path.stat().st_size if writer.returncode is not None else goal)
                     )
                     line.delay, line.rate = chance.choice(((0.0, None), (0.0, None), (0.01, None), (0.0, 3e6)))
-                    kind, cuts, connects = chance.random(), line.cuts, host.connects
+                    kind, cuts, connects = chance.random(), line.cuts, link.connects
                     if kind < 0.4:
                         line.cut()
                     elif kind < 0.8:
@@ -109,7 +110,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                         await line.refuse()
                         await asyncio.sleep(chance.random() * 0.3)
                         await line.open()
-                    await until(lambda connects=connects: host.connects > connects)
+                    await until(lambda connects=connects: link.connects > connects)
                 line.delay, line.rate = 0.0, None
 
             consuming, cutting = asyncio.create_task(consume()), asyncio.create_task(cut())
@@ -138,7 +139,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
                 lines,
                 size,
                 line.cuts,
-                host.connects,
+                link.connects,
                 same,
                 numbers["lost"] + lines - numbers["expected"],
                 numbers["doubled"],

@@ -15,8 +15,8 @@ from typing import Any
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Pod, Query
-from hudtui.core.remote.connect import HostPool
 from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.target import SshTarget
 

@@ -23,6 +23,7 @@ from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.platform import HUD
 from hudtui.core.remote import hosts
+from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
@@ -475,11 +476,11 @@ async def test_a_second_press_starts_no_second_rehearsal(
 
 
 async def test_a_tunnel_that_cannot_be_kept_is_told(open_app: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed(hosts.Distant):
+    class Closed(LocalHost):
         def reverse(self, *_: Any) -> Any:
             raise MachineError("the machine lets no port through")
 
-    monkeypatch.setattr(hosts, "find_host", Closed)
+    monkeypatch.setattr(hosts, "find_host", lambda name: Closed())
     async with open_app(workspace) as (app, pilot):
         app.open_station("launch")
         await until(pilot, lambda: app.screen.prepared is not None)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs.status import RunView
 from hudtui.tui.screens.run_logs import OPENING_LINES, RunLogs
 from hudtui.tui.screens.run_words import alarm_lines, head
@@ -187,14 +187,14 @@ async def test_a_machine_that_was_away_is_live_again(
     runs.make_run(project, "live-aaaa", "running", log="begun\n")
     monkeypatch.setattr("hudtui.core.runs.watch._LATE", 0.1)
     cut = False
-    look = LocalHost.facts
+    look = LocalHost.stat
 
-    async def facts(host: LocalHost, path: Any) -> Any:
+    async def stat(host: LocalHost, path: Any) -> Any:
         if cut:
             raise Disconnected("the connection was lost")
         return await look(host, path)
 
-    monkeypatch.setattr(LocalHost, "facts", facts)
+    monkeypatch.setattr(LocalHost, "stat", stat)
     async with open_app(project, size=(160, 48)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "● running" in screen_text(app) and "begun" in screen_text(app))
@@ -213,14 +213,14 @@ async def test_a_run_that_could_not_be_looked_at_is_tried_again(
     for module in ("run", "run_logs"):
         monkeypatch.setattr(f"hudtui.tui.screens.{module}._AGAIN", 0.1)
     cut = True
-    look = LocalHost.facts
+    look = LocalHost.stat
 
-    async def facts(host: LocalHost, path: Any) -> Any:
+    async def stat(host: LocalHost, path: Any) -> Any:
         if cut:
             raise Disconnected("the connection was lost")
         return await look(host, path)
 
-    monkeypatch.setattr(LocalHost, "facts", facts)
+    monkeypatch.setattr(LocalHost, "stat", stat)
     async with open_app(project, size=(160, 48)) as (app, pilot):
         await pilot.press("5")
         await until(pilot, lambda: "the connection was lost" in app.screen.message)

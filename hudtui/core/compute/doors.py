@@ -9,9 +9,8 @@ from dataclasses import replace
 from hudtui.core.compute.provider import ProvisionFailed
 from hudtui.core.compute.values import Pod
 from hudtui.core.errors import HudtuiError, MachineError
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import Host, LoginRefused
 from hudtui.core.remote.known_hosts import HostKeyChanged
-from hudtui.core.remote.ssh_errors import LoginRefused
 from hudtui.core.text import clean_line
 
 Login = Callable[[Pod], Awaitable[Host]]

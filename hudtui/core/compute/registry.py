@@ -14,8 +14,8 @@ from hudtui.core.compute.ssh_key import key_path
 from hudtui.core.compute.values import Pod
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.http import is_loopback
-from hudtui.core.remote.connect import open_host
 from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.target import SshTarget
 from hudtui.core.text import clean_line, did_you_mean
 
@@ -237,7 +237,7 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
 
     from hudtui.core.compute.doors import log_in_to_pod
     from hudtui.core.remote.known_hosts import KnownHosts
-    from hudtui.core.remote.ssh_terminal import ssh_argv
+    from hudtui.core.remote.ssh import ssh_argv
 
     entered, _ = await log_in_to_pod(pod, pod_login(lookup))
     target = pod_target(entered, lookup)

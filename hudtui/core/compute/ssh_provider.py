@@ -10,8 +10,8 @@ from pathlib import Path
 from hudtui.core.compute.hardware import Hardware, inspect
 from hudtui.core.compute.owned_hosts import OwnedHost, OwnedHostsProvider
 from hudtui.core.compute.values import Address
-from hudtui.core.remote.connect import open_host
 from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import open_host
 from hudtui.core.remote.target import parse_target
 
 _DEEPEST = 8

@@ -174,7 +174,7 @@ async def _run(
     folder: Path, store: RunStore, host: Host, settings: Settings, *, tmux: bool
 ) -> AsyncGenerator[Progress | Notice | RunBegun | LogLine, None]:
     """Start the run, and follow its log to the end."""
-    from hudtui.core.remote.lines import LineSplitter
+    from hudtui.core.remote.logs import LineSplitter
     from hudtui.core.runs.launch import launch
     from hudtui.core.runs.watch import Monitor
     from hudtui.core.training.plan import RunSpec, file_ref

@@ -1,20 +1,25 @@
-"""One protocol for a machine that work is done on: this one, or one behind SSH."""
+"""One protocol for a machine that work is done on: this computer, or a machine behind SSH."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from hudtui.core.errors import MachineError
+from hudtui.core.events import Notice
 
 Progress = Callable[[int, int], None]
-"""Told the bytes that are there and the bytes in all."""
+"""Receives the bytes that are transferred and the bytes in all."""
+AskPassphrase = Callable[[str], Awaitable[str | None]]
+"""Asks the user for a secret with a prompt; None when the user declines or cannot be asked."""
+Notify = Callable[[Notice], None]
+"""Receives what the user should read, such as the fingerprint of a new machine."""
 
 READ_LIMIT = 16 * 1024 * 1024
-"""Bytes of a file that is read as a whole, at most. Larger ones are read in pieces."""
+"""Bytes of a file that is read as a whole, at most. Larger files are read in pieces."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
 NOT_A_FILE = "it is no ordinary file"
 OUTPUT_LIMIT = 64 * 1024 * 1024
@@ -22,7 +27,15 @@ OUTPUT_LIMIT = 64 * 1024 * 1024
 
 
 class FileRefused(MachineError):
-    """A file there cannot be read, or is none that is read; the machine itself answers."""
+    """The machine answers, but a file there cannot be read, or is not an ordinary file."""
+
+
+class Disconnected(MachineError):
+    """The machine cannot be reached at the moment: it may be there again in a while."""
+
+
+class LoginRefused(MachineError):
+    """The machine was reached, and rejected every key."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """It ended with status 0."""
+        """Whether it ended with status 0."""
         return self.exit_status == 0
 
 
@@ -47,21 +60,21 @@ class FileChunk:
     offset: int
     """Byte offset of `data` in the file.
 
-    One that is not the end of the chunk before tells of a truncated or replaced file.
+    An offset that is not the end of the chunk before tells of a truncated or replaced file.
     """
     data: bytes
 
 
 @dataclass(frozen=True)
 class FileStat:
-    """What a machine says of a file."""
+    """What a machine says about a file."""
 
     size: int
     """Bytes."""
     modified: float
     """Seconds since the epoch, by the clock there."""
     regular: bool = True
-    """It is an ordinary file, or a link to one: no folder, device or pipe."""
+    """Whether it is an ordinary file, or a link to a file: no folder, device or pipe."""
 
 
 class Host(Protocol):
@@ -69,7 +82,7 @@ class Host(Protocol):
 
     @property
     def name(self) -> str:
-        """What the user calls it: `local`, or `user@host:port`."""
+        """What the user calls it: `local`, `user@host:port`, or a name of `find_host`."""
         ...
 
     async def run(
@@ -81,7 +94,7 @@ class Host(Protocol):
         stdin: bytes | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """Run a command to its end. No shell is in between.
+        """Run a command to its end, without a shell in between.
 
         Args:
             argv: Program and arguments.
@@ -120,43 +133,56 @@ class Host(Protocol):
     async def download(
         self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
     ) -> object:
-        """Bring a file of any size here, in one step and whole; of one that grows what it has at the beginning.
+        """Bring a file of any size here, in one step and whole; of a file that grows, the bytes it has at the beginning.
 
         Args:
             remote: The file there.
             local: Where it goes.
-            most: Bytes, at most: what is beyond is left there.
-            progress: Told the bytes that are here and the bytes in all.
+            most: Bytes, at most: the rest is left there.
+            progress: Receives the bytes that are here and the bytes in all.
 
         Raises:
-            MachineError: It cannot be read or written, or arrived damaged.
+            MachineError: The file cannot be read or written, or arrived damaged.
         """
         ...
 
-    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
-        """Size and age of a file there; None when there is none.
+    async def stat(self, path: PurePosixPath | str) -> FileStat | None:
+        """Size and age of a file there; None when it does not exist.
 
         Raises:
-            MachineError: The machine cannot say.
+            MachineError: The machine cannot tell.
         """
         ...
 
     def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        """The bytes of a file from `offset` on, for ever, as they are written; a file that does not exist yet is waited for.
+        """The bytes of a file from `offset` on, without end, as they are written; a file that does not exist yet is waited for.
 
         Exact by byte offset: nothing is lost or doubled. The consumer ends it by leaving the loop.
         """
         ...
 
     def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
-        """A port of this machine that leads to `remote_host:remote_port` as seen from there; the context gives its number.
+        """A port of this computer, on loopback, that leads to `remote_host:remote_port` as seen from the machine.
 
         Args:
-            local_port: 0 for any.
+            local_port: 0 for any; the context gives the number.
             remote_host: Such as `127.0.0.1` for the machine itself.
             remote_port: The port there.
 
         Raises:
             MachineError: The port here is in use, or the machine cannot be reached.
+        """
+        ...
+
+    def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
+        """A port of the machine, on its loopback, that leads to `host:port` as seen from here; opened again after disconnects.
+
+        Args:
+            remote_port: 0 for any; the context gives the number, which stays the same.
+            host: Such as `127.0.0.1` for this computer.
+            port: The port here.
+
+        Raises:
+            MachineError: The port there is in use, or the machine does not allow it.
         """
         ...

@@ -1,8 +1,7 @@
-"""The machines of runs, by name: reached when they are first asked for something, over one shared connection each.
+"""From the name of a machine to the machine: one shared connection for each, made when it is first needed.
 
-A name is `local`, what `ssh` would be given (`user@host[:port]`, a name of `~/.ssh/config`), or `pod:NAME` for a rented machine.
-Where that is becomes known only after the plan was made; it is noted here, in the user's own folder, by the name it was ordered
-under.
+A name is `local`, what `ssh` would be given (`user@host[:port]`, a name of `~/.ssh/config`), or `pod:NAME` for a rented machine,
+whose address becomes known only after the plan was made: it is stored here, in the user's own folder.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+import weakref
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.files import write_atomic
 from hudtui.core.paths import app_paths
-from hudtui.core.remote.host import Completed, FileChunk, FileStat, Host, Progress
+from hudtui.core.remote.host import AskPassphrase, Host, Notify
+from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.target import SshTarget, parse_target
 
 if TYPE_CHECKING:
-    from hudtui.core.remote.ssh import SshHost
-    from hudtui.core.remote.ssh_connection import Notify
-    from hudtui.core.remote.ssh_keys import AskPassphrase
-    from hudtui.core.remote.target import SshTarget
+    from hudtui.core.remote.ssh_connection import SshConnection
 
 LOCAL = "local"
 POD_PREFIX = "pod:"
@@ -37,145 +36,168 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 @dataclass
 class _Prompts:
-    """Who is there to be asked for a pass-phrase, and to be told of new machines. Set once, by the face of the program."""
+    """How the user is asked for pass-phrases and learns of new machines. Set once, by the TUI or a command."""
 
     ask: AskPassphrase | None = None
     say: Notify | None = None
 
 
-_person = _Prompts()
+_prompts = _Prompts()
 
 
 def set_prompts(*, ask: AskPassphrase | None = None, say: Notify | None = None) -> None:
-    """Tell who can be asked for pass-phrases, and who is told the fingerprints of machines that are new."""
-    _person.ask, _person.say = ask, say
-
-
-class Distant:
-    """A machine that is reached when it is first asked for something. The connection is shared by everything in this process.
-
-    Args:
-        name: See the module.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    async def reach(self) -> SshHost:
-        """The machine itself.
-
-        Raises:
-            InputError: It is no name of a machine.
-            MachineError: It cannot be reached, or is not known.
-        """
-        from hudtui.core.remote.connect import open_host
-
-        wanted = await asyncio.to_thread(find_target, self.name)
-        return cast("SshHost", await open_host(wanted, ask=_person.ask, say=_person.say))
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: PurePosixPath | str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-    ) -> Completed:
-        """See `Host.run`."""
-        return await (await self.reach()).run(argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout)
-
-    async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
-        """See `Host.put`."""
-        await (await self.reach()).put(content, path, mode=mode)
-
-    async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """See `Host.get`."""
-        return await (await self.reach()).get(path, offset=offset, limit=limit)
-
-    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
-        """See `Host.facts`."""
-        return await (await self.reach()).facts(path)
-
-    async def download(
-        self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
-    ) -> object:
-        """See `Host.download`."""
-        return await (await self.reach()).download(remote, local, most=most, progress=progress)
-
-    async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """See `Host.follow`."""
-        chunks = cast("AsyncGenerator[FileChunk, None]", (await self.reach()).follow(path, offset=offset))
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
-
-    @contextlib.asynccontextmanager
-    async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncGenerator[int, None]:
-        """See `Host.forward`."""
-        async with (await self.reach()).forward(local_port, remote_host, remote_port) as here:
-            yield here
-
-    def reverse(self, remote_port: int, host: str, port: int) -> _Reverse:
-        """See `SshHost.reverse`."""
-        return _Reverse(self, remote_port, host, port)
-
-
-class _Reverse:
-    """A reverse tunnel of a machine that may have to be reached first."""
-
-    def __init__(self, machine: Distant, *address: Any) -> None:
-        self._machine, self._address = machine, address
-        self._inner: AbstractAsyncContextManager[int] | None = None
-
-    async def __aenter__(self) -> int:
-        self._inner = (await self._machine.reach()).reverse(*self._address)
-        return await self._inner.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> None:
-        assert self._inner is not None
-        await self._inner.__aexit__(*error)
+    """Set how the user is asked for pass-phrases and learns the fingerprints of new machines."""
+    _prompts.ask, _prompts.say = ask, say
 
 
 def find_host(name: str) -> Host:
-    """The host of that name. Nothing is reached yet, and no name is refused before it is."""
-    return LocalHost() if name == LOCAL else Distant(name)
+    """The host of that name. Nothing is reached yet, and a wrong name is only refused by the first operation."""
+    if name == LOCAL:
+        return LocalHost()
+    from hudtui.core.remote.ssh import SshHost  # late: asyncssh takes a while to import
+
+    return SshHost(name, partial(_reach, name))
+
+
+async def _reach(name: str) -> SshConnection:
+    return await _pool().connection(await asyncio.to_thread(find_target, name))
 
 
 async def ensure_reachable(host: Host, *, within: float) -> None:
-    """Make sure that a machine answers, before something is begun that would wait for it.
+    """Make sure that a machine answers, before work begins that would wait for it.
 
     Raises:
-        MachineError: It does not answer within so many seconds, or not at all.
+        MachineError: The machine does not answer within `within` seconds, or refuses.
     """
-    if not isinstance(host, Distant):
+    if isinstance(host, LocalHost):
         return
     try:
         async with asyncio.timeout(within):
-            await host.reach()
+            await host.stat(".")
     except TimeoutError:
         raise MachineError(f"{host.name} did not answer within {within:g} s") from None
+
+
+# --- connections ----------------------------------------------------------------------------------------------------------
+
+
+class HostPool:
+    """The connections in use: one for each machine, whatever the user calls it.
+
+    Args:
+        known_hosts: The known host keys.
+        ask: Asks the user for pass-phrases.
+        say: Receives the fingerprint of new machines.
+        timeout: Seconds for one attempt to connect.
+    """
+
+    def __init__(
+        self, known_hosts: KnownHosts, *, ask: AskPassphrase | None = None, say: Notify | None = None, timeout: float = 30.0
+    ) -> None:
+        self._known_hosts, self._ask, self._say, self._timeout = known_hosts, ask, say, timeout
+        self._connections: dict[tuple[str, str], SshConnection] = {}
+
+    async def __aenter__(self) -> HostPool:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def open(self, name: str | SshTarget) -> Host:
+        """Connect with the host called `name`: `local`, a name of `~/.ssh/config`, or `user@host[:port]`.
+
+        Raises:
+            InputError: `name` is not the name of a machine.
+            MachineError: The machine cannot be reached, or rejected every key; the next call tries again.
+        """
+        if name == LOCAL:
+            return LocalHost()
+        from hudtui.core.remote.ssh import SshHost
+
+        target = await asyncio.to_thread(parse_target, name) if isinstance(name, str) else name
+        return SshHost(target.name, (await self.connection(target)).reach)
+
+    async def connection(self, target: SshTarget) -> SshConnection:
+        """The shared connection with a machine. One that was lost is returned as it is: it comes back when it is used.
+
+        Raises:
+            MachineError: The machine was never reached, and cannot be reached now.
+        """
+        from hudtui.core.remote.ssh_connection import SshConnection
+
+        key = (target.name, target.machine)
+        link = self._connections.get(key)
+        if link is None or link.closed or (not link.connects and link.trouble is not None):
+            link = SshConnection(target, self._known_hosts, ask=self._ask, say=self._say, timeout=self._timeout)
+            self._connections[key] = link
+        if not link.connects:
+            await link.connection()
+        return link
+
+    async def close(self) -> None:
+        """End all connections."""
+        links, self._connections = list(self._connections.values()), {}
+        await asyncio.gather(*(link.close() for link in links))
+
+
+_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HostPool] = weakref.WeakKeyDictionary()
+
+
+def _pool(known_hosts: KnownHosts | None = None, ask: AskPassphrase | None = None, say: Notify | None = None) -> HostPool:
+    loop = asyncio.get_running_loop()
+    if loop not in _pools:
+        _pools[loop] = HostPool(known_hosts or KnownHosts(), ask=ask or _prompts.ask, say=say or _prompts.say)
+    return _pools[loop]
+
+
+async def open_host(
+    name: str | SshTarget,
+    *,
+    known_hosts: KnownHosts | None = None,
+    ask: AskPassphrase | None = None,
+    say: Notify | None = None,
+) -> Host:
+    """Connect with the host called `name`, from the pool of this process.
+
+    Args:
+        name: `local`, a name of `~/.ssh/config`, `user@host[:port]`, or a target (a pod's, with its id as `pin`).
+        known_hosts: The known host keys; the user's own by default. Counts for the first call of a process.
+        ask: Asks the user for pass-phrases. Counts for the first call.
+        say: Receives the fingerprint of new machines. Counts for the first call.
+
+    Raises:
+        InputError: `name` is not the name of a machine.
+        MachineError: The machine cannot be reached, or rejected every key.
+    """
+    return await _pool(known_hosts, ask, say).open(name)
+
+
+async def close_hosts() -> None:
+    """End the connections of this process's pool: before its event loop ends."""
+    pool = _pools.pop(asyncio.get_running_loop(), None)
+    if pool is not None:
+        await pool.close()
 
 
 # --- rented machines ------------------------------------------------------------------------------------------------------
 
 
 def pod_host(machine: str) -> str:
-    """The host name of a machine that was, or will be, ordered under that name.
+    """The host name of a machine that was, or will be, rented under the name `machine`.
 
     Raises:
-        InputError: It is no such name.
+        InputError: `machine` is not a valid name.
     """
     if not _NAME.fullmatch(machine):
-        raise InputError(f"{machine!r} is no name for a machine")
+        raise InputError(f"{machine!r} is not a valid name for a machine")
     return POD_PREFIX + machine
 
 
 def save_address(host: str, target: SshTarget) -> None:
-    """Keep where a rented machine is, and which of the user's keys it takes.
+    """Store the address of a rented machine, and which of the user's keys it takes.
 
     Raises:
-        MachineError: That cannot be written.
+        MachineError: The file cannot be written.
     """
     about = {"user": target.user, "host": target.host, "port": target.port, "pin": target.pin}
     about["keys"] = [str(key) for key in target.keys]
@@ -184,13 +206,11 @@ def save_address(host: str, target: SshTarget) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(about, indent=1) + "\n", mode=0o600)
     except OSError as error:
-        raise MachineError(f"where {host} is, cannot be kept in {path}", why=error.strerror) from None
+        raise MachineError(f"the address of {host} cannot be stored in {path}", why=error.strerror) from None
 
 
 def forget_address(host: str) -> None:
-    """A rented machine is gone: its address belongs to somebody else from now on."""
-    from hudtui.core.remote.known_hosts import KnownHosts
-
+    """Forget the address and the host key of a rented machine that has ended: the address may be another machine's now."""
     path = _file(host)
     try:
         pin = json.loads(path.read_text()).get("pin")
@@ -198,7 +218,7 @@ def forget_address(host: str) -> None:
         pin = None
     if pin:
         KnownHosts().forget(str(pin))
-    with contextlib.suppress(OSError):  # a folder that cannot be written has none
+    with contextlib.suppress(OSError):  # a folder that cannot be written holds no address
         path.unlink(missing_ok=True)
 
 
@@ -206,11 +226,9 @@ def find_target(host: str) -> SshTarget:
     """How a machine is reached. Reads files.
 
     Raises:
-        InputError: It is no name of a machine.
-        MachineError: It is a rented one of which nothing is known: not ready yet, gone, or rented from another computer.
+        InputError: `host` is not the name of a machine.
+        MachineError: It is a rented machine without a known address: not ready yet, gone, or rented from another computer.
     """
-    from hudtui.core.remote.target import SshTarget, parse_target
-
     if not host.startswith(POD_PREFIX):
         return parse_target(host)
     try:
@@ -219,11 +237,11 @@ def find_target(host: str) -> SshTarget:
         return SshTarget(about["user"], about["host"], int(about["port"]), keys=keys, pin=about["pin"])
     except (OSError, ValueError, KeyError, TypeError):
         why = "it is not ready yet, it is gone, or it was rented from another computer"
-        raise MachineError(f"where {host} is, is not known here", why=why) from None
+        raise MachineError(f"the address of {host} is not known here", why=why) from None
 
 
 def _file(host: str) -> Path:
     name = host.removeprefix(POD_PREFIX)
     if not _NAME.fullmatch(name):
-        raise InputError(f"{host!r} is no name of a machine")
+        raise InputError(f"{host!r} is not the name of a machine")
     return app_paths().data / "machines" / f"{name}.json"

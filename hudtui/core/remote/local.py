@@ -46,7 +46,7 @@ class LocalHost:
         stdin: bytes | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """See `Host.run`. Cancelling ends the command and everything in its process group."""
+        """Run a command; see `Host.run`. Cancelling ends the command and its process group."""
         words = tuple(os.fspath(word) for word in argv)
         loop = asyncio.get_running_loop()
         try:
@@ -91,7 +91,6 @@ class LocalHost:
         return Completed(words, -1 if status is None else status, *protocol.texts())
 
     async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
-        """See `Host.put`."""
 
         def write() -> None:
             data = content.read_bytes() if isinstance(content, Path) else content
@@ -105,7 +104,6 @@ class LocalHost:
             raise MachineError(error.what, why=error.why, where=error.where) from None
 
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """See `Host.get`."""
 
         def read() -> bytes:
             with _opened(path) as stream:
@@ -123,7 +121,6 @@ class LocalHost:
     async def download(
         self, remote: PurePosixPath | str, local: Path, *, most: int | None = None, progress: Progress | None = None
     ) -> None:
-        """See `Host.download`."""
 
         def copy() -> int:
             part = local.with_name(f".{local.name[:40]}.part")
@@ -144,8 +141,7 @@ class LocalHost:
         if progress is not None:
             progress(size, size)
 
-    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
-        """See `Host.facts`."""
+    async def stat(self, path: PurePosixPath | str) -> FileStat | None:
         try:
             found = os.stat(_place(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -155,13 +151,15 @@ class LocalHost:
         return FileStat(found.st_size, found.st_mtime, stat.S_ISREG(found.st_mode))
 
     def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        """See `Host.follow`."""
         return follow_file(_place(path), offset=offset)
 
     @contextlib.asynccontextmanager
     async def forward(self, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
-        """See `Host.forward`. What this machine sees is here already."""
         yield remote_port
+
+    @contextlib.asynccontextmanager
+    async def reverse(self, remote_port: int, host: str, port: int) -> AsyncIterator[int]:
+        yield port
 
 
 class _Collector(asyncio.SubprocessProtocol):

@@ -1,96 +1,119 @@
-"""Following files that grow: exact by byte offset, in bounded memory, without busy polling."""
+"""Logs that grow: followed byte by byte, read on from the last look, and turned into lines that are safe and quick to show."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
+from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, FileStat, Host
+from hudtui.core.text import clean
+from hudtui.pod.reader import CHUNK as CHUNK
+from hudtui.pod.reader import Cursor, FollowedFile, Trouble
 
-CHUNK = 256 * 1024
-"""Largest number of bytes in one chunk."""
-FASTEST, SLOWEST = 0.1, 0.25
-"""Seconds between looks at a file that grows, and at one that rests."""
-_SEAM = 64
-"""Bytes before the offset that are read again, to notice a file that was emptied and has outgrown the old offset since."""
+_PIECE = 1024 * 1024
+"""Bytes that a `TailReader` fetches at once."""
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------------
 
 
 async def follow_file(path: Path, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-    """The bytes of a local file from `offset` on, for ever, as they are written.
+    """The bytes of a local file from `offset` on, without end, as they are written.
 
-    A file that does not exist yet is waited for. One that was truncated, or replaced under the same name, is read from its start;
-    the old file's last bytes come first. The consumer notices by a chunk whose offset is not the end of the chunk before.
+    A file that does not exist yet is waited for. A file that was truncated, or replaced under the same name, is read from its
+    start; the old file's last bytes come first. The consumer notices by a chunk whose offset is not the end of the chunk before.
 
     Raises:
-        MachineError: The file is a folder, or may not be read.
+        MachineError: The file is not an ordinary file, or may not be read.
     """
-    stream: int | None = None
-    position, seam, pause, leaving = offset, b"", FASTEST, False
+    file = FollowedFile(str(path), Cursor(offset))
     try:
         while True:
-            if stream is None:
-                stream = _open(path)
-                if stream is not None:
-                    if os.fstat(stream).st_size < position:
-                        position = 0
-                    seam = os.pread(stream, min(_SEAM, position), max(position - _SEAM, 0))
-            if stream is not None:
-                data = _read(path, stream, len(seam) + CHUNK, position - len(seam))
-                if not data.startswith(seam):  # also when less than the seam is left
-                    position, seam = 0, b""
+            found = file.read(CHUNK)
+            if found is not None:
+                yield FileChunk(*found)
+                if len(found[1]) == CHUNK:
+                    await asyncio.sleep(0)  # a consumer that never waits must not starve the loop
                     continue
-                if fresh := data[len(seam) :]:
-                    yield FileChunk(position, fresh)
-                    position += len(fresh)
-                    seam, pause = data[-_SEAM:], FASTEST
-                    if len(fresh) == CHUNK:
-                        await asyncio.sleep(0)  # a consumer that never waits must not starve the loop
-                        continue
-                elif not _replaced(path, stream):
-                    leaving = False
-                elif leaving:
-                    os.close(stream)
-                    stream, position, leaving = None, 0, False
-                    continue
-                else:
-                    leaving = True  # the writer may still have the old file open: one more look at it
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.25, SLOWEST)
+            await asyncio.sleep(file.cursor.pause())
+    except Trouble as error:
+        raise MachineError(f"{path} cannot be read", why=str(error)) from None
     finally:
-        if stream is not None:
-            os.close(stream)
+        file.close()
 
 
-def _open(path: Path) -> int | None:
-    try:
-        stream = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise MachineError(f"{path} cannot be read", why=error.strerror) from None
-    if not stat.S_ISREG(os.fstat(stream).st_mode):
-        os.close(stream)
-        raise MachineError(f"{path} is no ordinary file")
-    return stream
+@dataclass(frozen=True)
+class TailRead:
+    """What a look at a file brought."""
+
+    data: bytes
+    truncated: bool = False
+    """The file was emptied or replaced: what was read before belongs to an older file."""
+    skipped: int = 0
+    """Bytes before `data` that were passed over: the first line of `data` may lack its beginning."""
 
 
-def _read(path: Path, stream: int, size: int, offset: int) -> bytes:
-    try:
-        return os.pread(stream, size, offset)
-    except OSError as error:
-        raise MachineError(f"{path} cannot be read", why=error.strerror) from None
+class TailReader:
+    """A file on any host that is read from time to time: only what is new, and never more than a look may take.
 
+    Args:
+        path: The file, on its machine.
+        most: Bytes of one look. Older bytes are passed over.
+    """
 
-def _replaced(path: Path, stream: int) -> bool:
-    try:
-        there, ours = os.stat(path), os.fstat(stream)
-    except OSError:
-        return False  # moved away, and nothing new stands there yet: the old file may still grow
-    return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+    def __init__(self, path: str, *, most: int) -> None:
+        self.path = path
+        self.stat: FileStat | None = None
+        """What the last look saw; None for a file that did not exist."""
+        self.skipped = 0
+        """Bytes that were passed over in all, of the file as it is now."""
+        self._most = most
+        self._cursor = Cursor(0)
+
+    async def read(self, host: Host) -> TailRead:
+        """Fetch what is new, as a whole.
+
+        Raises:
+            FileRefused: The file cannot be read, or is not an ordinary file.
+            MachineError: The machine does not answer.
+        """
+        found = [piece async for piece in self.pieces(host)]
+        return TailRead(b"".join(piece.data for piece in found), *((found[0].truncated, found[0].skipped) if found else ()))
+
+    async def pieces(self, host: Host) -> AsyncGenerator[TailRead, None]:
+        """Fetch what is new, piece by piece; the first piece tells what happened to the file.
+
+        Raises:
+            FileRefused: The file cannot be read, or is not an ordinary file.
+            MachineError: The machine does not answer.
+        """
+        self.stat, cursor = await host.stat(self.path), self._cursor
+        if self.stat is None or self.stat.size == cursor.offset > 0:
+            return
+        if not self.stat.regular:
+            raise FileRefused(f"{self.path} on {host.name} is not read", why=NOT_A_FILE)
+        size, truncated = self.stat.size, False
+        if cursor.seam:
+            truncated = cursor.take(await host.get(self.path, offset=cursor.start, limit=len(cursor.seam))) is None
+            self.skipped = 0 if truncated else self.skipped
+        skipped = max(size - cursor.offset - self._most, 0)
+        if skipped:
+            cursor.offset, cursor.seam = cursor.offset + skipped, b""
+            self.skipped += skipped
+        first = True
+        while cursor.offset < size:
+            data = await host.get(self.path, offset=cursor.offset, limit=min(_PIECE, size - cursor.offset))
+            if not data:
+                break
+            cursor.take(cursor.seam + data)
+            yield TailRead(data, truncated and first, skipped if first else 0)
+            first = False
+        if first and truncated:
+            yield TailRead(b"", truncated)
 
 
 async def offset_of_last_lines(host: Host, path: PurePosixPath | str, lines: int, *, most: int = 1024 * 1024) -> int:
@@ -98,26 +121,26 @@ async def offset_of_last_lines(host: Host, path: PurePosixPath | str, lines: int
 
     Args:
         host: Where the file lies.
-        path: The file; one that does not exist has offset 0.
+        path: The file; a file that does not exist has offset 0.
         lines: How many lines are wanted.
-        most: Bytes that are read at most: with very long lines the offset may lie inside of one.
+        most: Bytes that are read at most: with very long lines the offset may lie inside a line.
 
     Raises:
         MachineError: The file cannot be read.
     """
-    facts = await host.facts(path)
-    if facts is not None and not facts.regular:
+    there = await host.stat(path)
+    if there is not None and not there.regular:
         raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
-    if facts is None or lines <= 0:
-        return facts.size if facts else 0
-    block, position, floor = 64 * 1024, facts.size, max(facts.size - most, 0)
+    if there is None or lines <= 0:
+        return there.size if there else 0
+    block, position, floor = 64 * 1024, there.size, max(there.size - most, 0)
     missing = lines
     while position > floor:
         start = max(position - block, floor)
         data = await host.get(path, offset=start, limit=position - start)
         end = len(data)
-        if position == facts.size and data.endswith(b"\n"):
-            end -= 1  # the end of the last line is no beginning of another
+        if position == there.size and data.endswith(b"\n"):
+            end -= 1  # the end of the last line does not begin another line
         while (found := data.rfind(b"\n", 0, end)) >= 0:
             missing -= 1
             if missing == 0:
@@ -125,3 +148,125 @@ async def offset_of_last_lines(host: Host, path: PurePosixPath | str, lines: int
             end = found
         position = start
     return floor
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------------
+
+_PLAIN = bytes([9, 10, *range(32, 127)])
+"""Bytes that need no cleaning."""
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+_LONG = 4096
+"""Bytes of an unfinished line from which on returns are folded before its end is known."""
+_C1 = re.compile("[\x80-\x9f]")
+_ODD = re.compile("[^\t\n\x20-\x7e\xa0-\u1fff\u2030-\u205f\u2070-\ud7ff\uf900-\ufdff]")
+"""Finds text that may need cleaning. Wider than what cleaning removes: a hit only costs the slower way."""
+
+
+@dataclass(frozen=True)
+class LineBatch:
+    """What one chunk brought."""
+
+    done: list[str]
+    """Complete lines, cleaned, without line ends."""
+    partial: str
+    """The unfinished last line as it stands: a prompt, or a progress bar that is drawn over and over."""
+    restarted: bool = False
+    """The file was truncated or replaced: what was shown so far belongs to an older file."""
+
+
+class LineSplitter:
+    r"""Turns chunks into lines.
+
+    A carriage return folds what stands before it on its line, as on a terminal, so that a progress bar stays one line. Invalid
+    UTF-8 becomes U+FFFD; control sequences are removed by `core.text.clean`. A line is cut after `limit` characters, and says
+    how many bytes were left out. Memory is bounded by the chunk and the limit, also for input without any line end.
+
+    Args:
+        offset: Byte offset of the first chunk.
+        limit: Characters that are kept of a line.
+    """
+
+    def __init__(self, *, offset: int = 0, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._keep = max(limit * 4, _LONG)
+        self._offset = offset
+        self._pending = b""
+        self._cut = 0
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the end of what was fed."""
+        return self._offset
+
+    def feed(self, chunk: FileChunk) -> LineBatch:
+        """The lines that `chunk` completes, and the unfinished one."""
+        done: list[str] = []
+        restarted = chunk.offset != self._offset
+        if restarted:
+            if self._pending:
+                done.append(self._finish())
+            self._pending, self._cut = b"", 0
+        self._offset = chunk.offset + len(chunk.data)
+        data = chunk.data
+        end = data.rfind(b"\n")
+        if end >= 0:
+            start = 0
+            if self._cut or len(self._pending) + data.find(b"\n") > self._keep:
+                start = data.index(b"\n") + 1
+                self._extend(data[: start - 1])
+                done.append(self._finish())
+            if start <= end:
+                done += self._split(self._pending + data[start:end] if start == 0 else data[start:end])
+            self._pending, self._cut = b"", 0
+        self._extend(data[end + 1 :])
+        return LineBatch(done, self._finish() if self._pending else "", restarted)
+
+    def _extend(self, data: bytes) -> None:
+        """Add to the unfinished line; of a long one only what can still be shown is kept."""
+        whole = self._pending + data
+        if len(whole) > _LONG:
+            fold = whole.rstrip(b"\r").rfind(b"\r")
+            if fold >= 0:
+                whole, self._cut = whole[fold + 1 :], 0
+            if len(whole) > self._keep:
+                self._cut += len(whole) - self._keep
+                # A return at the end must not be cut off with the rest: what comes next begins the line again.
+                whole = whole[: self._keep - 1] + b"\r" if whole.endswith(b"\r") else whole[: self._keep]
+        self._pending = whole
+
+    def _finish(self) -> str:
+        line = clean(self._pending.decode("utf-8", "replace"))
+        return self._shorten(line, self._cut)
+
+    def _split(self, data: bytes) -> list[str]:
+        """The lines of `data`, which ends where a line ends."""
+        text = data.decode("utf-8", "replace")
+        lines = text.split("\n")
+        if max(map(len, lines)) > self._limit:
+            return [self._single(line) for line in data.split(b"\n")]
+        odd = data.translate(None, _PLAIN)
+        if not odd:
+            return lines
+        if escapes := odd.count(b"\x1b"):
+            # Most logs have colours, which are much quicker to remove at once than line by line. That gives the same result only
+            # where ESC begins nothing but colours, and nothing else begins a sequence.
+            bare, colours = _COLOUR.subn("", text)
+            if colours == escapes and (colours == len(odd) or not _C1.search(text)):
+                lines = bare.split("\n")
+                if colours == len(odd):
+                    return lines
+                text = bare
+        if _ODD.search(text):
+            lines = [line if line.isprintable() else clean(line) for line in lines]
+        return lines
+
+    def _single(self, line: bytes) -> str:
+        self._pending, self._cut = b"", 0
+        self._extend(line)
+        return self._finish()
+
+    def _shorten(self, line: str, already: int) -> str:
+        if len(line) <= self._limit and not already:
+            return line
+        cut = already + len(line[self._limit :].encode())
+        return f"{line[: self._limit]} … [{cut} bytes more]" if cut else line

@@ -1,79 +1,138 @@
-"""A machine behind SSH as a host: one connection, shared by everything that is done there."""
+"""A machine behind SSH as a host: commands without a shell, files in one step, transfers that resume, ports, growing logs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import re
+import secrets
+import shlex
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
+from typing import Any
+
+import asyncssh
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote import ssh_files, ssh_run, ssh_transfer, tunnel
-from hudtui.core.remote.host import Completed, FileChunk, FileStat, Progress
-from hudtui.core.remote.known_hosts import HostKey, HostKeyChanged, KnownHosts
-from hudtui.core.remote.ssh_connection import Notify, SshConnection
-from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused
-from hudtui.core.remote.ssh_keys import AskPassphrase
-from hudtui.core.remote.ssh_transfer import Transfer
-from hudtui.core.remote.target import SshTarget, parse_target
+from hudtui.core.files import write_atomic
+from hudtui.core.remote import tunnel
+from hudtui.core.remote.host import (
+    OUTPUT_LIMIT,
+    READ_LIMIT,
+    TOO_LARGE,
+    AskPassphrase,
+    Completed,
+    Disconnected,
+    FileChunk,
+    FileRefused,
+    FileStat,
+    Notify,
+    Progress,
+)
+from hudtui.core.remote.known_hosts import KnownHosts
+from hudtui.core.remote.ssh_connection import (
+    BackOff,
+    ChannelListener,
+    NoChannel,
+    SshConnection,
+    check_regular,
+    connection_error,
+    ignore_broken,
+    is_regular,
+    sftp_reason,
+)
+from hudtui.core.remote.ssh_follow import follow_remote
+from hudtui.core.remote.target import SshTarget
+from hudtui.core.text import clean_line
 
-__all__ = [
-    "Disconnected",
-    "HostKeyChanged",
-    "KnownHosts",
-    "LoginRefused",
-    "SshHost",
-    "SshTarget",
-    "Transfer",
-    "connect_ssh",
-    "parse_target",
-]
+_BLOCK = 1024 * 1024
+"""Bytes that are read or written with one call; asyncssh keeps several requests in flight below it."""
+_TRANSFER_BLOCK = 4 * 1024 * 1024
+"""Bytes of a transfer that are sent again after a disconnect: writes may be lost out of order."""
+_STRAGGLE = 1.0
+"""Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
+_KILL_WAIT = 5.0
+_HASH_TIME = 600.0
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_READ_ONLY = 1
+"""The flag of `statvfs` for a disk that is mounted read-only (ST_RDONLY)."""
+
+# Both streams get a mark of this call first: what the user's shell prints before it (a greeting in .bashrc) is not output of the
+# command. $$ stays the command's process id through exec, and sshd makes it the leader of a group, by which all can be ended.
+_WRAPPER = r"""
+mark=$1 place=$2; shift 2
+printf '%s:%s:\n' "$mark" "$$"
+printf '%s:%s:\n' "$mark" "$$" >&2
+fail() { printf '%s!%s\n' "$mark" "$1" >&2; exit 127; }
+if [ -n "$place" ]; then
+  [ -e "$place" ] || fail 'No such file or directory'
+  [ -d "$place" ] || fail 'Not a directory'
+  CDPATH= cd -- "$place" 2>/dev/null || fail 'Permission denied'
+fi
+while [ "$1" != -- ]; do export "$1"; shift; done
+shift
+case $1 in
+  */*) [ -e "$1" ] || fail 'No such file or directory'
+       [ ! -d "$1" ] && [ -x "$1" ] || fail 'Permission denied' ;;
+  *) command -v -- "$1" >/dev/null 2>&1 || fail 'No such file or directory' ;;
+esac
+exec "$@"
+"""
+
+_SHELL_HASH = 'head -c "$2" -- "$1" | sha256sum'
+_PYTHON_HASH = (
+    "import hashlib,sys\nh=hashlib.sha256();n=int(sys.argv[2])\n"
+    "with open(sys.argv[1],'rb') as f:\n"
+    " while n>0:\n"
+    "  b=f.read(min(n,1048576))\n"
+    "  if not b: break\n"
+    "  h.update(b);n-=len(b)\n"
+    "print(h.hexdigest())"
+)
+
+
+class CommandLost(Disconnected):
+    """The connection broke while a command ran: how the command ended is unknown."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A file that was transferred."""
+
+    size: int
+    """Bytes."""
+    resumed: int
+    """Bytes of an earlier attempt, of this call or another, that were not sent again."""
+    verified: bool
+    """Its SHA-256 was compared; otherwise only its size, because the machine has neither sha256sum nor Python."""
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know about the transfer."""
+        return None if self.verified else "only the size was compared: the machine has neither sha256sum nor python3"
 
 
 class SshHost:
-    """Commands and files on a machine behind SSH.
+    """Commands, files and ports of a machine behind SSH; see `Host`.
 
-    Made by `connect_ssh`. Lost connections come back by themselves. What may be done twice is repeated for as long as there is
-    patience; a command is not, once it may have begun.
+    Nothing is reached before the first operation. A lost connection comes back by itself: operations that may be done twice are
+    repeated for as long as the connection's `patience` lasts; a command is not repeated once it may have begun.
+
+    Args:
+        name: What the user calls the machine.
+        reach: Gives the connection, before each operation: an address may change between two operations.
     """
 
-    def __init__(self, link: SshConnection) -> None:
-        self._link = link
-
-    @property
-    def name(self) -> str:
-        """`user@host:port`."""
-        return self._link.target.name
-
-    @property
-    def target(self) -> SshTarget:
-        """How it is reached."""
-        return self._link.target
-
-    @property
-    def host_key(self) -> HostKey | None:
-        """The key it showed, and whether that was the first contact."""
-        return self._link.seen
-
-    @property
-    def connected(self) -> bool:
-        """There is a connection at the moment."""
-        return self._link.live
-
-    @property
-    def closed(self) -> bool:
-        """It was ended by `close`, for good."""
-        return self._link.closed
-
-    @property
-    def trouble(self) -> MachineError | None:
-        """Why there is none, while there is none."""
-        return self._link.trouble
-
-    @property
-    def connects(self) -> int:
-        """How often the connection was made: 1 for one that was never lost."""
-        return self._link.connects
+    def __init__(self, name: str, reach: Callable[[], Awaitable[SshConnection]]) -> None:
+        self.name = name
+        self.reach = reach
 
     async def __aenter__(self) -> SshHost:
         return self
@@ -82,8 +141,10 @@ class SshHost:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection. What was started there in tmux or as a daemon goes on."""
-        await self._link.close()
+        """End the connection. What was started there in tmux or as a daemon continues."""
+        await (await self.reach()).close()
+
+    # -- commands
 
     async def run(
         self,
@@ -95,7 +156,7 @@ class SshHost:
         timeout: float | None = None,
         repeat: bool = False,
     ) -> Completed:
-        """See `Host.run`. Cancelling ends the command and everything in its process group there.
+        """Run a command to its end; see `Host.run`. Cancelling ends the command and its process group there.
 
         Args:
             argv: Program and arguments.
@@ -103,47 +164,170 @@ class SshHost:
             env: Added to the environment there. Not for secrets.
             stdin: Sent to its standard input, which is then closed.
             timeout: Seconds after which the command and its children are ended.
-            repeat: It may be run again when the connection broke while it ran.
+            repeat: The command may run again when the connection broke while it ran.
 
         Raises:
-            Disconnected: The connection broke; the error says whether the command had begun.
-            MachineError: The program does not exist, or the time ran out.
+            CommandLost: The connection broke while the command ran.
+            Disconnected: The connection broke before the command began.
+            MachineError: The program does not exist, the time ran out, or it printed too much.
         """
-        return await ssh_run.run_command(self._link, argv, cwd=cwd, env=env, stdin=stdin, timeout=timeout, repeat=repeat)
+        link = await self.reach()
+        words = tuple(str(word) for word in argv)
+        mark = f"hudtui-{secrets.token_hex(8)}"
+        line = _command_line(words, mark, cwd, env or {})
+        try:
+            async with asyncio.timeout(timeout):
+                await link.commands.acquire()
+        except TimeoutError:
+            busy = f"other commands kept all channels busy for {timeout:g} s"
+            raise NoChannel(f"`{words[0]}` was not started on {link.target.name}", why=busy) from None
+        loop, back_off = asyncio.get_running_loop(), BackOff()
+        began = loop.time()
+        try:
+            while True:
+                left = None if timeout is None else max(began + timeout - loop.time(), 0.0)
+                try:
+                    return await _run_once(link, words, line, mark, stdin, left, timeout)
+                except Disconnected as error:
+                    patience = link.patience if timeout is None else min(link.patience, timeout)
+                    lost = isinstance(error, CommandLost) and not repeat
+                    if lost or not link.connects or loop.time() >= began + patience:
+                        raise
+                await back_off.wait()
+        finally:
+            link.commands.release()
+
+    # -- files
 
     async def put(self, content: bytes | Path, path: PurePosixPath | str, *, mode: int = 0o644) -> None:
-        """See `Host.put`."""
-        await ssh_files.put(self._link, content, path, mode=mode)
+        """Write a file there in one step; see `Host.put`."""
+        link = await self.reach()
+        try:
+            stream = content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
+        except OSError as error:
+            raise MachineError("a file cannot be read", why=error.strerror or str(error)) from None
+        token = secrets.token_hex(6)  # the same for every attempt, so that a later attempt replaces the file of an earlier one
+
+        async def write() -> None:
+            stream.seek(0)
+            files = await link.files()
+            target = PurePosixPath(await _real_path(files, path))
+            await files.makedirs(str(target.parent), exist_ok=True)
+            temporary = str(target.parent / f".{target.name[:40]}.{token}.tmp")
+            try:
+                async with _opened(files, temporary, "wb", asyncssh.SFTPAttrs(permissions=0o600)) as there:
+                    offset = 0
+                    while block := stream.read(_BLOCK):
+                        await there.write(block, offset)
+                        offset += len(block)
+                    await _flush(there)
+                await files.chmod(temporary, mode)
+                await _replace(files, temporary, str(target))
+            except BaseException:
+                with ignore_broken():
+                    await files.remove(temporary)
+                raise
+
+        with stream:
+            size = stream.seek(0, io.SEEK_END)
+            try:
+                await link.repeat(write)
+            except asyncssh.SFTPError as error:
+                why, fix = await _refusal(link, path, error, size)
+                what = f"{path} cannot be written on {link.target.name}; what stood there before is untouched"
+                raise MachineError(what, why=why, fix=fix) from None
 
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """See `Host.get`."""
-        return await ssh_files.get(self._link, path, offset=offset, limit=limit)
+        """Read bytes of a file there; see `Host.get`."""
+        link = await self.reach()
 
-    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
-        """See `Host.facts`."""
-        return await ssh_files.facts(self._link, path)
+        async def read() -> bytes:
+            files = await link.files()
+            await check_regular(files, path)
+            parts: list[bytes] = []
+            place, left = offset, READ_LIMIT + 1 if limit is None else limit
+            async with _opened(files, str(path), "rb") as there:
+                while left > 0 and (block := (await there.read(min(left, _BLOCK), place))[:left]):
+                    parts.append(block)
+                    place += len(block)
+                    left -= len(block)
+            return b"".join(parts)
 
-    def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncIterator[FileChunk]:
-        """See `Host.follow`. Goes on at the same byte after every disconnect, however long the machine was away."""
-        from hudtui.core.remote.ssh_follow import follow_remote
+        try:
+            data = await link.repeat(read)
+        except asyncssh.SFTPError as error:
+            raise FileRefused(f"{path} cannot be read on {link.target.name}", why=sftp_reason(error)) from None
+        if limit is None and len(data) > READ_LIMIT:
+            raise FileRefused(f"{path} on {link.target.name} is not read", why=TOO_LARGE)
+        return data
 
-        return follow_remote(self._link, path, offset=offset)
+    async def stat(self, path: PurePosixPath | str) -> FileStat | None:
+        """Size and age of a file there; see `Host.stat`. The age is in whole seconds, as SFTP tells it."""
+        link = await self.reach()
+
+        async def ask() -> FileStat:
+            found = await (await link.files()).stat(str(path))
+            return FileStat(found.size or 0, float(found.mtime or 0), is_regular(found))
+
+        try:
+            return await link.repeat(ask)
+        except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
+            return None
+        except asyncssh.SFTPError as error:
+            raise FileRefused(f"{path} cannot be looked at on {link.target.name}", why=sftp_reason(error)) from None
 
     async def upload(
         self, local: Path, remote: PurePosixPath | str, *, mode: int = 0o644, progress: Progress | None = None
     ) -> Transfer:
-        """Bring a file of any size there. What is there of an earlier attempt is not sent again; the SHA-256 is compared.
+        """Send a file of any size. What an earlier attempt has sent is not sent again; the SHA-256 is compared.
 
         Args:
             local: The file here.
             remote: Where it goes; it appears there in one step, whole.
             mode: Its mode there.
-            progress: Told the bytes that are there and the bytes in all.
+            progress: Receives the bytes that are there and the bytes in all.
 
         Raises:
-            MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
+            MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
         """
-        return await ssh_transfer.upload(self._link, local, remote, mode=mode, progress=progress)
+        link = await self.reach()
+        try:
+            size, digest = await asyncio.to_thread(_digest, local)
+        except OSError as error:
+            raise MachineError(f"{local} cannot be read", why=error.strerror or str(error)) from None
+
+        async def send() -> Transfer:
+            files = await link.files()
+            target = PurePosixPath(await _real_path(files, remote))
+            await files.makedirs(str(target.parent), exist_ok=True)
+            # Named after the content: only the same content is ever resumed.
+            part = str(target.parent / f".{target.name[:40]}.{digest[:16]}.part")
+            try:
+                there = min((await files.stat(part)).size or 0, size)
+            except asyncssh.SFTPNoSuchFile:
+                there = 0
+                await (await files.open(part, "wb", asyncssh.SFTPAttrs(permissions=0o600), encoding=None)).close()
+            begun = at = max(there - _TRANSFER_BLOCK, 0)
+            report = progress or _no_progress
+            with local.open("rb") as source:
+                async with _opened(files, part, "r+b") as stream:
+                    source.seek(begun)
+                    report(at, size)
+                    while block := await asyncio.to_thread(source.read, _TRANSFER_BLOCK):
+                        await stream.write(block, at)
+                        at += len(block)
+                        report(at, size)
+                    await stream.truncate(size)
+                    await _flush(stream)
+            found = await self._remote_digest(part, size)
+            if at != size or (found is not None and found != digest):
+                await files.remove(part)
+                raise _Differs(begun > 0)
+            await files.chmod(part, mode)
+            await _replace(files, part, str(target))
+            return Transfer(size, begun, found is not None)
+
+        return await _persist(link, send, f"{local.name} cannot be written to {remote} on {link.target.name}", remote)
 
     async def download(
         self,
@@ -154,45 +338,88 @@ class SshHost:
         most: int | None = None,
         progress: Progress | None = None,
     ) -> Transfer:
-        """Bring a file of any size here: as many bytes as it has at the beginning, so that a growing log may be fetched too.
+        """Bring a file of any size here, resumed and verified; see `Host.download`.
 
         Args:
             remote: The file there.
             local: Where it goes; it appears here in one step, whole.
             mode: Its mode here; the user's default when None.
-            most: Bytes, at most: what is beyond is left there.
-            progress: Told the bytes that are here and the bytes in all.
+            most: Bytes, at most: the rest is left there.
+            progress: Receives the bytes that are here and the bytes in all.
 
         Raises:
-            MachineError: It cannot be read or written, arrived damaged, or the machine stayed away for too long.
+            MachineError: The file cannot be read or written, arrived damaged, or the machine stayed away for too long.
         """
-        return await ssh_transfer.download(self._link, remote, local, mode=mode, most=most, progress=progress)
+        link = await self.reach()
+        target = Path(os.path.realpath(local))
+        part = target.with_name(f".{target.name[:40]}.part")
+
+        async def fetch() -> Transfer:
+            files = await link.files()
+            await check_regular(files, remote)
+            report = progress or _no_progress
+            async with _opened(files, str(remote), "rb") as stream:
+                size = (await stream.stat()).size or 0
+                size = size if most is None else min(size, most)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                with os.fdopen(descriptor, "r+b") as sink:
+                    begun = sink.seek(0, os.SEEK_END)
+                    if begun > size:
+                        begun = sink.seek(0)
+                    at = begun
+                    report(at, size)
+                    while at < size and (block := (await stream.read(min(_TRANSFER_BLOCK, size - at), at))[: size - at]):
+                        await asyncio.to_thread(sink.write, block)
+                        at += len(block)
+                        report(at, size)
+                    sink.truncate(at)
+                    sink.flush()
+                    await asyncio.to_thread(os.fsync, sink.fileno())
+            found = await self._remote_digest(str(remote), size)
+            _, ours = await asyncio.to_thread(_digest, part)
+            if at != size or (found is not None and found != ours):
+                part.unlink()
+                raise _Differs(begun > 0)
+            if mode is not None:
+                part.chmod(mode)
+            else:
+                umask = os.umask(0)
+                os.umask(umask)
+                part.chmod(0o666 & ~umask)
+            os.replace(part, target)
+            return Transfer(size, begun, found is not None)
+
+        return await _persist(link, fetch, f"{remote} cannot be brought from {link.target.name}")
+
+    async def _remote_digest(self, path: str, size: int) -> str | None:
+        """SHA-256 of the first `size` bytes of a file there; None where the machine cannot compute it."""
+        for program in (("sh", "-c", _SHELL_HASH, "sh"), ("python3", "-I", "-S", "-c", _PYTHON_HASH)):
+            try:
+                done = await self.run([*program, path, str(size)], timeout=_HASH_TIME, repeat=True)
+            except Disconnected:
+                raise
+            except MachineError:
+                continue
+            if done.ok and len(done.stdout) >= 64:
+                return done.stdout[:64]
+        return None
+
+    async def follow(self, path: PurePosixPath | str, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
+        """Follow a growing file; see `Host.follow`. Continues at the same byte however long the machine was away."""
+        async with aclosing(follow_remote(await self.reach(), str(path), offset)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    # -- ports
 
     def forward(self, local_port: int, remote_host: str, remote_port: int) -> AbstractAsyncContextManager[int]:
-        """A port of this machine, on loopback, that leads to `remote_host:remote_port` as seen from there.
-
-        Args:
-            local_port: 0 for any; the context gives the number.
-            remote_host: Such as `127.0.0.1` for the machine itself.
-            remote_port: The port there.
-
-        Raises:
-            MachineError: The port here is in use.
-        """
-        return tunnel.forward(self._link, local_port, remote_host, remote_port)
+        """A port of this machine that leads to a port there; see `Host.forward`."""
+        return tunnel.forward(self.reach, local_port, remote_host, remote_port)
 
     def reverse(self, remote_port: int, host: str, port: int) -> AbstractAsyncContextManager[int]:
-        """A port of the machine, on its loopback, that leads to `host:port` as seen from here. Opened again after disconnects.
-
-        Args:
-            remote_port: 0 for any; the context gives the number, which stays the same.
-            host: Such as `127.0.0.1` for this machine.
-            port: The port here.
-
-        Raises:
-            MachineError: The port there is in use, or the machine does not allow it.
-        """
-        return tunnel.reverse(self._link, remote_port, host, port)
+        """A port of the machine that leads to a port here; see `Host.reverse`."""
+        return tunnel.reverse(self.reach, remote_port, host, port)
 
 
 async def connect_ssh(
@@ -204,20 +431,20 @@ async def connect_ssh(
     timeout: float = 30.0,
     patience: float = 30.0,
 ) -> SshHost:
-    """Connect with a machine.
+    """Connect with a machine, by a connection of its own.
 
     Args:
-        target: Which one; `parse_target` makes it.
+        target: The machine; `parse_target` makes it.
         known_hosts: The known host keys.
         ask_passphrase: Asks the user for a pass-phrase, only when the login needs it. Without it locked keys are left out.
-        say: Told the fingerprint at the first contact.
+        say: Receives the fingerprint at the first contact.
         timeout: Seconds for one attempt to connect.
-        patience: Seconds for which work that can be repeated waits for a machine that was lost.
+        patience: Seconds for which repeatable work waits for a lost machine.
 
     Raises:
-        Disconnected: It cannot be reached.
-        LoginRefused: None of the keys was let in.
-        HostKeyChanged: It shows another key than before.
+        Disconnected: The machine cannot be reached.
+        LoginRefused: The machine rejected every key.
+        HostKeyChanged: The machine shows another key than before.
     """
     link = SshConnection(target, known_hosts, ask=ask_passphrase, say=say, timeout=timeout, patience=patience)
     try:
@@ -225,4 +452,309 @@ async def connect_ssh(
     except BaseException:
         await link.close()
         raise
-    return SshHost(link)
+    return SshHost(target.name, link.reach)
+
+
+def ssh_argv(target: SshTarget, known_hosts: KnownHosts, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
+    """The command of the system's `ssh` that shows `command` of the machine, or a shell there, on the user's own terminal.
+
+    Machines on the way (`jump`) are judged by the user's own known_hosts: `ssh -J` passes no options on to them.
+
+    Args:
+        target: The machine. It has been reached before, so that its host key is known.
+        known_hosts: The known host keys; `ssh` trusts the same key.
+        command: What to run there, for instance `tmux.attach_argv(session)`.
+        tty: Whether it is shown on a terminal.
+
+    Raises:
+        MachineError: Its host key is not known.
+        InputError: The key cannot be written down for `ssh`.
+    """
+    key = known_hosts.known(target.machine)
+    if key is None:
+        raise MachineError(f"{target.name} has never been reached", fix="Connect first, so that its host key is known.")
+    alias = f"hudtui-{hashlib.sha256(target.machine.encode()).hexdigest()[:16]}"
+    path = known_hosts.path(target.machine).with_suffix(".known")
+    write_atomic(path, f"{alias} {key.export_public_key('openssh').decode().strip()}\n", mode=0o600)
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace("%", "%%") + '"'
+
+    options = [f"UserKnownHostsFile={quoted(str(path))}", "GlobalKnownHostsFile=none", "StrictHostKeyChecking=yes"]
+    options += [f"HostKeyAlias={alias}", "UpdateHostKeys=no", "PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+    if target.agent is not None:
+        options.append(f"IdentityAgent={quoted(target.agent) if target.agent else 'none'}")
+    if target.identities_only:
+        options.append("IdentitiesOnly=yes")
+    if target.proxy_command:
+        options.append(f"ProxyCommand={target.proxy_command}")
+    argv = ["ssh", *(["-t"] if tty else []), *(part for option in options for part in ("-o", option))]
+    for key_file in target.keys:
+        argv += ["-i", str(key_file)]
+    if target.jump:
+        argv += ["-J", ",".join(hop.name for hop in target.jump)]
+    argv += ["-p", str(target.port), "-l", target.user, "--", target.host]
+    return (*argv, shlex.join(command)) if command else tuple(argv)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------------
+
+
+def _command_line(words: tuple[str, ...], mark: str, cwd: PurePosixPath | str | None, env: Mapping[str, str]) -> str:
+    if not words or not words[0]:
+        raise MachineError("the command `` cannot be started", why="No such file or directory")
+    for name, value in env.items():
+        if not _VARIABLE.fullmatch(name):
+            raise MachineError(f"the environment variable {name!r} cannot be set there", why="it is not a valid variable name")
+        if "\0" in value:
+            raise MachineError(f"the environment variable {name} cannot be set there", why="it holds a null character")
+    if any("\0" in word for word in (*words, str(cwd or ""))):
+        raise MachineError(f"the command `{words[0]}` cannot be started", why="a word of it holds a null character")
+    settings = [f"{name}={value}" for name, value in env.items()]
+    return "exec " + shlex.join(["sh", "-c", _WRAPPER, "hudtui", mark, "" if cwd is None else str(cwd), *settings, "--", *words])
+
+
+async def _run_once(
+    link: SshConnection,
+    words: tuple[str, ...],
+    line: str,
+    mark: str,
+    stdin: bytes | None,
+    left: float | None,
+    timeout: float | None,
+) -> Completed:
+    output = _OutputCollector()
+    channel: asyncssh.SSHClientChannel[bytes] | None = None
+    try:
+        async with asyncio.timeout(left):
+            connection = await link.connection()
+            try:
+                channel = await link.open_channel(connection, line, output)
+            except Disconnected as error:
+                raise _lost(link, words, error.why) if output.opened else error from None
+            with contextlib.suppress(OSError):
+                if stdin:
+                    channel.write(stdin)
+                channel.write_eof()
+            await asyncio.shield(output.over)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.0 if output.flooded else _STRAGGLE):
+                    await asyncio.shield(output.closed)
+    except TimeoutError:
+        if channel is None:
+            raise Disconnected(f"{link.target.name} did not answer within {timeout:g} s") from None
+        await _kill(link, output, mark)
+        raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
+    except asyncio.CancelledError:
+        if channel is not None:
+            await asyncio.shield(_kill(link, output, mark))
+        raise
+    finally:
+        if channel is not None:
+            channel.close()
+    if output.flooded:
+        await _kill(link, output, mark)
+        raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
+    if output.status is None:
+        raise _lost(link, words, connection_error(output.error, link.target).why if output.error else None)
+    out, err = output.after(mark)
+    refused = re.search(re.escape(mark.encode()) + rb"!(.*)\n", err)
+    if refused and output.status == 127:
+        why = refused[1].decode("utf-8", "replace")
+        raise MachineError(f"the command `{words[0]}` cannot be started on {link.target.name}", why=why)
+    return Completed(words, output.status, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+
+
+def _lost(link: SshConnection, words: tuple[str, ...], why: str | None) -> CommandLost:
+    what = f"the connection with {link.target.name} was lost while `{words[0]}` ran"
+    return CommandLost(what, why=why, fix="It may still run there: look before you start it again.")
+
+
+async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> None:
+    """Kill the command's process group there, as far as the machine can be reached."""
+    group = output.group(mark)
+    if group is None or output.status is not None or not link.live:
+        return
+    killer = _OutputCollector()
+    with contextlib.suppress(MachineError, TimeoutError):
+        async with asyncio.timeout(_KILL_WAIT):
+            connection = await link.connection()
+            channel = await link.open_channel(connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
+            try:
+                await asyncio.shield(killer.exited)
+                await asyncio.shield(output.exited)
+            finally:
+                channel.close()
+
+
+class _OutputCollector(ChannelListener):
+    """Gathers what a command prints, and notices when it has ended and when its channel is closed."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.over: asyncio.Future[None] = loop.create_future()
+        """The command has ended, or printed too much."""
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.status: int | None = None
+        self.error: Exception | None = None
+        self.opened = False
+        """The channel is there: from now on the command may run, whatever is heard of it."""
+        self._output: dict[int | None, bytearray] = {None: bytearray(), asyncssh.EXTENDED_DATA_STDERR: bytearray()}
+
+    @property
+    def flooded(self) -> bool:
+        """Whether the command has printed more than a command may."""
+        return sum(map(len, self._output.values())) > OUTPUT_LIMIT
+
+    def connection_made(self, chan: Any) -> None:
+        self.opened = True
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        if not self.flooded:
+            self._output[datatype] += data
+        else:
+            _set(self.over)
+
+    def exit_status_received(self, status: int) -> None:
+        self.status = status
+        _set(self.exited)
+        _set(self.over)
+
+    def exit_signal_received(self, signal_name: str, core_dumped: bool, msg: str, lang: str) -> None:
+        number = getattr(signal, f"SIG{signal_name}", None)
+        self.exit_status_received(-int(number) if number is not None else -1)  # negative, as for local commands
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.error = exc
+        for future in (self.exited, self.over, self.closed):
+            _set(future)
+
+    def group(self, mark: str) -> int | None:
+        """Process group of the command, once it has begun."""
+        out, err = self._output.values()
+        found = re.search(re.escape(mark.encode()) + rb":(\d+):\n", bytes(err) + bytes(out[:4096]))
+        return int(found[1]) if found else None
+
+    def after(self, mark: str) -> list[bytes]:
+        """Standard output and standard error from the mark on."""
+        texts = []
+        for stream in self._output.values():
+            found = re.search(re.escape(mark.encode()) + rb":\d+:\n", bytes(stream))
+            texts.append(bytes(stream[found.end() :] if found else stream))
+        return texts
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _opened(files: asyncssh.SFTPClient, path: str, mode: str, attrs: Any = None) -> AsyncIterator[Any]:
+    """A file there, closed again also when the connection was lost in between."""
+    there = await files.open(path, mode, **({} if attrs is None else {"attrs": attrs}), encoding=None)
+    try:
+        yield there
+    finally:
+        with ignore_broken():
+            await there.close()
+
+
+async def _real_path(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> str:
+    """Where a path leads, so that a symbolic link stays a link."""
+    with contextlib.suppress(asyncssh.SFTPError):
+        return str(await files.realpath(str(path)))
+    return str(path)
+
+
+async def _replace(files: asyncssh.SFTPClient, temporary: str, target: str) -> None:
+    """Rename over `target`, in one step where the server can."""
+    try:
+        await files.posix_rename(temporary, target)
+    except asyncssh.SFTPOpUnsupported:
+        with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+            await files.remove(target)
+        await files.rename(temporary, target)
+
+
+async def _flush(there: Any) -> None:
+    with contextlib.suppress(asyncssh.SFTPOpUnsupported):
+        await there.fsync()
+
+
+async def _refusal(
+    link: SshConnection, path: PurePosixPath | str, error: asyncssh.SFTPError, size: int = 1
+) -> tuple[str, str | None]:
+    """Why a file of `size` bytes could not be written, and what to do: SFTP itself has no word for a full disk."""
+    if not isinstance(error, asyncssh.SFTPFailure):
+        return sftp_reason(error), None
+    with contextlib.suppress(asyncssh.Error, MachineError, OSError):
+        files = await link.files()
+        folder = PurePosixPath(await _real_path(files, path)).parent
+        while folder != folder.parent and not await files.exists(str(folder)):
+            folder = folder.parent
+        disk, name = await files.statvfs(str(folder)), clean_line(str(folder))
+        if disk.flags & _READ_ONLY:
+            return f"the disk of {name} is read-only", "Choose another folder."
+        if disk.bavail * (disk.frsize or disk.bsize or 1) < size:
+            return f"the disk of {name} is full", "Free some space there and try again."
+        if disk.files and not disk.favail:
+            return f"the disk of {name} holds no more files", "Remove some there and try again."
+    return sftp_reason(error), None
+
+
+# --- transfers ------------------------------------------------------------------------------------------------------------
+
+
+class _Differs(Exception):
+    """What arrived is not what was sent."""
+
+    def __init__(self, resumed: bool) -> None:
+        self.resumed = resumed
+
+
+def _no_progress(done: int, size: int) -> None:
+    """Report nothing."""
+
+
+async def _persist(
+    link: SshConnection, work: Callable[[], Awaitable[Transfer]], what: str, written: PurePosixPath | str | None = None
+) -> Transfer:
+    """Repeat a transfer until it is done. Each new connection restarts the patience: what was transferred stays."""
+    loop, back_off = asyncio.get_running_loop(), BackOff()
+    until, connects, again = loop.time() + link.patience, link.connects, True
+    while True:
+        try:
+            with link.translated():
+                return await work()
+        except Disconnected:
+            if link.connects > connects:
+                connects, until = link.connects, loop.time() + link.patience
+                back_off.reset()
+            if loop.time() >= until:
+                raise
+        except _Differs as error:
+            if not (error.resumed and again):
+                raise MachineError(
+                    what,
+                    why="what arrived is not what was sent: the file changed meanwhile, or it was damaged on the way",
+                    fix="Try again when nothing writes to it.",
+                ) from None
+            again = False  # an earlier attempt left something else there: once more from the start
+            continue
+        except asyncssh.SFTPError as error:
+            why, fix = (sftp_reason(error), None) if written is None else await _refusal(link, written, error)
+            raise MachineError(what, why=why, fix=fix) from None
+        except OSError as error:
+            raise MachineError(what, why=error.strerror or str(error)) from None
+        await back_off.wait()
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return stream.tell(), digest

@@ -1,28 +1,28 @@
-"""The one connection with a machine that everything shares: made when needed, made again when it is lost."""
+"""The connection with one machine that all work there shares: dialed when it is needed, and dialed again when it was lost."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+import socket
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+import asyncssh
 
 from hudtui.core.errors import MachineError
 from hudtui.core.events import Notice
+from hudtui.core.remote.host import NOT_A_FILE, AskPassphrase, Disconnected, LoginRefused, Notify
 from hudtui.core.remote.known_hosts import HostKey, KnownHosts
-from hudtui.core.remote.ssh_errors import Disconnected, LoginRefused, connection_error
-from hudtui.core.remote.ssh_keys import AskPassphrase, KeyRing
 from hudtui.core.remote.target import SshTarget
-
-if TYPE_CHECKING:
-    import asyncssh
-
-    from hudtui.core.remote.ssh_reader import Reader
+from hudtui.core.text import clean_line
 
 T = TypeVar("T")
-Notify = Callable[[Notice], None]
-"""Takes what the user should read, such as the fingerprint of a new machine."""
 
 KEEP_ALIVE, KEEP_ALIVE_COUNT = 5.0, 3
 """Seconds between signs of life, and how many may be missing before the connection counts as lost."""
@@ -37,17 +37,33 @@ _ALGORITHMS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
+"""The fastest first: with AES in the processor, GCM costs the least for long logs and large files."""
+_KEY_FILES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+_ATTEMPTS = 3
+
+
+class NoChannel(MachineError):
+    """The machine allows no more channels on this connection."""
+
+
+class ChannelListener(asyncssh.SSHClientSession[bytes]):
+    """Receives what a channel brings."""
+
+    def eof_received(self) -> bool:
+        """Keep the other direction open."""
+        return True
 
 
 @contextlib.contextmanager
-def whole(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
-    """For opening something on a connection: one that goes between two steps of the library makes it stumble over itself.
+def opening(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
+    """Turn asyncssh's own stumbling into a lost connection.
+
+    When the connection ends between two steps of opening a channel, asyncssh fails an `assert` or reads an attribute of None.
 
     Raises:
-        asyncssh.ConnectionLost: That happened.
+        asyncssh.ConnectionLost: The connection ended meanwhile.
     """
-    import asyncssh
-
     try:
         yield
     except (AssertionError, AttributeError):
@@ -57,31 +73,30 @@ def whole(connection: asyncssh.SSHClientConnection) -> Iterator[None]:
 
 
 class BackOff:
-    """Waits that grow from try to try, a little different each time so that many clients do not come back at once."""
+    """Waits that grow from try to try, each a little different so that many clients do not come back at once."""
 
     def __init__(self) -> None:
         self._wait = FIRST_WAIT
 
     async def wait(self) -> None:
-        """Sleep for the next while."""
         await asyncio.sleep(self._wait * random.uniform(0.75, 1.25))
         self._wait = min(self._wait * 2, LONGEST_WAIT)
 
     def reset(self) -> None:
-        """Something worked: begin with short waits again."""
+        """Begin with short waits again."""
         self._wait = FIRST_WAIT
 
 
 class SshConnection:
-    """A connection that comes back.
+    """A connection that comes back after it was lost.
 
     Args:
         target: The machine.
-        pins: The known host keys.
+        known_hosts: The known host keys.
         ask: Asks for pass-phrases.
-        say: Told of new host keys.
+        say: Receives the fingerprint of a new machine.
         timeout: Seconds for one attempt to connect.
-        patience: Seconds for which work that can be repeated waits for a lost machine.
+        patience: Seconds for which repeatable work waits for a lost machine.
     """
 
     def __init__(
@@ -96,65 +111,53 @@ class SshConnection:
     ) -> None:
         self.target = target
         self.patience = patience
-        self.seen: HostKey | None = None
-        """The host key, after the first contact."""
+        self.host_key: HostKey | None = None
+        """The machine's key, after the first contact."""
         self.connects = 0
-        """How often the connection was made."""
+        """How often the connection was made: 1 for a connection that was never lost."""
         self.trouble: MachineError | None = None
         """Why there is no connection, while there is none."""
+        self.closed = False
+        """The connection was ended by `close`, for good."""
         self.commands = asyncio.Semaphore(_COMMANDS)
-        """Servers allow few channels of a connection (OpenSSH: 10); files, the reader and the ending of commands need some."""
-        self.reader: Reader | None = None
-        """The program that follows files there, while it runs."""
-        self.reader_lock = asyncio.Lock()
-        self._pins, self._ask, self._say, self._timeout = known_hosts, ask, say, timeout
-        self._keys = KeyRing(target, ask)
-        self._hop_keys = [KeyRing(hop, ask) for hop in target.jump]
-        self._lock = asyncio.Lock()
-        self._files_lock = asyncio.Lock()
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._files: asyncssh.SFTPClient | None = None
-        self._before: list[asyncssh.SSHClientConnection] = []
+        """Servers allow few channels of a connection (OpenSSH: 10); files, the follower and the killing of commands need some."""
+        self._known_hosts, self._say, self._timeout = known_hosts, say, timeout
+        self._keys = [KeyRing(machine, ask) for machine in (*target.jump, target)]
         self._dialing: asyncio.Task[asyncssh.SSHClientConnection] | None = None
-        self._closed = False
+        self._connections: list[asyncssh.SSHClientConnection] = []
+        self._files_lock = asyncio.Lock()
+        self._files: tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient] | None = None
 
     @property
     def live(self) -> bool:
-        """There is a connection, as far as anybody knows."""
-        return self._connection is not None and not self._connection.is_closed()
+        """Whether there is a connection, as far as known."""
+        return self._current() is not None
 
-    @property
-    def closed(self) -> bool:
-        """It was ended by its user."""
-        return self._closed
+    async def reach(self) -> SshConnection:
+        """Return this connection itself: what `SshHost` asks for before each operation."""
+        return self
 
     async def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection; made now when there is none. One attempt.
+        """The connection; dialed once if there is none. Those who ask meanwhile wait for the same attempt.
 
         Raises:
             Disconnected: The machine cannot be reached now.
-            LoginRefused: None of the keys was let in.
-            HostKeyChanged: It shows another key than before.
+            LoginRefused: The machine rejected every key.
+            HostKeyChanged: The machine shows another key than before.
         """
-        async with self._lock:
-            if self._closed:
-                raise MachineError(f"the connection with {self.target.name} was closed")
-            if self._connection is not None and not self._connection.is_closed():
-                return self._connection
-            await self._drop()
-            self._dialing = asyncio.create_task(self._dial())
-            try:
-                self._connection = await self._dialing
-            except MachineError as error:
-                self.trouble = error
-                raise
-            except asyncio.CancelledError:
-                if self._closed:
-                    raise MachineError(f"the connection with {self.target.name} was closed") from None
-                raise
-            self.trouble = None
-            self.connects += 1
-            return self._connection
+        self._check_open()
+        if (current := self._current()) is not None:
+            return current
+        if self._dialing is None or self._dialing.done():
+            self._dialing = asyncio.create_task(self._redial())
+            self._dialing.add_done_callback(lambda task: task.cancelled() or task.exception())  # even when all have left
+        dialing = self._dialing
+        try:
+            return await asyncio.shield(dialing)  # a caller that is cancelled does not cancel the attempt of the others
+        except asyncio.CancelledError:
+            if dialing.cancelled():
+                self._check_open()
+            raise
 
     async def files(self) -> asyncssh.SFTPClient:
         """The file service of the connection.
@@ -162,15 +165,13 @@ class SshConnection:
         Raises:
             MachineError: There is no connection, or the machine has no SFTP.
         """
-        import asyncssh
-
         connection = await self.connection()
         async with self._files_lock:
-            if self._files is None or connection is not self._connection:
+            if self._files is None or self._files[0] is not connection:
                 try:
                     async with asyncio.timeout(self._timeout):
-                        with whole(connection):
-                            self._files = await connection.start_sftp_client()
+                        with opening(connection):
+                            self._files = connection, await connection.start_sftp_client()
                 except (asyncssh.ChannelOpenError, asyncssh.SFTPError) as error:
                     if connection.is_closed():
                         raise connection_error(asyncssh.ConnectionLost(str(error)), self.target) from None
@@ -181,13 +182,37 @@ class SshConnection:
                     ) from None
                 except (asyncssh.Error, OSError, TimeoutError) as error:
                     raise connection_error(error, self.target, timeout=self._timeout) from None
-            return self._files
+            return self._files[1]
 
-    async def repeat(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something that may be done twice; again after the connection was lost, as long as there is patience.
+    async def open_channel(
+        self, connection: asyncssh.SSHClientConnection, command: str, listener: ChannelListener
+    ) -> asyncssh.SSHClientChannel[bytes]:
+        """A channel of the connection that runs `command`.
 
         Raises:
-            MachineError: It failed for another reason, or the machine stayed away.
+            Disconnected: The connection was lost before.
+            NoChannel: The machine allows no more channels, or no commands.
+        """
+        try:
+            with opening(connection):
+                channel, _ = await connection.create_session(lambda: listener, command, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            if connection.is_closed() or (error.code == asyncssh.OPEN_CONNECT_FAILED and "closed" in error.reason.lower()):
+                raise connection_error(asyncssh.ConnectionLost(error.reason), self.target) from None
+            raise NoChannel(
+                f"{self.target.name} opened no channel for a command",
+                why=error.reason,
+                fix="Its SSH server may allow too few at once (MaxSessions in sshd_config).",
+            ) from None
+        except (asyncssh.Error, OSError) as error:
+            raise connection_error(error, self.target) from None
+        return channel
+
+    async def repeat(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do work that may be done twice; after a lost connection it is done again for as long as `patience` lasts.
+
+        Raises:
+            MachineError: The work failed for another reason, or the machine stayed away.
         """
         back_off, loop = BackOff(), asyncio.get_running_loop()
         until: float | None = None
@@ -197,20 +222,18 @@ class SshConnection:
                     return await work()
             except Disconnected:
                 until = until or loop.time() + self.patience
-                if self._closed or not self.connects or loop.time() >= until:  # never reached: nothing can come back
+                if self.closed or not self.connects or loop.time() >= until:  # never reached: nothing can come back
                     raise
             await back_off.wait()
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
-        """What the library raises about the connection becomes an error for a user.
+        """Turn what asyncssh raises about the connection into an error for a user.
 
         Raises:
             Disconnected: The connection was lost.
             asyncssh.SFTPError: The machine's answer about a file, for the caller to word.
         """
-        import asyncssh
-
         try:
             yield
         except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection) as error:
@@ -226,55 +249,67 @@ class SshConnection:
             raise connection_error(error, self.target) from None
 
     async def close(self) -> None:
-        """End the connection, and those it goes through."""
-        self._closed = True
+        """End the connection, and the connections to the machines on the way."""
+        self.closed = True
         if self._dialing is not None:
             self._dialing.cancel()
-        async with self._lock:
-            await self._drop()
+            await asyncio.gather(self._dialing, return_exceptions=True)
+        await self._hang_up()
 
-    async def _drop(self) -> None:
-        self._files = None
-        gone = [connection for connection in (self._connection, *reversed(self._before)) if connection is not None]
-        self._connection, self._before = None, []
-        for connection in gone:
+    def _current(self) -> asyncssh.SSHClientConnection | None:
+        whole = len(self._connections) == len(self._keys)
+        return self._connections[-1] if whole and not self._connections[-1].is_closed() else None
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise MachineError(f"the connection with {self.target.name} was closed") from None
+
+    async def _hang_up(self) -> None:
+        ending, self._connections, self._files = self._connections[::-1], [], None
+        for connection in ending:
             connection.close()
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
                     await connection.wait_closed()
             connection.abort()
 
-    async def _dial(self) -> asyncssh.SSHClientConnection:
-        tunnel: asyncssh.SSHClientConnection | None = None
-        for hop, ring in zip(self.target.jump, self._hop_keys, strict=True):
-            tunnel = await self._login(hop, ring, tunnel)
-            self._before.append(tunnel)
-        return await self._login(self.target, self._keys, tunnel)
+    async def _redial(self) -> asyncssh.SSHClientConnection:
+        await self._hang_up()
+        try:
+            tunnel: asyncssh.SSHClientConnection | None = None
+            for machine, keys in zip((*self.target.jump, self.target), self._keys, strict=True):
+                tunnel = await self._login(machine, keys, tunnel)
+                self._connections.append(tunnel)
+        except MachineError as error:
+            self.trouble = error
+            await self._hang_up()
+            raise
+        self.trouble = None
+        self.connects += 1
+        return self._connections[-1]
 
     async def _login(
-        self, target: SshTarget, ring: KeyRing, tunnel: asyncssh.SSHClientConnection | None
+        self, target: SshTarget, keys: KeyRing, tunnel: asyncssh.SSHClientConnection | None
     ) -> asyncssh.SSHClientConnection:
         while True:
             try:
-                return await self._try(target, ring, tunnel)
+                return await self._try_login(target, keys, tunnel)
             except LoginRefused as error:
                 # Only now: a key that is not needed must not ask for its pass-phrase.
-                if not (ring.locked and await ring.unlock()):
-                    raise LoginRefused(error.what, why=explain_tried(ring), fix=error.fix, where=error.where) from None
+                if not (keys.locked and await keys.unlock()):
+                    raise LoginRefused(error.what, why=_describe_tried(keys), fix=error.fix, where=error.where) from None
 
-    async def _try(
-        self, target: SshTarget, ring: KeyRing, tunnel: asyncssh.SSHClientConnection | None
+    async def _try_login(
+        self, target: SshTarget, keys: KeyRing, tunnel: asyncssh.SSHClientConnection | None
     ) -> asyncssh.SSHClientConnection:
-        import asyncssh
-
-        known = await asyncio.to_thread(self._pins.known, target.machine)
-        guard = _HostKeyCheck(self._pins, target.machine)
-        async with ring.offers() as keys:
-            if not keys:
+        known = await asyncio.to_thread(self._known_hosts.known, target.machine)
+        check = _HostKeyCheck(self._known_hosts, target.machine)
+        async with keys.offers() as offered:
+            if not offered:
                 raise LoginRefused(
                     f"there is no key to log in to {target.name} with",
-                    why=explain_tried(ring),
-                    fix=_UNLOCK if ring.locked else _MAKE,
+                    why=_describe_tried(keys),
+                    fix=_UNLOCK if keys.locked else _MAKE,
                 )
             try:
                 async with asyncio.timeout(self._timeout):
@@ -285,8 +320,8 @@ class SshConnection:
                         proxy_command=target.proxy_command or (),
                         config=None,
                         username=target.user,
-                        client_factory=guard.client,
-                        client_keys=keys,
+                        client_factory=lambda: check,
+                        client_keys=offered,
                         agent_path=None,
                         known_hosts=lambda *_: ([], [], []),
                         server_host_key_algs=_algorithms(known),
@@ -303,75 +338,268 @@ class SshConnection:
                         encryption_algs=_CIPHERS,
                     )
             except (asyncssh.Error, asyncssh.KeyImportError, OSError, TimeoutError, ValueError) as error:
-                if guard.refused is not None:
-                    raise guard.refused from None
-                raise connection_error(error, target, ring.tried(), timeout=self._timeout) from None
+                if check.refused is not None:
+                    raise check.refused from None
+                raise connection_error(error, target, keys.tried(), timeout=self._timeout) from None
         try:
-            seen = guard.keep()
+            host_key = check.keep()
         except MachineError:
             connection.abort()
             raise
         if target is self.target:
-            self.seen = seen
-        if seen.first and self._say is not None:
-            self._say(Notice("info", f"first contact with {target.name}: its host key is {seen.fingerprint} ({seen.algorithm})"))
+            self.host_key = host_key
+        if host_key.first and self._say is not None:
+            text = f"first contact with {target.name}: its host key is {host_key.fingerprint} ({host_key.algorithm})"
+            self._say(Notice("info", text))
         return connection
 
 
-class _HostKeyCheck:
-    """Looks at the host key of one login."""
+class _HostKeyCheck(asyncssh.SSHClient):
+    """Compares the host key of one login with the known one, before anything is sent."""
 
     def __init__(self, known_hosts: KnownHosts, machine: str) -> None:
-        self._pins, self._machine = known_hosts, machine
+        self._known_hosts, self._machine = known_hosts, machine
         self._accepted: tuple[HostKey, asyncssh.SSHKey] | None = None
         self.refused: MachineError | None = None
 
-    def client(self) -> asyncssh.SSHClient:
-        """What asyncssh asks about the key, before anything is sent."""
-        import asyncssh
-
-        guard = self
-
-        class Client(asyncssh.SSHClient):
-            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-                return guard._accept(key)
-
-        return Client()
-
-    def keep(self) -> HostKey:
-        """Keep the key, now that the machine has proved to own it."""
-        if self._accepted is None:
-            raise MachineError(f"{self._machine} showed no host key")
-        seen, key = self._accepted
-        if seen.first:
-            self._pins.keep(self._machine, key)
-        return seen
-
-    def _accept(self, key: asyncssh.SSHKey) -> bool:
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """Accept or refuse the key that the machine shows; called by asyncssh."""
         try:
-            self._accepted = self._pins.check(self._machine, key), key
+            self._accepted = self._known_hosts.check(self._machine, key), key
         except MachineError as error:
             self.refused = error
             return False
         return True
 
-
-_UNLOCK = "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can be asked for."
-_MAKE = "Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it."
-_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr", "aes128-ctr")
-"""The quickest first: with AES in the processor GCM takes the least of it for long logs and files."""
-
-
-def explain_tried(ring: KeyRing) -> str:
-    """Which keys were tried, in one line."""
-    tried = ring.tried()
-    return "tried: " + ", ".join(tried) if tried else "there is no key in ~/.ssh and no agent"
+    def keep(self) -> HostKey:
+        """Store the key, now that the machine has proved to own it."""
+        if self._accepted is None:
+            raise MachineError(f"{self._machine} showed no host key")
+        host_key, key = self._accepted
+        if host_key.first:
+            self._known_hosts.keep(self._machine, key)
+        return host_key
 
 
 def _algorithms(known: asyncssh.SSHKey | None) -> list[str]:
-    """The kind of the known key first: a machine has several keys, and only the same kind can be compared."""
+    """The kind of the known key first: a machine has several keys, and only keys of the same kind can be compared."""
     if known is None:
         return list(_ALGORITHMS)
     kind = known.get_algorithm()
     first = [name for name in _ALGORITHMS if name == kind or (kind == "ssh-rsa" and name.startswith("rsa-"))]
     return first + [name for name in _ALGORITHMS if name not in first]
+
+
+# --- the user's keys ------------------------------------------------------------------------------------------------------
+
+_UNLOCK = "Add the key to your agent (`ssh-add`), or run this in a terminal, where its pass-phrase can be asked for."
+_MAKE = "Make one with `ssh-keygen -t ed25519`, and put its .pub file where the machine's owner wants it."
+
+
+def _describe_tried(keys: KeyRing) -> str:
+    tried = keys.tried()
+    return "tried: " + ", ".join(tried) if tried else "there is no key in ~/.ssh and no agent"
+
+
+class KeyRing:
+    """The keys to try at one machine. Unlocked keys stay in memory, never on disk.
+
+    Args:
+        target: The machine.
+        ask: Asks for pass-phrases. Without it locked keys are left to the agent.
+    """
+
+    def __init__(self, target: SshTarget, ask: AskPassphrase | None = None) -> None:
+        self._target = target
+        self._ask = ask
+        self._open: dict[Path, asyncssh.SSHKey] = {}
+        self._locked: list[Path] = []
+        self._bad: dict[Path, str] = {}
+        self._offered: list[str] = []
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The key files that count for this machine."""
+        folder = Path.home() / ".ssh"
+        return self._target.keys or tuple(folder / name for name in _KEY_FILES if (folder / name).is_file())
+
+    @property
+    def agent(self) -> str:
+        """Socket of the key agent; empty when there is none."""
+        path = os.environ.get("SSH_AUTH_SOCK", "") if self._target.agent is None else self._target.agent
+        return path if path and os.path.exists(path) else ""
+
+    @property
+    def locked(self) -> bool:
+        """Whether some key still waits for its pass-phrase."""
+        return bool(self._locked)
+
+    @contextlib.asynccontextmanager
+    async def offers(self) -> AsyncIterator[list[asyncssh.SSHKey | asyncssh.SSHKeyPair]]:
+        """The keys to offer, without asking the user: the agent's that are named, those from files, the agent's others."""
+        for path in self.paths:
+            if path not in self._open and path not in self._bad and path not in self._locked:
+                await asyncio.to_thread(self._read, path)
+        files: list[asyncssh.SSHKey | asyncssh.SSHKeyPair] = list(self._open.values())
+        async with self._agent_keys() as held:
+            named = {data for path in self.paths if (data := _public_data(path)) is not None}
+            first = [key for key in held if key.public_data in named]
+            others = [] if self._target.identities_only else [key for key in held if key.public_data not in named]
+            self._offered = [f"{_comment(key)} of the agent" for key in first + others]
+            yield [*first, *files, *others]
+
+    @contextlib.asynccontextmanager
+    async def _agent_keys(self) -> AsyncIterator[Sequence[asyncssh.SSHKeyPair]]:
+        try:
+            agent = await asyncssh.connect_agent(self.agent) if self.agent else None
+        except OSError:
+            agent = None  # the agent has ended and left its socket
+        if agent is None:
+            yield ()
+            return
+        try:
+            try:
+                keys = await agent.get_keys()
+            except (ValueError, OSError):
+                keys = ()
+            yield keys
+        finally:
+            agent.close()
+            await agent.wait_closed()
+
+    async def unlock(self) -> bool:
+        """Ask for the pass-phrases of the locked keys, once per key; returns whether a key was unlocked."""
+        if self._ask is None:
+            return False
+        unlocked = False
+        waiting, self._locked = self._locked, []
+        for path in waiting:
+            self._bad[path] = "locked, and its pass-phrase was not given"
+            for _ in range(_ATTEMPTS):
+                words = await self._ask(f"Pass-phrase of {path}: ")
+                if not words:
+                    break
+                try:
+                    self._open[path] = await asyncio.to_thread(asyncssh.read_private_key, path, words)
+                except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
+                    self._bad[path] = "locked, and the pass-phrase was wrong"
+                    continue
+                del self._bad[path]
+                unlocked = True
+                break
+        return unlocked
+
+    def tried(self) -> tuple[str, ...]:
+        """What was offered and what could not be, in words for an error."""
+        words = [str(path) for path in self.paths if path in self._open]
+        words += [f"{path} ({why})" for path, why in self._bad.items()]
+        locked = "locked by a pass-phrase that cannot be asked for here; add it to your agent"
+        words += [f"{path} ({locked})" for path in self._locked]
+        return (*words, *self._offered)
+
+    def _read(self, path: Path) -> None:
+        try:
+            self._open[path] = asyncssh.read_private_key(path)
+        except FileNotFoundError:
+            self._bad[path] = "there is no such file"
+        except OSError as error:
+            self._bad[path] = error.strerror or "cannot be read"
+        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
+            if "passphrase" in str(error).lower():
+                self._locked.append(path)
+            else:
+                self._bad[path] = "is not a usable private key"
+
+
+def _public_data(path: Path) -> bytes | None:
+    """What identifies a key, from the public half beside it: the private half may be locked, or in the agent alone."""
+    public = path if path.suffix == ".pub" else path.with_name(path.name + ".pub")
+    try:
+        return asyncssh.read_public_key(public).public_data
+    except (OSError, asyncssh.KeyImportError):
+        return None
+
+
+def _comment(key: asyncssh.SSHKeyPair) -> str:
+    return clean_line(key.get_comment() or key.get_algorithm(), 80)
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------------
+
+
+def connection_error(
+    error: BaseException, target: SshTarget, tried: Sequence[str] = (), *, timeout: float | None = None
+) -> MachineError:
+    """The failure of a connection as an error for a user; `Disconnected` for failures that may heal by themselves.
+
+    Args:
+        error: What asyncssh or the system raised.
+        target: The machine.
+        tried: The keys that were offered, in words.
+        timeout: Seconds that were waited.
+    """
+    if isinstance(error, MachineError):
+        return error
+    name = target.name
+    if isinstance(error, asyncssh.PermissionDenied | asyncssh.IllegalUserName):
+        return LoginRefused(
+            f"{name} refused the login",
+            why="tried: " + ", ".join(tried) if tried else "there was no key to try",
+            fix="Check the user name, and that the public key is in ~/.ssh/authorized_keys there; "
+            "name the right key by IdentityFile in ~/.ssh/config.",
+        )
+    if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+        return Disconnected(
+            f"{name} refused the connection",
+            why=f"nothing listens on port {target.port} of {target.host}",
+            fix="Check the port; a machine that is starting may need a minute.",
+        )
+    if isinstance(error, TimeoutError):
+        waited = f" within {timeout:g} s" if timeout else ""
+        return Disconnected(
+            f"{name} did not answer{waited}", fix="Check the address, your network, and whether a firewall is in between."
+        )
+    if isinstance(error, socket.gaierror):
+        return Disconnected(
+            f"the address of {name} is not known", why=error.strerror, fix="Check the spelling, and your network or VPN."
+        )
+    if isinstance(error, OSError):
+        return Disconnected(f"{name} cannot be reached", why=error.strerror or str(error), fix="Check your network or VPN.")
+    why = clean_line(str(error), 300)
+    if isinstance(error, asyncssh.KeyExchangeFailed | asyncssh.ProtocolNotSupported):
+        return MachineError(f"{name} and this program share no SSH protocol or algorithm", why=why)
+    if isinstance(error, asyncssh.Error):
+        return Disconnected(f"the connection with {name} was lost", why=why or None)
+    return MachineError(f"{name} cannot be used", why=why or type(error).__name__)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+
+
+def is_regular(found: asyncssh.SFTPAttrs) -> bool:
+    """Whether it is an ordinary file, as far as the server tells."""
+    return found.permissions is None or stat.S_ISREG(found.permissions)
+
+
+async def check_regular(files: asyncssh.SFTPClient, path: PurePosixPath | str) -> None:
+    """Refuse a folder, device or pipe before it is opened: a pipe would hold the server up.
+
+    Raises:
+        asyncssh.SFTPError: The path is not an ordinary file, or does not exist.
+    """
+    if not is_regular(await files.stat(str(path))):
+        raise asyncssh.SFTPFailure(NOT_A_FILE)
+
+
+@contextlib.contextmanager
+def ignore_broken() -> Iterator[None]:
+    """Ignore errors of tidying up over a connection that may be gone."""
+    with contextlib.suppress(asyncssh.Error, OSError):
+        yield
+
+
+def sftp_reason(error: Exception) -> str:
+    """What an SFTP server said, safe to show."""
+    if isinstance(error, asyncssh.SFTPNoSuchFile):
+        return "No such file or directory"
+    return clean_line(str(error), 300) or "the machine refused"

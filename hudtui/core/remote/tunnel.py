@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import asyncssh
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.ssh_connection import BackOff, SshConnection, whole
-from hudtui.core.remote.ssh_errors import Disconnected, connection_error
-
-if TYPE_CHECKING:
-    import asyncssh
+from hudtui.core.remote.host import Disconnected
+from hudtui.core.remote.ssh_connection import BackOff, SshConnection, connection_error, opening
 
 _BLOCK = 64 * 1024
 _HERE = "127.0.0.1"
 
+Reach = Callable[[], Awaitable[SshConnection]]
+"""Gives the connection with the machine."""
+
 
 @contextlib.asynccontextmanager
-async def forward(link: SshConnection, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
-    """See `SshHost.forward`."""
+async def forward(reach: Reach, local_port: int, remote_host: str, remote_port: int) -> AsyncIterator[int]:
+    """See `Host.forward`."""
+    link = await reach()
     busy: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,7 +33,7 @@ async def forward(link: SshConnection, local_port: int, remote_host: str, remote
         try:
             await _carry(link, reader, writer, remote_host, remote_port)
         except asyncio.CancelledError:
-            if not link_closing.is_set():
+            if not closing.is_set():
                 raise
         finally:
             busy.discard(task)
@@ -38,7 +41,7 @@ async def forward(link: SshConnection, local_port: int, remote_host: str, remote
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    link_closing = asyncio.Event()
+    closing = asyncio.Event()
     try:
         server = await asyncio.start_server(serve, _HERE, local_port)
     except OSError as error:
@@ -48,7 +51,7 @@ async def forward(link: SshConnection, local_port: int, remote_host: str, remote
     try:
         yield int(server.sockets[0].getsockname()[1])
     finally:
-        link_closing.set()
+        closing.set()
         server.close()
         for task in list(busy):
             task.cancel()
@@ -57,12 +60,10 @@ async def forward(link: SshConnection, local_port: int, remote_host: str, remote
 
 
 async def _carry(link: SshConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
-    import asyncssh
-
     async def reach() -> Any:
         connection = await link.connection()
         try:
-            with whole(connection):
+            with opening(connection):
                 return await connection.open_connection(host, port, encoding=None)
         except asyncssh.ChannelOpenError as error:
             if connection.is_closed():
@@ -93,8 +94,9 @@ async def _pump(source: Any, sink: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def reverse(link: SshConnection, remote_port: int, host: str, port: int) -> AsyncIterator[int]:
-    """See `SshHost.reverse`."""
+async def reverse(reach: Reach, remote_port: int, host: str, port: int) -> AsyncIterator[int]:
+    """See `Host.reverse`."""
+    link = await reach()
     connection = await link.connection()
     try:
         listener = await _listen(link, connection, remote_port, host, port)
@@ -111,8 +113,6 @@ async def reverse(link: SshConnection, remote_port: int, host: str, port: int) -
 
 
 async def _listen(link: SshConnection, connection: asyncssh.SSHClientConnection, remote_port: int, host: str, port: int) -> Any:
-    import asyncssh
-
     try:
         return await connection.forward_remote_port(_HERE, remote_port, host, port)
     except asyncssh.ChannelListenError as error:

@@ -25,7 +25,7 @@ async def attach_command(view: RunView) -> tuple[str, ...]:
     if run.host == LOCAL:
         return view.attach
     from hudtui.core.remote.known_hosts import KnownHosts
-    from hudtui.core.remote.ssh_terminal import ssh_argv
+    from hudtui.core.remote.ssh import ssh_argv
 
     await ensure_reachable(find_host(run.host), within=_PATIENCE)  # so that its host key is known
     return ssh_argv(await asyncio.to_thread(find_target, run.host), KnownHosts(), view.attach)

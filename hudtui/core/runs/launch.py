@@ -273,7 +273,7 @@ async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = N
         if store.summary(run).started is not None:
             return store.summary(run)  # its folder is gone, and with it whatever could be asked
         # A launch may be under way: it finds the request when the machine takes over.
-        if await host.facts(machine.record.folder) is not None:
+        if await host.stat(machine.record.folder) is not None:
             await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
         if not await machine.begun():
             store.append(run, "stopped", {"why": "stopped before it started"})

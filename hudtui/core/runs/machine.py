@@ -17,9 +17,8 @@ import msgspec
 from hudtui.core.compute.watchdog import arm_watchdog
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.python import isolated_python_command
-from hudtui.core.remote.host import Completed, Host
-from hudtui.core.remote.ssh_errors import Disconnected
-from hudtui.core.runs.growing import TailReader
+from hudtui.core.remote.host import Completed, Disconnected, Host
+from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.reports import LINE, read_report
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent
@@ -89,7 +88,7 @@ class RunFolder:
 
     async def begun(self) -> bool:
         """Whether a supervisor has ever taken over there."""
-        return await self.host.facts(self.path("status.json")) is not None
+        return await self.host.stat(self.path("status.json")) is not None
 
     async def make_folder(self) -> None:
         """Make the run's folder, for this user alone.
@@ -156,7 +155,7 @@ class RunFolder:
     async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
         """Take over into the store what the supervisor has written since the last time; returns what was new there."""
         if self._heard.rfind(b"\n") < 0:  # else the store could not take it the last time
-            fresh = await self._events.look(self.host)
+            fresh = await self._events.read(self.host)
             if fresh.truncated or fresh.skipped:
                 self._heard = b""
             data = fresh.data

@@ -27,9 +27,8 @@ from hudtui.core.compute.values import Pod
 from hudtui.core.compute.watchdog import KEY as GUARD_KEY
 from hudtui.core.compute.watchdog import POWER_OFF, ends_itself, terminate_rule
 from hudtui.core.errors import HudtuiError, MachineError, RunError
-from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import Distant, find_host, forget_address, save_address
-from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.remote.host import Disconnected, Host
+from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
 from hudtui.core.runs.broker import Broker, order_of, results_folder
 from hudtui.core.runs.collect import FetchedResults, Progress, fetch_results
 from hudtui.core.runs.launch import Lookup, available_secrets, check, continue_launch, error_sentence, stop
@@ -191,7 +190,6 @@ class RemoteRun:
 
     async def tunnels(self, open_ports: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
         """Let the machine reach environments on this computer, for as long as the run is tended."""
-        assert isinstance(self.host, Distant)
         for port in self.record.spec.tunnels:
             await open_ports.enter_async_context(self.host.reverse(port, "127.0.0.1", port))
             if event := self.store.append(self.run, "note", {"message": f"port {port} of this computer is port {port} there"}):
@@ -253,7 +251,7 @@ class RemoteRun:
         target = pod_target(pod, self.broker.settings)
         assert target is not None  # rented machines are behind SSH
         save_address(self.record.host, target)
-        await Distant(self.record.host).reach()
+        await open_host(target)
         return self.host
 
     def note(self, step: ProvisionStep) -> RunEvent | None:

@@ -180,7 +180,7 @@ async def read_status(host: Host, path: str) -> StatusReport | None:
         FileRefused: It is not readable.
         MachineError: The machine does not answer.
     """
-    if await host.facts(path) is None:
+    if await host.stat(path) is None:
         return None
     data = await host.get(path, limit=STATUS + 1)
     what = f"{PurePosixPath(path).name} of the machine is not readable"

@@ -21,8 +21,7 @@ from rich.cells import cell_len
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import FileRefused, FileStat, Host
-from hudtui.core.remote.lines import LineSplitter
-from hudtui.core.remote.logs import offset_of_last_lines
+from hudtui.core.remote.logs import LineSplitter, offset_of_last_lines
 from hudtui.core.remote.tmux import PREFIX
 from hudtui.core.runs.alarms import Alarm, LogSymptom, RunFacts, find_alarms, find_symptoms, reward_spread
 from hudtui.core.runs.reports import read_status
@@ -199,7 +198,7 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
         return ()
     names = [name for name in status.stages if name.isprintable() and "/" not in name][:_STAGES] if status else []
     sources = [LogSource(name, path=f"{folder}/logs/{name}.log") for name in names]
-    if await host.facts(f"{folder}/out/metrics.jsonl") is not None:
+    if await host.stat(f"{folder}/out/metrics.jsonl") is not None:
         sources.append(LogSource("metrics", path=f"{folder}/out/metrics.jsonl"))
     return tuple(sources)
 
@@ -303,7 +302,7 @@ class SessionWatcher:
     async def _file(self, source: LogSource, once: bool) -> AsyncGenerator[SessionUpdate, None]:
         assert source.path is not None
         host, path = self.host, source.path
-        facts = await host.facts(path)
+        facts = await host.stat(path)
         if facts is None:
             if once:
                 raise MachineError(f"there is no file {clean_line(path)} on {host.name}")

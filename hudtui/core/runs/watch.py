@@ -16,9 +16,8 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.logs import CHUNK, offset_of_last_lines
+from hudtui.core.remote.logs import CHUNK, TailReader, offset_of_last_lines
 from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
-from hudtui.core.runs.growing import TailReader
 from hudtui.core.runs.launch import error_sentence, find_host
 from hudtui.core.runs.machine import RunFolder
 from hudtui.core.runs.reports import StatusReport, read_status
@@ -290,7 +289,7 @@ class Monitor:
         if self._waits(run):
             return
         host, path = self._machine(run).host, self.log_path(run, window)
-        facts = await host.facts(path)
+        facts = await host.stat(path)
         if facts is not None and not facts.regular:
             raise FileRefused(f"{path} on {host.name} is not read", why=NOT_A_FILE)
         end = facts.size if facts else 0
@@ -446,7 +445,7 @@ class _Seen:
         return f"the first {size(self._file.skipped)} of its metrics are not read, only the newest {size(_METRICS_LOOK)}"
 
     async def read_gpus(self, host: Host) -> None:
-        for line in (await self._gpu_file.look(host)).data.splitlines():
+        for line in (await self._gpu_file.read(host)).data.splitlines():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
@@ -482,12 +481,12 @@ class _Seen:
         if stage.state == "waiting":
             return {}
         log = self._logs[stage.name]
-        fresh = await log.look(host)
+        fresh = await log.read(host)
         if fresh.truncated:
             self._signs.pop(stage.name, None)
         for sign in find_symptoms(stage.name, fresh.data.decode("utf-8", "replace").split("\n")):
             self._signs.setdefault(stage.name, deque(maxlen=_SIGNS)).append(sign)
-        return {} if log.facts is None else {stage.name: log.facts.modified}
+        return {} if log.stat is None else {stage.name: log.stat.modified}
 
     def silence(self, beat: float, now: float, clock: float) -> float:
         """Seconds since the last heartbeat. The clock there may be wrong: once the heart was seen to beat, ours counts.

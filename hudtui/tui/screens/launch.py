@@ -560,10 +560,10 @@ class LaunchScreen(StationScreen):
 
     def _keep_tunnels(self, record: RunRecord) -> None:
         """Ports of this computer that the run's machine reaches, until hudtui is closed."""
-        from hudtui.core.remote.hosts import Distant, find_host
+        from hudtui.core.remote.hosts import LOCAL, find_host
 
         host = find_host(record.host)
-        if not isinstance(host, Distant):
+        if record.host == LOCAL:
             return
 
         async def keep(port: int) -> None:

@@ -157,7 +157,7 @@ class RunLogs(Vertical):
 
     async def _follow(self, pane: LogView, reading: _Reading) -> None:
         """Read a log until its run has ended. Whatever goes wrong is told, and it is gone on with where it was."""
-        from hudtui.core.remote.lines import LineSplitter
+        from hudtui.core.remote.logs import LineSplitter
 
         monitor, run, window = reading.monitor, reading.run, reading.window
         pane.save_name = f"{run}-{window}.log" if window else f"{run}.log"

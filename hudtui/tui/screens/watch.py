@@ -106,7 +106,7 @@ class WatchScreen(StationScreen):
     # -- the machine -------------------------------------------------------------------------------------------------
 
     async def _host(self) -> Host:
-        from hudtui.core.remote.connect import open_host
+        from hudtui.core.remote.hosts import open_host
 
         async def ask(prompt: str) -> str | None:
             return await self.shell.ask(prompt, secret=True)

@@ -41,7 +41,7 @@ async def a_machine(world: Any) -> tuple[Host, Pod]:
 
 async def until(host: Host, kind: str) -> dict[str, Any]:
     while True:
-        facts = await host.facts(f"{FOLDER}/guard.jsonl")
+        facts = await host.stat(f"{FOLDER}/guard.jsonl")
         lines = (await host.get(f"{FOLDER}/guard.jsonl")).splitlines() if facts else []
         found = [line for line in map(json.loads, lines) if line["type"] == kind]
         if found:
@@ -56,7 +56,7 @@ async def test_with_a_narrow_key_the_machine_ends_itself_when_everybody_is_gone(
     told = await start_watchdog(host, time.time() + 5 * 3600, world.prime, pod.id, lookup=settings.get)
     assert told is not None and "ends it after 5 h" in told.text and not told.caveat
     rules = json.loads(await host.get(f"{FOLDER}/guard.json"))
-    facts = await host.facts(f"{FOLDER}/guard.key")
+    facts = await host.stat(f"{FOLDER}/guard.key")
     assert "pit_only" not in json.dumps(rules) and 17000 < rules["max_seconds"] <= 18000 and facts is not None
     done = await host.run(["stat", "-c", "%a", FOLDER, f"{FOLDER}/guard.key"])
     assert done.stdout.split() == ["700", "600"]
@@ -79,7 +79,7 @@ async def test_a_key_that_may_not_is_said_and_the_machine_is_switched_off(world:
     await arm_watchdog(host, FOLDER, rules, key="pit_only_looks")
     assert "403" in (await until(host, "not_ended"))["problem"]
     assert (await until(host, "tried"))["status"] == 0 and world.sim.alive
-    assert await host.facts(off) is not None
+    assert await host.stat(off) is not None
 
 
 async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
@@ -91,7 +91,7 @@ async def test_other_limits_reach_the_guard_that_is_at_work(world: Any) -> None:
     armed = await host.run(["grep", "-c", "armed", f"{FOLDER}/guard.jsonl"])
     assert armed.stdout.strip() == "1", "there is one, and it has the new rules"
     assert json.loads(await host.get(f"{FOLDER}/guard.json"))["max_seconds"] is None
-    assert await host.facts(f"{FOLDER}/guard.key") is None
+    assert await host.stat(f"{FOLDER}/guard.key") is None
 
 
 async def test_a_machine_where_it_cannot_work_is_told_of(tmp_path: Path) -> None:

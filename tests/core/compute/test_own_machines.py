@@ -21,7 +21,7 @@ from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.ssh_provider import SshProvider, config_names
 from hudtui.core.compute.values import Order, Price, Query
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.remote.connect import HostPool
+from hudtui.core.remote.hosts import HostPool
 from hudtui.core.remote.known_hosts import KnownHosts
 from hudtui.sim import PrimeSimulator
 

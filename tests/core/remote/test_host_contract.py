@@ -155,10 +155,10 @@ async def test_put_and_get(host: Host, tmp_path: Path) -> None:
     await host.put(path, "in-home")
     assert (Path.home() / "in-home").read_bytes() == b"secret"
     assert (Path.home() / "in-home").stat().st_mode & 0o777 == 0o644
-    facts = await host.facts("in-home")
+    facts = await host.stat("in-home")
     assert facts is not None and facts.size == 6 and abs(facts.modified - time.time()) < 600
-    assert await host.facts("in-home/nothing") is None
-    assert await host.facts("nothing") is None
+    assert await host.stat("in-home/nothing") is None
+    assert await host.stat("nothing") is None
 
 
 async def test_put_replaces_in_one_step_and_leaves_nothing_else(host: Host, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_what_is_no_ordinary_file_is_looked_at_and_never_read(host: Host, 
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("endless", "pipe", "folder"):
-        facts = await host.facts(str(tmp_path / name))
+        facts = await host.stat(str(tmp_path / name))
         assert facts is not None and not facts.regular
         with pytest.raises(FileRefused, match="cannot be read") as caught:
             await host.get(str(tmp_path / name))
@@ -247,8 +247,8 @@ async def test_a_port_of_the_machine_is_reached_from_here(host: Host) -> None:
 
 
 async def test_a_command_that_prints_without_end_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("local", "ssh_run"):
-        monkeypatch.setattr(f"hudtui.core.remote.{module}.OUTPUT", 2**20)
+    for module in ("local", "ssh"):
+        monkeypatch.setattr(f"hudtui.core.remote.{module}.OUTPUT_LIMIT", 2**20)
     with pytest.raises(MachineError, match="printed more than"):
         await host.run(["yes"])
     # own_tmux proves that nothing is left

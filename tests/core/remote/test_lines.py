@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudtui.core.remote.host import FileChunk
-from hudtui.core.remote.lines import LineSplitter
+from hudtui.core.remote.logs import LineSplitter
 from hudtui.core.text import clean
 
 

@@ -13,19 +13,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncssh
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.events import Notice
-from hudtui.core.remote.connect import HostPool, close_hosts, open_host
-from hudtui.core.remote.host import FileRefused
+from hudtui.core.remote.host import Disconnected, FileRefused, LoginRefused
+from hudtui.core.remote.hosts import HostPool, close_hosts, open_host
 from hudtui.core.remote.known_hosts import HostKeyChanged, KnownHosts
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh import Disconnected, LoginRefused, SshHost, SshTarget, connect_ssh, parse_target
-from hudtui.core.remote.ssh_terminal import ssh_argv
+from hudtui.core.remote.ssh import SshHost, connect_ssh, ssh_argv
+from hudtui.core.remote.target import SshTarget, parse_target
 
 Box = Any
 
@@ -52,13 +52,15 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> None:
     said: list[Notice] = []
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
-        assert host.host_key is not None and host.host_key.first
+        link = await host.reach()
+        assert link.host_key is not None and link.host_key.first
     public = ssh_box.server.folder / "host_key.pub"
     expected = (await LocalHost().run(["ssh-keygen", "-l", "-f", str(public)])).stdout.split()[1]
-    assert host.host_key.fingerprint == expected
+    assert link.host_key.fingerprint == expected
     assert expected in said[0].message and len(said) == 1
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts(), say=said.append) as host:
-        assert host.host_key is not None and not host.host_key.first
+        link = await host.reach()
+        assert link.host_key is not None and not link.host_key.first
     assert len(said) == 1
     (kept,) = list(ssh_box.pins_folder.iterdir())
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -67,7 +69,7 @@ async def test_the_first_contact_is_told_and_the_second_is_not(ssh_box: Box) -> 
 async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box) -> None:
     box = own_server
     async with await connect_ssh(box.target(), known_hosts=box.known_hosts(), patience=20) as host:
-        old = host.host_key
+        old = (await host.reach()).host_key
         assert old is not None and (await host.run(["true"])).ok
         box.server.stop()
         box.server.new_host_key()
@@ -84,7 +86,11 @@ async def test_a_changed_host_key_stops_everything(own_server: Any, ssh_box: Box
     assert sorted(path.name for path in box.home.iterdir() if path.name.endswith("anyway")) == []
     # A new pod at the same address is another machine.
     async with await connect_ssh(box.target(pin="pod-2"), known_hosts=box.known_hosts()) as host:
-        assert host.host_key is not None and host.host_key.first and host.host_key.fingerprint != old.fingerprint
+        assert (
+            (await host.reach()).host_key is not None
+            and (await host.reach()).host_key.first
+            and (await host.reach()).host_key.fingerprint != old.fingerprint
+        )
     assert box.known_hosts().forget(box.target().name)
     async with await connect_ssh(box.target(), known_hosts=box.known_hosts()):
         pass
@@ -136,7 +142,7 @@ async def test_a_pass_phrase_is_asked_once(ssh_box: Box, line: Any, make_key: An
         assert "locked" in words(caught.value) and "agent" in words(caught.value)
         async with await connect_ssh(target, known_hosts=ssh_box.known_hosts(), ask_passphrase=ask) as host:
             line.cut()
-            assert (await host.run(["true"])).ok and host.connects == 2
+            assert (await host.run(["true"])).ok and (await host.reach()).connects == 2
         assert len(asked) == 2 and str(locked) in asked[0]
 
         async def decline(prompt: str) -> str | None:
@@ -290,15 +296,15 @@ async def test_through_another_machine(ssh_box: Box) -> None:
     async with await connect_ssh(target, known_hosts=ssh_box.known_hosts()) as host:
         assert (await host.run(["true"])).ok
         ssh_box.server.cut()
-        assert (await host.run(["true"])).ok and host.connects == 2
+        assert (await host.run(["true"])).ok and (await host.reach()).connects == 2
     assert len(list(ssh_box.pins_folder.iterdir())) == 2
 
 
 async def test_one_connection_for_each_machine(ssh_box: Box, line: Any) -> None:
     async with HostPool(ssh_box.known_hosts()) as pool:
         target = ssh_box.target(port=line.port)
-        first, second = await asyncio.gather(pool.open(target), pool.open(target))
-        assert first is second and line.accepted == 1
+        first, second = cast(tuple[SshHost, SshHost], await asyncio.gather(pool.open(target), pool.open(target)))
+        assert await first.reach() is await second.reach() and line.accepted == 1
         assert isinstance(await pool.open("local"), LocalHost)
         await line.refuse()
     await line.open()
@@ -320,11 +326,17 @@ async def test_hosts_by_name(ssh_box: Box) -> None:
     try:
         host = await open_host("box", known_hosts=ssh_box.known_hosts())
         assert (await host.run(["true"])).ok and host.name.endswith(f"@127.0.0.1:{ssh_box.port}")
-        assert await open_host("box") is host
-        assert await open_host(ssh_box.target()) is host  # by another name
-        await host.close()  # type: ignore[attr-defined]
-        again = await open_host("box")
-        assert again is not host and (await again.run(["true"])).ok
+        assert isinstance(host, SshHost)
+        link = await host.reach()
+
+        async def reach(name: Any) -> Any:
+            found: Any = await open_host(name)
+            return await found.reach()
+
+        assert await reach("box") is link
+        assert await reach(ssh_box.target()) is link  # by another name
+        await host.close()
+        assert await reach("box") is not link and (await (await open_host("box")).run(["true"])).ok
         with pytest.raises(InputError):
             await open_host("no host")
     finally:
@@ -377,7 +389,7 @@ async def test_work_on_files_goes_on_after_a_cut(ssh_box: Box, line: Any) -> Non
             line.cut_after(size)
             await host.put(data, "file")
             assert await host.get("file") == data
-        assert host.connects == 3 and line.cuts == 2
+        assert (await host.reach()).connects == 3 and line.cuts == 2
         assert [path.name for path in ssh_box.home.iterdir() if "tmp" in path.name] == []
 
 
@@ -402,7 +414,7 @@ async def test_a_connection_that_goes_while_something_is_opened_on_it(
     monkeypatch.setattr(SSHChannel, step, cut)
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         cuts = 1
-        assert await host.facts("nothing") is None, "files are asked for again"
+        assert await host.stat("nothing") is None, "files are asked for again"
         cuts = 1
         with pytest.raises(Disconnected, match="was lost while `true` ran"):
             await host.run(["true"])  # nobody knows whether it ran
@@ -437,7 +449,7 @@ async def test_a_machine_that_gives_more_than_was_asked_for(
 
 async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
-        link: Any = host._link
+        link: Any = await host.reach()
         files = await link.files()
 
         async def unreachable(path: str) -> Any:
@@ -447,18 +459,18 @@ async def test_an_error_of_the_network_is_no_error_of_a_file(ssh_box: Box, monke
             raise OSError(errno.EHOSTUNREACH, "No route to host")
 
         monkeypatch.setattr(files, "stat", unreachable)
-        assert await host.facts("nothing") is None and host.connects == 2
+        assert await host.stat("nothing") is None and (await host.reach()).connects == 2
 
 
 async def test_patience_ends(ssh_box: Box, line: Any) -> None:
     async with await connect_ssh(ssh_box.target(port=line.port), known_hosts=ssh_box.known_hosts(), patience=0.5) as host:
         await line.refuse()
-        for action in (host.get("x"), host.facts("x"), host.put(b"", "x"), host.run(["true"])):
+        for action in (host.get("x"), host.stat("x"), host.put(b"", "x"), host.run(["true"])):
             with pytest.raises(Disconnected, match="refused the connection"):
                 await action
-        assert host.trouble is not None and not host.connected
+        assert (await host.reach()).trouble is not None and not (await host.reach()).live
         await line.open()
-        assert (await host.run(["true"])).ok and host.trouble is None and host.connected
+        assert (await host.run(["true"])).ok and (await host.reach()).trouble is None and (await host.reach()).live
 
 
 async def test_what_the_login_shell_prints_is_no_output(ssh_box: Box) -> None:
@@ -533,7 +545,7 @@ async def test_large_files_there_and_back(ssh_box: Box, line: Any, tmp_path: Pat
         assert (ssh_box.home / "up/file").stat().st_mode & 0o777 == 0o640
         assert there.verified and there.size == len(data) and there.notice is None
         assert seen[0] == (0, len(data)) and seen[-1] == (len(data), len(data))
-        assert line.cuts == cuts and host.connects == cuts + 1
+        assert line.cuts == cuts and (await host.reach()).connects == cuts + 1
         cuts *= 2
         fetched = await host.download("up/file", back, progress=progress)
         assert back.read_bytes() == data and fetched.verified
@@ -624,7 +636,7 @@ async def test_tunnels_outlive_the_connection(ssh_box: Box, line: Any, echo: int
             assert await talk(port, b"hello " * 50_000) == b"HELLO " * 50_000
             line.cut()
             assert await connect_soon(port, b"again") == b"AGAIN"
-            assert host.connects == 2
+            assert (await host.reach()).connects == 2
         with pytest.raises(OSError):
             await talk(port, b"x")
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
+from hudtui.core.remote import ssh_follow
 from hudtui.core.remote.ssh import connect_ssh
+from hudtui.core.remote.ssh_connection import SshConnection
 
 Box = Any
 
@@ -43,22 +45,21 @@ async def test_a_log_is_copied_exactly_over_many_disconnects(faults: Any, ssh_bo
 
 
 async def test_without_python_the_reader_may_be_gone_before_it_is_sent(ssh_box: Box, tmp_path: Path, monkeypatch: Any) -> None:
-    from hudtui.core.remote import ssh_reader
-    from hudtui.core.remote.ssh_channel import open_channel
-
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "sh").symlink_to(str(shutil.which("sh")))
     ssh_box.world(PATH=str(programs))
     (ssh_box.home / "log").write_bytes(b"one\n")
 
-    async def slowly(link: Any, connection: Any, command: str, session: Any) -> Any:
-        channel = await open_channel(link, connection, command, session)
+    open_channel = SshConnection.open_channel
+
+    async def slowly(link: SshConnection, connection: Any, command: str, listener: Any) -> Any:
+        channel = await open_channel(link, connection, command, listener)
         async with asyncio.timeout(30):
             await channel.wait_closed()
         return channel
 
-    monkeypatch.setattr(ssh_reader, "open_channel", slowly)
+    monkeypatch.setattr(SshConnection, "open_channel", slowly)
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         assert await collect(host, "log", 4) == b"one\n"
 
@@ -148,7 +149,7 @@ async def test_a_line_that_falls_silent_is_noticed(ssh_box: Box, bad_line: Any, 
         line.silent = True
         waiting = asyncio.ensure_future(anext(stream))
         async with asyncio.timeout(60):
-            while host.connected:  # noqa: ASYNC110
+            while (await host.reach()).live:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             line.silent = False
             with path.open("ab") as writer:
@@ -175,8 +176,8 @@ async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box)
             streams.append(host.follow(f"{number}"))
         first = await asyncio.gather(*(anext(stream) for stream in streams))
         assert [len(chunk.data) for chunk in first] == list(range(1, 31))
-        reader = host._link.reader
-        assert reader is not None and len(reader._streams) == 30 and not reader.ended
+        reader = await ssh_follow.shared_reader(await host.reach())
+        assert len(reader.streams) == 30 and not reader.ended
         (ssh_box.home / "0").write_bytes(b"xy")
         assert (await anext(streams[0])).data == b"y"
         missing: Any = host.follow(str(ssh_box.home))
@@ -189,25 +190,22 @@ async def test_one_reader_follows_all_files_and_ends_with_the_last(ssh_box: Box)
             await stream.aclose()
         assert reader.ended
         again: Any = host.follow("3")
-        assert len((await anext(again)).data) == 4 and host._link.reader is not reader
+        assert len((await anext(again)).data) == 4 and (await ssh_follow.shared_reader(await host.reach())) is not reader
         await again.aclose()
 
 
 async def test_memory_stays_bounded_when_nobody_takes_the_lines(ssh_box: Box) -> None:
-    from hudtui.core.remote import ssh_reader
-
     size = 40_000_000
     with (ssh_box.home / "log").open("wb") as stream:
         stream.truncate(size)
     async with await connect_ssh(ssh_box.target(), known_hosts=ssh_box.known_hosts()) as host:
         followed: Any = host.follow("log")
         first = await anext(followed)
-        reader = host._link.reader
-        assert reader is not None
-        (waiting,) = reader._streams.values()
+        reader = await ssh_follow.shared_reader(await host.reach())
+        (waiting,) = reader.streams.values()
         for _ in range(20):
             assert (await host.run(["true"])).ok  # the connection works on meanwhile
-            assert waiting.waiting + len(first.data) <= ssh_reader.BUFFER and len(reader._buffer) <= ssh_reader.BUFFER
+            assert waiting.waiting + len(first.data) <= ssh_follow.BUFFER and len(reader.buffer) <= ssh_follow.BUFFER
         got = len(first.data)
         async for chunk in followed:
             got += len(chunk.data)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.logs import TailReader
 from hudtui.core.runs.alarms import (
     Alarm,
     LogSymptom,
@@ -17,7 +18,6 @@ from hudtui.core.runs.alarms import (
     find_symptoms,
     reward_spread,
 )
-from hudtui.core.runs.growing import TailReader
 from hudtui.core.runs.status import read_gpus, time_left
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
@@ -139,20 +139,20 @@ def test_gpus() -> None:
 async def test_a_growing_file_is_fetched_once(tmp_path: Path) -> None:
     host, path = LocalHost(), tmp_path / "log"
     file = TailReader(str(path), most=10**6)
-    assert (await file.look(host)).data == b"" and file.facts is None
+    assert (await file.read(host)).data == b"" and file.stat is None
     path.write_bytes(b"a" * 100)
-    assert (await file.look(host)).data == b"a" * 100
-    assert (await file.look(host)).data == b""
+    assert (await file.read(host)).data == b"a" * 100
+    assert (await file.read(host)).data == b""
     path.write_bytes(b"a" * 100 + b"more")
-    assert (await file.look(host)).data == b"more"
+    assert (await file.read(host)).data == b"more"
     path.write_bytes(b"other" * 50)  # longer than before, and not the same
-    fresh = await file.look(host)
+    fresh = await file.read(host)
     assert (fresh.truncated, fresh.data) == (True, b"other" * 50)
     path.write_bytes(b"")
-    assert (await file.look(host)).truncated
+    assert (await file.read(host)).truncated
     short = TailReader(str(path), most=10)
     path.write_bytes(b"0123456789" * 3 + b"tail")
-    fresh = await short.look(host)
+    fresh = await short.read(host)
     assert (fresh.data, fresh.skipped) == (b"456789tail", 24)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import RunError
-from hudtui.core.remote.connect import close_hosts
+from hudtui.core.remote.hosts import close_hosts
 from hudtui.core.runs.attach import attach_command
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.values import RunSummary

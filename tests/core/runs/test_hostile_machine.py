@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.host import Completed, FileStat
+from hudtui.core.remote.host import Completed, Disconnected, FileStat
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.remote.ssh_errors import Disconnected
 from hudtui.core.runs import machine as machine_module
 from hudtui.core.runs import watch as monitor_module
 from hudtui.core.runs.collect import fetch_results
@@ -231,12 +230,12 @@ class Away(LocalHost):
     def __init__(self) -> None:
         self.cut: str | None = None
 
-    async def facts(self, path: PurePosixPath | str) -> FileStat | None:
+    async def stat(self, path: PurePosixPath | str) -> FileStat | None:
         if self.cut == "silent":
             await asyncio.Event().wait()
         if self.cut is not None:
             raise Disconnected("the connection was lost")
-        return await super().facts(path)
+        return await super().stat(path)
 
 
 @pytest.mark.parametrize("how", ["lost", "silent"])

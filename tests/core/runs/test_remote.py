@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError, MachineError
-from hudtui.core.remote.connect import close_hosts
-from hudtui.core.remote.hosts import Distant, find_host, find_target, forget_address, pod_host, save_address
+from hudtui.core.remote.hosts import close_hosts, find_host, find_target, forget_address, pod_host, save_address
+from hudtui.core.remote.ssh import SshHost
 from hudtui.core.remote.target import SshTarget
 from hudtui.core.runs.launch import draft_run, launch, reconcile_runs, stop
 from hudtui.core.runs.machine import RunFolder
@@ -178,7 +178,7 @@ async def test_rented_machines_are_known_by_name(own_world: Path) -> None:
     target = SshTarget("ubuntu", "192.0.2.7", 2222, keys=(Path("/k/prime.pem"),), pin="pod-7")
     save_address(host, target)
     found = find_host(host)
-    assert isinstance(found, Distant) and find_target(found.name) == target
+    assert isinstance(found, SshHost) and find_target(found.name) == target
     forget_address(host)
     forget_address(host)
     with pytest.raises(MachineError, match="is not known here"):

@@ -22,9 +22,8 @@ from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import HudtuiError, MachineError, RunError
-from hudtui.core.remote.connect import close_hosts
-from hudtui.core.remote.hosts import find_host, pod_host
-from hudtui.core.remote.ssh_errors import Disconnected
+from hudtui.core.remote.host import Disconnected
+from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.broker import Broker, offer_to_json, order_of
 from hudtui.core.runs.launch import reconcile_runs

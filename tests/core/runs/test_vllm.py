@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import MachineError
-from hudtui.core.remote.connect import close_hosts
+from hudtui.core.remote.hosts import close_hosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import connect_ssh
 from hudtui.core.runs import vllm

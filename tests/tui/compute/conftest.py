@@ -23,7 +23,7 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Order, Query
 from hudtui.core.paths import app_paths
-from hudtui.core.remote.connect import close_hosts
+from hudtui.core.remote.hosts import close_hosts
 from hudtui.sim import PrimeSimulator
 from hudtui.tui.facts import Services
 
