@@ -41,3 +41,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return max(0.0, (when - datetime.now(UTC)).total_seconds()) if when.tzinfo else None
+
+
+def bad_key_character(text: str) -> int | None:
+    """The position, counting from 1, of the first character that no API key has; None if all could be in one.
+
+    Keys are visible ASCII characters. A header with any other cannot be sent, and the error of the attempt would quote the key.
+    """
+    return next((place for place, character in enumerate(text, 1) if not "!" <= character <= "~"), None)

@@ -17,10 +17,10 @@ from typing import Any, Literal
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
+from hudtui.core.text import MASK
 from hudtui.core.yaml_doc import Scalar, YamlDocument, load_yaml, set_values
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
-HIDDEN = "••••"
 _OWN_KEYS = frozenset(("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities"))
 
 ImageKind = Literal["local", "full", "pushed"]
@@ -133,7 +133,7 @@ class LockFile:
         provided = variables.get("provided") if isinstance(variables, Mapping) else None
         if not provided or not isinstance(environment, Mapping) or not isinstance(variables, Mapping):
             return dict(self.raw)
-        masked = {name: HIDDEN for name in provided} if isinstance(provided, Mapping) else HIDDEN
+        masked = {name: MASK for name in provided} if isinstance(provided, Mapping) else MASK
         return {**self.raw, "environment": {**environment, "variables": {**variables, "provided": masked}}}
 
 

@@ -11,31 +11,33 @@ SkyPilot nor the address of a simulator.
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from hudtui.core import trust
 from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
-from hudtui.core.paths import AppPaths, app_paths
+from hudtui.core.http import bad_key_character
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
-from hudtui.core.text import did_you_mean
+from hudtui.core.text import MASK, did_you_mean
 from hudtui.core.variables import make_lookup
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
+    from pydantic import SecretStr, TypeAdapter
 
 Kind = Literal["secret", "url", "flag", "seconds", "limit", "path", "text"]
 Origin = str
 """`environment`, `.env`, `user file`, `default`, or what another tool keeps: `~/.hud/.env`, `~/.prime`, `Hugging Face login`."""
-
-MASK = "••••"
 
 
 @dataclass(frozen=True)
@@ -284,11 +286,6 @@ def mask(secret: str | SecretStr) -> str:
     return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
 
 
-def paths() -> AppPaths:
-    """The program's own folders."""
-    return app_paths()
-
-
 def user_file() -> Path:
     """The user's settings for all projects, in the form of a `.env` file. It need not exist."""
     return app_paths().settings_file
@@ -401,8 +398,6 @@ def _first(layers: list[_Layer], name: str) -> str | None:
 
 def _lowers(value: str, limit: str | None) -> bool:
     """Whether a limit is a stricter one than the user's, or the same. One that cannot be read is neither."""
-    from hudtui.core.settings_model import parse_limit
-
     try:
         return limit is None or parse_limit(value) <= parse_limit(limit)
     except ValueError:
@@ -536,25 +531,99 @@ class CheckedSettings:
     """Settings as typed values, and what is wrong with the others."""
 
     values: Mapping[str, object] = field(repr=False)
-    """By name: SecretStr, an address as text without a slash at the end, bool, seconds or a limit as float (an infinite limit is
-    none), or Path."""
+    """By name: SecretStr, an address without a slash at its end, bool, seconds or a limit as float (infinite: no limit), Path."""
     problems: Mapping[str, str]
-    """By name, in plain words. Never holds a value."""
+    """By name, in plain words that never hold the value."""
 
 
 def check_settings(settings: Settings) -> CheckedSettings:
-    """Every known setting that has a value, checked against its kind.
-
-    A key must be one word and not the example's placeholder, an address http or https with a host, and so on.
-    """
-    from hudtui.core.settings_model import checked_values
-
-    values, problems = checked_values(tuple(settings.keys.values()), settings.get)
+    """Check every known setting that has a value against its kind: a key is one word, an address is http(s) with a host, ..."""
+    values: dict[str, object] = {}
+    problems: dict[str, str] = {}
+    for setting in settings.keys.values():
+        if (text := settings.get(setting.name)) is not None:
+            value, problem = _checked(setting.kind, text)
+            if problem is None:
+                values[setting.name] = value
+            else:
+                problems[setting.name] = problem
     return CheckedSettings(values, problems)
 
 
-def check_setting_value(key: Setting, value: str) -> str | None:
+def check_setting_value(setting: Setting, value: str) -> str | None:
     """What is wrong with a value that is about to be given to a setting, in plain words; None if nothing is."""
-    from hudtui.core.settings_model import checked_values
+    return _checked(setting.kind, value)[1]
 
-    return checked_values((key,), {key.name: value}.get)[1].get(key.name)
+
+def parse_limit(value: str) -> float:
+    """A limit as a number; infinite if the value says that there is no limit.
+
+    Raises:
+        ValueError: It is not a limit; the text says why.
+    """
+    if value.strip().lower() in ("none", "off", "unlimited"):
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("this is not a number; none means that there is no limit") from None
+    if not number > 0:
+        raise ValueError("this must be more than 0; none means that there is no limit")
+    return number
+
+
+_PLACEHOLDER = re.compile(r"(your|my|change|insert|replace|enter)[-_ ].*|x{3,}|<.*>|\.{3,}|todo", re.IGNORECASE)
+_PROBLEMS = {
+    "bool_parsing": "this is neither true nor false",
+    "float_parsing": "this is not a number of seconds",
+    "greater_than": "this must be more than 0 seconds",
+    "finite_number": "this must be a finite number of seconds",
+}
+"""pydantic's types of errors, in plain words."""
+
+
+def _checked(kind: Kind, text: str) -> tuple[object, str | None]:
+    """A value of a kind, or what is wrong with the text."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapters()[kind].validate_python(text), None
+    except ValidationError as error:
+        item = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        return None, _PROBLEMS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+
+
+@functools.cache
+def _adapters() -> Mapping[Kind, TypeAdapter[Any]]:
+    """How each kind is checked. Made at the first check: importing pydantic takes its time."""
+    from pydantic import AfterValidator, BeforeValidator, Field, PositiveFloat, SecretStr, TypeAdapter
+
+    types: dict[Kind, Any] = {
+        "secret": Annotated[SecretStr, BeforeValidator(_key)],
+        "url": Annotated[str, AfterValidator(_url)],
+        "flag": bool,
+        "seconds": Annotated[PositiveFloat, Field(allow_inf_nan=False)],
+        "limit": Annotated[float, BeforeValidator(parse_limit)],
+        "path": Annotated[Path, AfterValidator(Path.expanduser)],
+        "text": str,
+    }
+    return {kind: TypeAdapter(one) for kind, one in types.items()}
+
+
+def _key(text: str) -> str:
+    if _PLACEHOLDER.fullmatch(text):
+        raise ValueError("this is the placeholder of an example, not a key")
+    if (at := bad_key_character(text)) is not None:
+        raise ValueError(f"a key is one word of ASCII letters, digits and signs; character {at} is not one of them")
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("this is not an address; write it with http:// or https:// and a host")
+    return text.rstrip("/")

@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+MASK = "••••"
+"""What is shown in place of a secret."""
+
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, 7 bit
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI, 8 bit

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from hudtui.core.errors import InputError
 from hudtui.core.lockfile import (
-    HIDDEN,
     find_lock,
     lock_not_found,
     parse_lock,
@@ -23,6 +22,7 @@ from hudtui.core.lockfile import (
     set_primary_dataset,
 )
 from hudtui.core.platform import BUCKEYE, HUD
+from hudtui.core.text import MASK
 from hudtui.core.yaml_doc import load_yaml
 
 NOW = datetime(2026, 11, 20, 22, 59, 1, 999)
@@ -289,7 +289,7 @@ def test_provided_values_are_not_shown(tmp_path: Path) -> None:
     assert "tp-0123456789" not in repr(lock)
     shown = lock.shown()
     assert "tp-0123456789" not in repr(shown)
-    assert shown["environment"]["variables"]["provided"] == {"THIRD_PARTY_KEY": HIDDEN}
+    assert shown["environment"]["variables"]["provided"] == {"THIRD_PARTY_KEY": MASK}
     assert shown["environment"]["initializeMs"] == 812
     assert lock.raw["environment"]["variables"]["provided"]["THIRD_PARTY_KEY"] == "tp-0123456789"
     odd = parse_lock("environment: {variables: {provided: tp-0123456789}}", Path("l"))

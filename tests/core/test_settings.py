@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUCKEYE, HUD, Platform
 from hudtui.core.settings import (
     MASK,
@@ -21,7 +22,6 @@ from hudtui.core.settings import (
     load_settings,
     looks_secret,
     mask,
-    paths,
     remove_setting,
     save_project_setting,
     save_user_setting,
@@ -251,7 +251,7 @@ def test_typed_values(own_world: Path) -> None:
         ("HUDTUI_BUDGET_RUN", "0", "more than 0"),
         ("HUDTUI_BUDGET_DAY", "nan", "more than 0"),
         ("HUDTUI_MAX_HOURS", "-1", "more than 0"),
-        ("HUDTUI_IDLE_MINUTES", "a while", "no number"),
+        ("HUDTUI_IDLE_MINUTES", "a while", "not a number"),
     ],
 )
 def test_values_that_cannot_be_right(own_world: Path, name: str, value: str, words: str) -> None:
@@ -271,7 +271,7 @@ def test_saving(own_world: Path) -> None:
     assert path.read_text() == "HUD_API_KEY=k1\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     other = save_user_setting("HUD_API_KEY", "k2")
-    assert other == user_file() == paths().settings_file
+    assert other == user_file() == app_paths().settings_file
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert load(own_world).get("HUD_API_KEY") == "k1"
     assert remove_setting(own_world, "HUD_API_KEY") is True
@@ -294,10 +294,10 @@ def test_slips_in_names() -> None:
 
 
 def test_home_of_ones_own(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert str(paths().config).startswith(os.environ["XDG_CONFIG_HOME"])
-    assert str(paths().cache).startswith(os.environ["XDG_CACHE_HOME"])
+    assert str(app_paths().config).startswith(os.environ["XDG_CONFIG_HOME"])
+    assert str(app_paths().cache).startswith(os.environ["XDG_CACHE_HOME"])
     monkeypatch.setenv("HUDTUI_HOME", str(own_world / "mine"))
-    own = paths()
+    own = app_paths()
     assert (own.config, own.data, own.state, own.cache) == tuple(
         own_world / "mine" / name for name in ("config", "data", "state", "cache")
     )
@@ -308,7 +308,7 @@ def test_loading_imports_neither_pydantic_nor_http() -> None:
     code = (
         "import sys; from pathlib import Path; from hudtui.core.platform import HUD;"
         "from hudtui.core.settings import load_settings; load_settings(Path.cwd(), HUD).get('HUD_API_KEY');"
-        "print([name for name in ('pydantic', 'pydantic_settings', 'httpx2', 'mcp', 'textual', 'ruamel') if name in sys.modules])"
+        "print([name for name in ('pydantic', 'httpx2', 'mcp', 'textual', 'ruamel') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,7 +18,6 @@ HEAVY = {
     "msgspec",
     "pyarrow",
     "pydantic",
-    "pydantic_settings",
     "re2",
     "ruamel",
     "sqlite3",

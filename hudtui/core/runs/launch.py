@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.events import Notice
+from hudtui.core.paths import app_paths
 from hudtui.core.remote import hosts as machines
 from hudtui.core.remote import tmux as sessions
 from hudtui.core.remote.host import Host
@@ -25,7 +26,6 @@ from hudtui.core.remote.hosts import LOCAL, ensure_reachable
 from hudtui.core.runs.machine import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.settings import paths
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
@@ -108,7 +108,7 @@ def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
     local = host.name == LOCAL
     folder = str(store.folder.absolute() / run) if local else f".hudtui/runs/{run}"
     if local:
-        environments = str(paths().data / "environments")
+        environments = str(app_paths().data / "environments")
         site = Site(folder, (sys.executable,), spec.workspace, environments=environments, package=str(PACKAGE_FOLDER))
     else:
         site = Site(folder, ("python3",))
