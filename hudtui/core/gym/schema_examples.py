@@ -8,25 +8,60 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hudtui.core.environment.validation import CheckTooLongError, NotCheckedError, Validator, WorkBudget
-from hudtui.core.gym.suggest import count_of, more_like, number_of, numbers, texts
+from hudtui.core.environment.validation import MAX_WORK, CheckTooLongError, NotCheckedError, Validator, WorkBudget
 from hudtui.core.text import clean_line
 
 UNSET: Final[Any] = object()
 """Stands for "no value", where None is a value."""
 
 _MOST_TRIED = 60
-_MOST_WORK = 2000
-"""Parts looked at for one example: schemas that refer to themselves branch without end."""
-_MOST_CHECKS = 100_000
-"""Steps to judge one value."""
+_CANDIDATE = 150
+"""Steps of going through one part of a schema for candidates: schemas that refer to themselves branch without end."""
+_CHECK = 50
+"""Steps of a check, besides what it counts itself."""
 _DEEPEST = 6
 _LONGEST_LIST = 24
+_LONGEST_TEXT = 200
+_LONGEST_PATTERN = 2_000
+_LONGEST_SAMPLE = 4_096
+_LARGEST = 1e300
 _HOPS = 20
+_FORMATS: Mapping[str, str] = {
+    "date": "2025-01-31",
+    "date-time": "2025-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "name@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com",
+    "uri-reference": "/page",
+    "iri": "https://example.com",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "json-pointer": "/a",
+    "regex": "a+",
+}
+_NAMED_TEXTS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"url", "uri", "href", "link"}), "https://example.com"),
+    (frozenset({"path", "file", "filename"}), "notes.txt"),
+    (frozenset({"query", "search", "question"}), "weather tomorrow"),
+    (frozenset({"email", "mail"}), "name@example.com"),
+    (frozenset({"date", "day"}), "2025-01-31"),
+    (frozenset({"key", "keys"}), "enter"),
+    (frozenset({"command", "cmd"}), "ls"),
+    (frozenset({"timezone", "tz"}), "Europe/Paris"),
+    (frozenset({"name", "title"}), "example"),
+)
+"""Parts of a parameter's name, and the text that suits it."""
+_TEXTS = ("hello", "a", "1", "abc", "A", "2025-01-31", "a@b.co", "https://example.com", "")
 
 
 @dataclass(frozen=True)
@@ -56,8 +91,8 @@ class ToolSchema:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self._validator = Validator(root)
-        self._work = 0
-        self._budget = 0
+        self._work = WorkBudget()
+        """What the search for an example may still take."""
 
     def properties(self) -> tuple[SchemaProperty, ...]:
         """The parameters, required ones first, each group in the order of the schema.
@@ -70,8 +105,7 @@ class ToolSchema:
 
     def accepts(self, arguments: Any) -> bool:
         """Whether the arguments of a call fit. A schema that makes no sense accepts everything; one that never ends, nothing."""
-        self._budget = _MOST_CHECKS
-        return self._valid(self.root, arguments, unsure=False)
+        return self._valid(self.root, arguments, WorkBudget(), too_long=False)
 
     def unchecked(self, arguments: Any) -> str | None:
         """Why it cannot be told whether the arguments of a call fit; None where it can."""
@@ -83,8 +117,7 @@ class ToolSchema:
 
     def fits(self, schema: Any, value: Any) -> bool:
         """Whether a value fits a part of this schema."""
-        self._budget = _MOST_CHECKS
-        return self._valid(schema, value)
+        return self._valid(schema, value, WorkBudget())
 
     def resolved(self, schema: Any) -> Mapping[str, Any]:
         """`schema` with references at its top followed; `{}` for what is no schema."""
@@ -131,9 +164,9 @@ class ToolSchema:
             schema: The part.
             name: The parameter's name; a hint for what texts look natural.
         """
-        self._work, self._budget = _MOST_WORK, _MOST_CHECKS * 3
+        self._work = WorkBudget(MAX_WORK * 3)
         for candidate in itertools.islice(self._candidates(schema, name, 0), _MOST_TRIED):
-            if self._valid(schema, candidate):
+            if self._valid(schema, candidate, self._work):
                 return candidate
         return UNSET
 
@@ -205,17 +238,15 @@ class ToolSchema:
                 return None
         return at
 
-    def _valid(self, schema: Any, instance: Any, *, unsure: bool = True) -> bool:
-        allowed = min(self._budget, _MOST_CHECKS)
-        work = WorkBudget(allowed)
+    def _valid(self, schema: Any, value: Any, work: WorkBudget, *, too_long: bool = True) -> bool:
+        """Whether a value fits a part of this schema; `too_long` where the check takes too long."""
+        work.left -= _CHECK
         try:
-            return not self._validator.errors(instance, part=None if schema is self.root else schema, most=1, work=work)
+            return not self._validator.errors(value, part=None if schema is self.root else schema, most=1, work=work)
         except CheckTooLongError:
-            return unsure
+            return too_long
         except NotCheckedError:
             return True  # whatever is wrong with the schema, it is not the example's fault
-        finally:
-            self._budget -= max(allowed - work.left, 1)
 
     def _kind_words(self, kind: str, plain: Mapping[str, Any], depth: int) -> str:
         if kind in ("integer", "number"):
@@ -251,8 +282,8 @@ class ToolSchema:
             return
         given = plain.get("examples")
         yield from (given if isinstance(given, list) else ())
-        self._work -= 1
-        if depth > _DEEPEST or self._work < 0:
+        self._work.left -= _CANDIDATE
+        if depth > _DEEPEST or self._work.left < 0:
             yield from (None, "", 1, [], {})
             return
         for word in ("anyOf", "oneOf", "allOf"):
@@ -266,11 +297,11 @@ class ToolSchema:
 
     def _of_kind(self, kind: str, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
         if kind == "string":
-            yield from texts(plain, name)
+            yield from _texts(plain, name)
         elif kind == "integer":
-            yield from (int(number) for number in numbers(plain, whole=True))
+            yield from (int(number) for number in _numbers(plain, whole=True))
         elif kind == "number":
-            yield from numbers(plain, whole=False)
+            yield from _numbers(plain, whole=False)
         elif kind == "boolean":
             yield from (True, False)
         elif kind == "null":
@@ -283,9 +314,9 @@ class ToolSchema:
     def _lists(self, plain: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
         front = [self._first(part, name, depth) for part in _parts(plain, "prefixItems")]
         items = plain.get("items", plain.get("contains", {}))
-        least = count_of(plain, "minItems", _LONGEST_LIST)
+        least = _count(plain, "minItems", _LONGEST_LIST)
         some = list(itertools.islice(self._candidates(items, name, depth + 1), _LONGEST_LIST + 8))
-        fitting = [item for item in some if self._valid(items, item)] or some[:1]
+        fitting = [item for item in some if self._valid(items, item, self._work)] or some[:1]
         if fitting:
             yield [*front, *([fitting[0]] if not front else [])][: max(least, len(front), 1)]
             padding = itertools.islice(itertools.cycle(fitting), max(least - len(front), 0))
@@ -298,14 +329,14 @@ class ToolSchema:
                 different.append(item)
         yield different
         if plain.get("uniqueItems") and len(different) < least:
-            yield [*different, *more_like(fitting[:1], least - len(different))]
+            yield [*different, *_more_like(fitting[:1], least - len(different))]
         yield []
 
     def _objects(self, plain: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
         shape = self._shape(plain, depth)
         yield {name: self._first(part, name, depth) for name, part in shape.schemas.items() if name in shape.required}
         yield {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
-        least = count_of(plain, "minProperties", _LONGEST_LIST)
+        least = _count(plain, "minProperties", _LONGEST_LIST)
         extra = plain.get("additionalProperties", {})
         if extra is not False:
             filled = {name: self._first(part, name, depth) for name, part in shape.schemas.items()}
@@ -317,7 +348,7 @@ class ToolSchema:
 
     def _first(self, schema: Any, name: str, depth: int) -> Any:
         tried = list(itertools.islice(self._candidates(schema, name, depth + 1), 20))
-        return next((candidate for candidate in tried if self._valid(schema, candidate)), tried[0] if tried else None)
+        return next((candidate for candidate in tried if self._valid(schema, candidate, self._work)), tried[0] if tried else None)
 
 
 @dataclass(frozen=True)
@@ -374,13 +405,177 @@ def _kind_of(data: Any) -> str:
 
 
 def _span(plain: Mapping[str, Any]) -> str:
-    low, high = number_of(plain, "minimum"), number_of(plain, "maximum")
-    above, below = number_of(plain, "exclusiveMinimum"), number_of(plain, "exclusiveMaximum")
+    low, high = _number(plain, "minimum"), _number(plain, "maximum")
+    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
     if low is not None and high is not None:
         text = f" from {low} to {high}"
     else:
         sides = (("at least", low), ("more than", above), ("at most", high), ("less than", below))
         found = [f"{words} {bound}" for words, bound in sides if bound is not None]
         text = f" {' and '.join(found)}" if found else ""
-    step = number_of(plain, "multipleOf")
+    step = _number(plain, "multipleOf")
     return f"{text}, a multiple of {step}" if step else text
+
+
+# -- scalars that a schema may accept -------------------------------------------------------------------------------------------
+
+
+def _number(plain: Mapping[str, Any], word: str) -> int | float | None:
+    """The number that a keyword holds; None where it holds none, or one beyond all use."""
+    found = plain.get(word)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < _LARGEST else None
+
+
+def _count(plain: Mapping[str, Any], word: str, most: int) -> int:
+    """The whole number that a keyword holds, from 0 to `most`; 0 where it holds none."""
+    found = _number(plain, word)
+    return min(max(int(found), 0), most) if found is not None else 0
+
+
+def _numbers(plain: Mapping[str, Any], *, whole: bool) -> Iterator[int | float]:
+    """Numbers around the bounds of a schema and on its steps, the plainest first; not all of them fit.
+
+    Args:
+        plain: The schema, references resolved.
+        whole: Only whole numbers are of use.
+    """
+    low, high = _number(plain, "minimum"), _number(plain, "maximum")
+    above, below = _number(plain, "exclusiveMinimum"), _number(plain, "exclusiveMaximum")
+    step = _number(plain, "multipleOf")
+    yield from (1,) if whole else (1.5, 1)
+    if step:
+        start = low if low is not None else above if above is not None else 0
+        first = start // step
+        for index in range(4):
+            yield _tidy((first + index) * step, whole)
+        end = high if high is not None else below
+        if end is not None:
+            yield from (_tidy((end // step - index) * step, whole) for index in range(2))
+    for bound in (low, high):
+        if bound is not None:
+            yield _tidy(bound, whole)
+            yield from (_tidy(bound, True), _tidy(bound, True) + 1) if whole else ()
+    for bound, away in ((above, 1), (below, -1)):
+        if bound is not None:
+            yield from (_tidy(bound, whole) + away, *(() if whole else (bound + away * 0.5, bound + away * 0.001)))
+    edges = [bound for bound in (low, above, high, below) if bound is not None]
+    if len(edges) > 1 and not whole:
+        yield sum(edges[:1] + edges[-1:]) / 2
+    yield from (0, -1, 2, 10, 100)
+
+
+def _tidy(number: int | float, whole: bool) -> int | float:
+    if isinstance(number, int):
+        return number
+    if not math.isfinite(number):
+        return 0
+    return int(number) if whole or number == int(number) else number
+
+
+def _texts(plain: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Texts that look natural, made to fit the lengths of a schema; not all of them fit.
+
+    Args:
+        plain: The schema, references resolved.
+        name: Of the parameter: an address for `url`, a file name for `path`.
+    """
+    form, pattern = plain.get("format"), plain.get("pattern")
+    natural = _FORMATS.get(form, "") if isinstance(form, str) else ""
+    if not natural:
+        parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower()))
+        natural = next((text for words, text in _NAMED_TEXTS if parts & words), "hello")
+    least, most = _count(plain, "minLength", _LONGEST_TEXT), _number(plain, "maxLength")
+    if isinstance(pattern, str):
+        yield from _matches(pattern, least)
+    for text in (natural, *_TEXTS):
+        fitted = text + "x" * (least - len(text)) if len(text) < least else text
+        yield fitted if most is None or len(fitted) <= most else fitted[: max(int(most), 0)]
+
+
+def _more_like(like: list[Any], count: int) -> list[Any]:
+    """Further values of the kind of the first one, none alike."""
+    first = like[0] if like else "x"
+    if isinstance(first, str):
+        return [f"{first}{number}" for number in range(2, count + 2)]
+    if isinstance(first, (int, float)) and not isinstance(first, bool):
+        return [first + number for number in range(1, count + 1)]
+    return []
+
+
+def _matches(pattern: str, least: int) -> Iterator[str]:
+    """Texts that are meant to match a regular expression, the shortest first; the caller checks.
+
+    Args:
+        pattern: Read by Python's own parser, which knows most of what patterns of JSON Schema (ECMA 262) hold.
+        least: The shortest length that is of use; open repetitions are stretched towards it.
+    """
+    from re import _parser  # type: ignore[attr-defined]  # the tree of a pattern is nowhere public; an error here costs an example
+
+    if len(pattern) > _LONGEST_PATTERN:
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = _parser.parse(re.sub(r"\(\?<(?![=!])", "(?P<", pattern))
+        for repeat in dict.fromkeys((1, min(max(least, 3), 64), min(least + 1, 64))):
+            yield _sample(tree, repeat)
+    except (re.error, ValueError, OverflowError, RecursionError):
+        return
+
+
+def _sample(tree: Any, repeat: int) -> str:
+    """A text for the parsed pattern. Look-arounds and back-references are left out.
+
+    Raises:
+        ValueError: The text would be long.
+    """
+    text = ""
+    for kind, content in tree:
+        match str(kind):
+            case "LITERAL":
+                text += chr(content)
+            case "NOT_LITERAL":
+                text += _class([(kind, content)], negated=True)
+            case "ANY":
+                text += "a"
+            case "IN":
+                negated = str(content[0][0]) == "NEGATE"
+                text += _class(content[negated:], negated=negated)
+            case "BRANCH":
+                text += next(filter(None, (_sample(branch, repeat) for branch in content[1])), "")
+            case "SUBPATTERN":
+                text += _sample(content[-1], repeat)
+            case "ATOMIC_GROUP":
+                text += _sample(content, repeat)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                fewest, most, inner = content
+                piece, times = _sample(inner, repeat), min(max(fewest, repeat), most)
+                if len(piece) * times > _LONGEST_SAMPLE:
+                    raise ValueError("a long text")
+                text += piece * times
+        if len(text) > _LONGEST_SAMPLE:
+            raise ValueError("a long text")
+    return text
+
+
+def _class(members: list[tuple[Any, Any]], *, negated: bool) -> str:
+    """A character of a class, or one that is not in it."""
+    picks = {"DIGIT": "1", "WORD": "a", "SPACE": " ", "NOT_DIGIT": "x", "NOT_WORD": "-", "NOT_SPACE": "x"}
+    kind, content = members[0]
+    if not negated:
+        if str(kind) == "CATEGORY":
+            return picks[str(content).removeprefix("CATEGORY_")]
+        return chr(content[0] if str(kind) == "RANGE" else content)
+    found = next((pick for pick in "axX1-_ ,." if not any(_is_member(pick, *member) for member in members)), None)
+    if found is None:
+        raise ValueError("nothing is outside of the class")
+    return found
+
+
+def _is_member(character: str, kind: Any, content: Any) -> bool:
+    if str(kind) == "RANGE":
+        return bool(content[0] <= ord(character) <= content[1])
+    if str(kind) == "CATEGORY":
+        name = str(content).removeprefix("CATEGORY_")
+        tests = {"DIGIT": character.isdigit(), "WORD": character.isalnum() or character == "_", "SPACE": character.isspace()}
+        return tests[name.removeprefix("NOT_")] != name.startswith("NOT_")
+    return bool(ord(character) == content)
