@@ -1,28 +1,44 @@
 """Transforms: the lambdas of a configuration, in a small and total subset of Python.
 
-A transform is never evaluated as Python. It is parsed, checked against what is allowed, compiled once into closures and run under
-a budget of steps, time, memory and sizes. Within the subset its results are Python's own, types included.
+A transform is parsed, and a new syntax tree is built from the parts of it that are allowed: every operator, call, method,
+subscript, display and loop becomes a call of a guard of `sandbox`, with the run's budget as its first argument. Only that tree is
+compiled, and it runs without builtins. What is left of Python in it is names, constants, conditions, comparisons, unary signs and
+comprehensions, so that within the subset a result is Python's own, types included.
+
+The guards go by names that no source text can hold (`$Add`, `$int`), and the tree has no attributes at all.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from hudtui.core.errors import InputError
-from hudtui.core.gym.sandbox import BudgetExceededError, check_text, size_of
-from hudtui.core.gym.transform_base import Closure, SubsetError
-from hudtui.core.gym.transform_compiler import Compiler
-from hudtui.core.gym.transform_functions import FUNCTIONS
+from hudtui.core.gym import sandbox
+from hudtui.core.gym.sandbox import Budget, BudgetExceededError
 from hudtui.core.text import clean_line
 
 MAX_SOURCE = 10_000
 """Characters of a transform."""
+MAX_DEPTH = 100
+"""Levels of nesting of a transform's expressions."""
 
-_parsing = threading.Lock()
+_BUDGET = "$budget"
+_GLOBALS: dict[str, Any] = {
+    "__builtins__": {},
+    "$UNPACK": sandbox.UNPACK,
+    **{f"${name}": guard for name, guard in sandbox.GUARDS.items()},
+    **{f"$type {name}": kind for name, kind in sandbox.TYPES.items()},
+}
+"""All that a compiled transform can reach."""
+
+_compiling = threading.Lock()
 
 
 class TransformError(InputError):
@@ -50,14 +66,13 @@ class Transform:
         parameters: The names of the lambda's parameters, one or two.
     """
 
-    __slots__ = ("_body", "_default", "_padding", "parameters", "source")
+    __slots__ = ("_default", "_function", "parameters", "source")
 
-    def __init__(self, source: str, parameters: tuple[str, ...], default: tuple[Any, ...], body: Closure, size: int) -> None:
+    def __init__(self, source: str, tree: ast.Lambda) -> None:
         self.source = source
-        self.parameters = parameters
-        self._default = default
-        self._body = body
-        self._padding = [None] * (size - 1 - len(parameters))
+        self.parameters, default = _signature(tree)
+        self._function = _compile(self.parameters, tree.body)
+        self._default = () if default is None else (_value_of(default),)
 
     def __repr__(self) -> str:
         return f"Transform({self.source!r})"
@@ -80,57 +95,24 @@ class Transform:
         return len(self.parameters) == 2 and (use_context or not self._default)
 
     def __call__(self, value: Any, context: dict[str, Any] | None = None) -> Any:
-        """Run it.
+        """Run the transform.
 
         Args:
             value: The argument.
-            context: All arguments of the action. A transform with a second parameter sees them there; None leaves that parameter
-                to its default, or empty.
+            context: All arguments of the action, for a second parameter; None leaves that parameter to its default, or empty.
 
         Raises:
             TransformFailure: The run failed or exceeded a limit.
         """
         try:
-            if type(value) is str:
-                check_text(value)
+            sandbox.size_of(value)
+            if len(self.parameters) == 1:
+                return self._function(Budget(), value)
+            if context is None:
+                context = self._default[0] if self._default else {}
             else:
-                size_of(value)
-            if context and len(self.parameters) == 2:
-                size_of(context)
-            return self.run(value, context)
-        except TransformFailure:
-            raise
-        except Exception as error:
-            raise TransformFailure(_reason(error)) from None
-
-    def body(self, use_context: bool) -> Closure:
-        """The transform without its guard, for whoever prepares runs of it and handles what it raises, whatever that is.
-
-        Args:
-            use_context: As in `wants_context`.
-
-        Returns:
-            A function of a frame: a list of None, the value and, when the context is wanted, the context.
-        """
-        if not self._padding and (len(self.parameters) == 1 or self.wants_context(use_context)):
-            return self._body
-        rest = [] if len(self.parameters) == 1 or self.wants_context(use_context) else [*self._default]
-        tail = [*rest, *self._padding]
-        inner = self._body
-        return lambda frame: inner(frame + tail)
-
-    def run(self, value: Any, context: dict[str, Any] | None = None) -> Any:
-        """As calling it, for values that are known to be small.
-
-        Raises:
-            TransformFailure: The run failed or exceeded a limit.
-        """
-        frame = [None, value]
-        if len(self.parameters) == 2:
-            frame.append(context if context is not None else self._default[0] if self._default else {})
-        frame += self._padding
-        try:
-            return self._body(frame)
+                sandbox.size_of(context)
+            return self._function(Budget(), value, context)
         except Exception as error:
             raise TransformFailure(_reason(error)) from None
 
@@ -141,6 +123,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "a value is nested too deeply"
     text = clean_line(str(error), 200)
+    if isinstance(error, NameError) and (name := re.search(r"'(\w+)'", text)) is not None:
+        return f"NameError: {name[1]} has no value yet"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -157,31 +141,35 @@ def compile_transform(source: str) -> Transform:
     if len(source) > MAX_SOURCE:
         raise TransformError(f"it is longer than {MAX_SOURCE:,} characters", MAX_SOURCE + 1)
     tree = _parsed(source)
-    if isinstance(tree, ast.Name) and tree.id in FUNCTIONS:
-        name = tree.id
-        function = FUNCTIONS[name]
-        return Transform(source, ("x",), (), lambda frame: function(frame, frame[1]), 2)
+    if isinstance(tree, ast.Name) and tree.id in sandbox.FUNCTIONS:
+        tree = _parsed(f"lambda x: {tree.id}(x)")
     if not isinstance(tree, ast.Lambda):
         raise TransformError("a transform is a lambda: `lambda x: ...`", len(source) - len(source.lstrip()) + 1)
     try:
-        names, default = _signature(tree)
-        compiler = Compiler(names)
-        body = compiler.compile(tree.body)
-    except SubsetError as refused:
-        raise TransformError(refused.message, _column(source, refused.node)) from None
+        return Transform(source, tree)
+    except _NotAllowedError as error:
+        raise TransformError(str(error), _column(source, error.node)) from None
     except RecursionError:
         raise TransformError("it is nested too deeply") from None
-    return Transform(source, tuple(names), default, body, compiler.size)
+
+
+# Reading the source
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    # Python warns about odd spellings such as "\d". A program that runs with warnings as errors must not see them as such.
+    with _compiling, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _parsed(source: str) -> ast.expr:
     stripped = source.lstrip(" \t\n\r")
     offset = len(source) - len(stripped)
     try:
-        # Parsing warns about odd spellings such as "\d". Whoever runs Python with warnings as errors must not see them as such.
-        with _parsing, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(stripped.rstrip(), mode="eval").body
+        with _silently():
+            return ast.parse(stripped.rstrip(), mode="eval").body
     except SyntaxError as error:
         column = len(source) + 1  # where the end came too early
         if error.lineno and error.offset:
@@ -193,7 +181,6 @@ def _parsed(source: str) -> ast.expr:
         raise TransformError("it is nested too deeply", offset + 1) from None
     except ValueError as error:  # a null character, a lone surrogate, a number beyond Python's digit limit
         raise TransformError(f"this is not Python: {clean_line(str(error), 100)}", offset + 1) from None
-    return tree
 
 
 def _column(source: str, node: ast.AST) -> int:
@@ -207,37 +194,398 @@ def _column(source: str, node: ast.AST) -> int:
 
 
 def _offset(text: str, line: int, byte: int) -> int:
-    """The place of a syntax tree, in characters from the beginning."""
+    """The place of a syntax node, in characters from the beginning."""
     lines = text.split("\n")
     before = sum(len(part) + 1 for part in lines[: line - 1])
     inside = lines[line - 1].encode()[: max(byte, 0)].decode(errors="ignore") if line <= len(lines) else ""
     return before + len(inside)
 
 
-def _signature(tree: ast.Lambda) -> tuple[list[str], tuple[Any, ...]]:
+class _NotAllowedError(Exception):
+    """Part of a transform is outside the subset."""
+
+    def __init__(self, message: str, node: ast.AST) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+def _signature(tree: ast.Lambda) -> tuple[tuple[str, ...], ast.expr | None]:
+    """The names of a lambda's parameters, and the default of the second one."""
     arguments = tree.args
     for extra in (arguments.vararg, arguments.kwarg, *arguments.kwonlyargs):
         if extra is not None:
-            raise SubsetError("a transform has one or two plain parameters: the value, and all arguments", extra)
+            raise _NotAllowedError("a transform has one or two plain parameters: the value, and all arguments", extra)
     parameters = [*arguments.posonlyargs, *arguments.args]
     for parameter in parameters:
-        if "__" in parameter.arg:
-            raise SubsetError(f"the name {parameter.arg} is not allowed", parameter)
+        _check_name(parameter.arg, parameter)
     if not parameters:
-        raise SubsetError("a transform has a parameter: the value", tree)
+        raise _NotAllowedError("a transform has a parameter: the value", tree)
     if len(parameters) > 2:
-        raise SubsetError("a transform has one or two parameters: the value, and all arguments", parameters[2])
-    if len(parameters) == 2 and parameters[0].arg == parameters[1].arg:
-        raise SubsetError(f"two parameters are called {parameters[1].arg}", parameters[1])
-    defaults = [_constant(default) for default in arguments.defaults]
-    return [parameter.arg for parameter in parameters], tuple(defaults[-1:]) if len(parameters) == 2 else ()
+        raise _NotAllowedError("a transform has one or two parameters: the value, and all arguments", parameters[2])
+    names = tuple(parameter.arg for parameter in parameters)
+    if len(set(names)) < len(names):
+        raise _NotAllowedError(f"two parameters are called {names[1]}", parameters[1])
+    for default in arguments.defaults:
+        _value_of(default)
+    return names, arguments.defaults[-1] if len(names) == 2 and arguments.defaults else None
 
 
-def _constant(node: ast.expr) -> Any:
+def _value_of(default: ast.expr) -> Any:
     """The value of a default. It sees no names, so that it is the same in every run."""
-    compiler = Compiler([])
-    closure = compiler.compile(node)
     try:
-        return closure([None] * compiler.size)
+        return _compile((), default)(Budget())
+    except (_NotAllowedError, RecursionError):
+        raise
     except Exception as error:
-        raise SubsetError(f"this default fails: {_reason(error)}", node) from None
+        raise _NotAllowedError(f"this default fails: {_reason(error)}", default) from None
+
+
+def _check_name(name: str, node: ast.AST) -> None:
+    if "__" in name:
+        raise _NotAllowedError(f"the name {name} is not allowed", node)
+
+
+# Rewriting and compiling
+
+
+def _compile(parameters: tuple[str, ...], body: ast.expr) -> Any:
+    """The function of a run's budget and the parameters' values that a lambda's body becomes."""
+    rewritten = _Rewriter(parameters).visit(body)
+    arguments = [ast.arg(name) for name in (_BUDGET, *parameters)]
+    function = ast.Lambda(ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[]), rewritten)
+    tree = ast.fix_missing_locations(ast.Expression(function))
+    _verify(tree)
+    with _silently():
+        code = compile(tree, "<transform>", "eval")
+    return eval(code, _GLOBALS)  # noqa: S307 - the tree holds nothing but what _Rewriter puts together
+
+
+_COMPILED = {
+    *(ast.Expression, ast.Lambda, ast.arguments, ast.arg, ast.Name, ast.Load, ast.Store, ast.Constant, ast.Call, ast.keyword),
+    *(ast.IfExp, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.UAdd, ast.USub, ast.Compare, *ast.cmpop.__subclasses__()),
+    *(ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
+}
+
+
+def _verify(tree: ast.AST) -> None:
+    """Check once more, and by other means, that a rewritten tree holds nothing but names, constants and calls of guards."""
+    for node in ast.walk(tree):
+        good = type(node) in _COMPILED
+        if isinstance(node, ast.Call):
+            good = isinstance(node.func, ast.Name) and node.func.id.startswith("$") and node.func.id in _GLOBALS
+        elif isinstance(node, ast.Name | ast.arg):
+            name = node.id if isinstance(node, ast.Name) else node.arg
+            good = "__" not in name and (
+                name.isidentifier() or name == _BUDGET or (name in _GLOBALS and isinstance(node, ast.Name))
+            )
+        if not good:
+            raise AssertionError(f"a rewritten transform holds {ast.dump(node)[:80]}")
+
+
+_REFUSED: dict[type[ast.AST], str] = {
+    ast.Lambda: "a lambda inside a lambda",
+    ast.NamedExpr: "an assignment (:=)",
+    ast.Starred: "a star-argument",
+    ast.Await: "await",
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield",
+    ast.Attribute: "an attribute that is not called",
+}
+
+
+def _name(identifier: str) -> ast.Name:
+    return ast.Name(identifier, ast.Load())
+
+
+def _call(guard: str, *arguments: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
+    return ast.Call(_name(f"${guard}"), list(arguments), keywords or [])
+
+
+def _guarded(guard: str, *arguments: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
+    return _call(guard, _name(_BUDGET), *arguments, keywords=keywords)
+
+
+class _Rewriter:
+    """Builds the tree that is compiled from the tree that was parsed. Nothing of the latter is taken over unseen.
+
+    Attributes:
+        scopes: Names of the lambda and of the comprehensions around the current place.
+        nodes: Expressions seen so far: the steps of one pass.
+        depth: Expressions around the current one.
+    """
+
+    def __init__(self, parameters: tuple[str, ...]) -> None:
+        self.scopes: list[set[str]] = [set(parameters)]
+        self.nodes = 0
+        self.depth = 0
+
+    def visit(self, node: ast.expr, *, consumed: bool = False) -> ast.expr:
+        """Rewrite an expression.
+
+        Args:
+            node: The expression.
+            consumed: Its value is used up where it stands, so that it may be a generator.
+
+        Raises:
+            _NotAllowedError: It is, or holds, something that is not allowed.
+        """
+        self.nodes += 1
+        if self.depth >= MAX_DEPTH:
+            raise _NotAllowedError(f"it is nested deeper than {MAX_DEPTH} levels", node)
+        self.depth += 1
+        try:
+            if isinstance(node, ast.GeneratorExp) and not consumed:
+                raise _NotAllowedError(
+                    "a generator is only allowed as the argument of a function that uses it up; use [...]", node
+                )
+            if isinstance(node, ast.Call):
+                return self.call(node, consumed)
+            method = getattr(self, f"visit_{type(node).__name__}", None)
+            if method is None:
+                self.refuse(node)
+            rewritten: ast.expr = method(node)
+            return rewritten
+        finally:
+            self.depth -= 1
+
+    def refuse(self, node: ast.AST) -> NoReturn:
+        raise _NotAllowedError(f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed", node)
+
+    def known(self, name: str) -> bool:
+        """Whether a name is one of the lambda's own."""
+        return any(name in scope for scope in self.scopes)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        value = node.value
+        if value is not None and type(value) not in (str, int, float, bool):
+            raise _NotAllowedError(f"a literal of type {type(value).__name__} is not allowed", node)
+        if type(value) is int and value.bit_length() > sandbox.MAX_BITS:
+            raise _NotAllowedError(f"a number of more than {sandbox.MAX_BITS:,} bits", node)
+        return ast.Constant(value)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        name = node.id
+        _check_name(name, node)
+        if not self.known(name):
+            if name in sandbox.FUNCTIONS or name == "isinstance":
+                raise _NotAllowedError(f"{name} can only be called", node)
+            raise _NotAllowedError(f"the name {name} is not known here", node)
+        return _name(name)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        operation = type(node.op).__name__
+        if operation not in sandbox.GUARDS:
+            raise _NotAllowedError("the operator @ is not allowed", node)
+        return _guarded(operation, self.visit(node.left), self.visit(node.right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        operand = self.visit(node.operand)
+        return _guarded("Invert", operand) if isinstance(node.op, ast.Invert) else ast.UnaryOp(node.op, operand)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        return ast.BoolOp(node.op, [self.visit(value) for value in node.values])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        return ast.IfExp(self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        operands = [node.left, *node.comparators]
+        rewritten = [self.visit(operand) for operand in operands]
+        for index, sign in enumerate(node.ops, 1):
+            if isinstance(sign, ast.Is | ast.IsNot) and not any(map(_is_singleton, operands[index - 1 : index + 1])):
+                raise _NotAllowedError("`is` only compares with None, True or False; use ==", node)
+            searched = isinstance(sign, ast.In | ast.NotIn)
+            if not _is_constant(operands[index]):
+                rewritten[index] = _guarded("container" if searched else "operand", rewritten[index])
+            if searched and index == 1 and not _is_constant(node.left):
+                rewritten[0] = _guarded("hashable", rewritten[0])
+        return ast.Compare(rewritten[0], node.ops, rewritten[1:])
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        value = self.visit(node.value)
+        if not isinstance(node.slice, ast.Slice):
+            return _guarded("item", value, self.visit(node.slice))
+        bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+        return _guarded("slice", value, *(ast.Constant(None) if bound is None else self.visit(bound) for bound in bounds))
+
+    def visit_List(self, node: ast.List | ast.Tuple | ast.Set) -> ast.expr:
+        kind = type(node).__name__.lower()
+        if any(isinstance(part, ast.Starred) for part in node.elts):
+            return _guarded("unpack", ast.Constant(kind), *map(self._unpacked, node.elts))
+        parts = [self.visit(part) for part in node.elts]
+        if _is_constant(node):
+            return ast.Set(parts) if kind == "set" else type(node)(parts, ast.Load())
+        return _guarded("Set", _tuple(*parts)) if kind == "set" else _guarded("built", type(node)(parts, ast.Load()))
+
+    visit_Tuple = visit_Set = visit_List
+
+    def _unpacked(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, ast.Starred):
+            return _guarded("materialise", self.visit(node.value, consumed=True))
+        return _tuple(self.visit(node))
+
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        parts: list[ast.expr] = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                parts += (_name("$UNPACK"), _call("mapping", self.visit(value)))
+            else:
+                parts += (self.visit(key), self.visit(value))
+        return _guarded("Dict", *parts)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return _guarded("join", *map(self.visit, node.values))
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
+        value = self.visit(node.value)
+        conversion = ast.Constant("" if node.conversion == -1 else chr(node.conversion))
+        if node.format_spec is None:
+            return _guarded("format", value, conversion, ast.Constant(""))
+        if isinstance(node.format_spec, ast.JoinedStr):
+            literals = [part.value for part in node.format_spec.values if isinstance(part, ast.Constant)]
+            if len(literals) == len(node.format_spec.values):
+                try:
+                    sandbox.check_spec("".join(literals))
+                except (ValueError, BudgetExceededError) as error:
+                    raise _NotAllowedError(str(error), node) from None
+        return _guarded("format", value, conversion, self.visit(node.format_spec))
+
+    # Calls
+
+    def call(self, node: ast.Call, consumed: bool) -> ast.expr:
+        """Rewrite a call; `consumed` as for `visit`."""
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                self.refuse(argument)
+        seen = set()
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise _NotAllowedError("** is not allowed", keyword.value)
+            if keyword.arg in seen:
+                raise _NotAllowedError(f"the argument {keyword.arg} is given twice", keyword.value)
+            seen.add(keyword.arg)
+        if isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            if f".{name}" not in sandbox.GUARDS:
+                raise _NotAllowedError(f"the attribute {name} is not allowed", node.func)
+            self._check_keywords(name, node)
+            value = self.visit(node.func.value)
+            arguments, keywords = self._arguments(node, name in sandbox.CONSUMES)
+            if not all(isinstance(argument, ast.Constant) for argument in (*arguments, *(keyword.value for keyword in keywords))):
+                value = _call("receiver", ast.Constant(name), value)  # Python finds the method before it looks at the arguments
+            return _guarded(f".{name}", value, *arguments, keywords=keywords)
+        if not isinstance(node.func, ast.Name):
+            raise _NotAllowedError("only the allowed functions and methods can be called", node.func)
+        name = node.func.id
+        if self.known(name):
+            raise _NotAllowedError(f"{name} is a value here and cannot be called", node.func)
+        if name == "isinstance":
+            return self._isinstance(node)
+        if name not in sandbox.FUNCTIONS:
+            raise _NotAllowedError(f"the function {name} is not allowed", node.func)
+        if name != "dict":
+            self._check_keywords(name, node)
+        arguments, keywords = self._arguments(node, name in sandbox.CONSUMES or (name in sandbox.PASSES_ON and consumed))
+        return (_call if name in sandbox.UNGUARDED else _guarded)(name, *arguments, keywords=keywords)
+
+    def _arguments(self, node: ast.Call, consumed: bool) -> tuple[list[ast.expr], list[ast.keyword]]:
+        arguments = [self.visit(argument, consumed=consumed) for argument in node.args]
+        return arguments, [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+
+    def _check_keywords(self, name: str, node: ast.Call) -> None:
+        for keyword in node.keywords:
+            if keyword.arg not in sandbox.KEYWORDS.get(name, ()):
+                raise _NotAllowedError(f"{name} takes no argument {keyword.arg} here", keyword.value)
+
+    def _isinstance(self, node: ast.Call) -> ast.expr:
+        if len(node.args) != 2 or node.keywords:
+            raise _NotAllowedError("isinstance takes a value and a type", node)
+        return _call("isinstance", self.visit(node.args[0]), _tuple(*map(_name, self._types(node.args[1]))))
+
+    def _types(self, node: ast.expr) -> list[str]:
+        """The guards' names of the types that the second argument of `isinstance` lists."""
+        self.nodes += 1
+        if isinstance(node, ast.Name) and not self.known(node.id) and node.id in sandbox.TYPES:
+            return [f"$type {node.id}"]
+        if isinstance(node, ast.Tuple) and self.depth < MAX_DEPTH:
+            self.depth += 1
+            found = [name for part in node.elts for name in self._types(part)]
+            self.depth -= 1
+            return found
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and self.depth < MAX_DEPTH:
+            self.depth += 1
+            if isinstance(node.left, ast.Tuple) or isinstance(node.right, ast.Tuple):
+                raise _NotAllowedError("types are combined as `a | b` or as (a, b)", node)
+            found = [*self._types(node.left), *self._types(node.right)]
+            self.depth -= 1
+            return found
+        raise _NotAllowedError(f"isinstance only asks for {', '.join(sandbox.TYPES)}", node)
+
+    # Comprehensions
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> ast.expr:
+        """Rewrite a comprehension. Python's own scopes hold for its names; each source is charged for the items it gives."""
+        first = self.visit(node.generators[0].iter, consumed=True)
+        names: set[str] = set()
+        for generator in node.generators:
+            if generator.is_async:
+                raise _NotAllowedError("an async comprehension is not allowed", generator.target)
+            self._collect_targets(generator.target, names)
+        self.scopes.append(names)
+        loops: list[tuple[ast.expr, ast.expr, list[ast.expr], int]] = []
+        for index, generator in enumerate(node.generators):
+            source = self.visit(generator.iter, consumed=True) if index else first
+            before = self.nodes
+            conditions = [self.visit(condition) for condition in generator.ifs]
+            loops.append((_target(generator.target), source, conditions, self.nodes - before + 1))
+        before = self.nodes
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        results = [self.visit(part) for part in parts]
+        self.scopes.pop()
+        target, source, conditions, steps = loops[-1]
+        loops[-1] = (target, source, conditions, steps + self.nodes - before)
+        generators = [
+            ast.comprehension(target, _guarded("loop", ast.Constant(steps), source), conditions, 0)
+            for target, source, conditions, steps in loops
+        ]
+        if isinstance(node, ast.SetComp | ast.DictComp):
+            results[0] = _guarded("hashable", results[0])
+        rewritten = type(node)(*results, generators)
+        return rewritten if isinstance(node, ast.GeneratorExp) else _guarded("built", rewritten)
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+    def _collect_targets(self, target: ast.expr, names: set[str]) -> None:
+        self.nodes += 1
+        if isinstance(target, ast.Name):
+            _check_name(target.id, target)
+            names.add(target.id)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._collect_targets(part, names)
+        elif isinstance(target, ast.Starred):
+            raise _NotAllowedError("a starred target is not allowed", target)
+        else:
+            raise _NotAllowedError("a comprehension can only assign to names", target)
+
+
+def _target(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.Name(target.id, ast.Store())
+    assert isinstance(target, ast.Tuple | ast.List)
+    return ast.Tuple([_target(part) for part in target.elts], ast.Store())
+
+
+def _tuple(*parts: ast.expr) -> ast.Tuple:
+    return ast.Tuple(list(parts), ast.Load())
+
+
+def _is_singleton(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is True or node.value is False)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Whether an expression is a constant, or a list, tuple or set of constants."""
+    return isinstance(node, ast.Constant) or (
+        isinstance(node, ast.List | ast.Tuple | ast.Set) and all(isinstance(part, ast.Constant) for part in node.elts)
+    )

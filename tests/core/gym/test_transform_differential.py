@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hudtui.core.gym.sandbox import FUNCTIONS
 from hudtui.core.gym.transform import TransformFailure, compile_transform
-from hudtui.core.gym.transform_functions import FUNCTIONS
 
 SCOPE = {name: getattr(builtins, name) for name in (*FUNCTIONS, "isinstance")}
 BATCH = 25
@@ -442,16 +442,16 @@ def test_known_corners(source: str, value: Any, context: dict[str, Any]) -> None
 @given(st.text(alphabet="ab", max_size=60), st.text(alphabet="ab", min_size=2, max_size=4), st.integers(-3, 5))
 def test_searching_from_the_right_by_the_other_way(text: str, part: str, limit: int) -> None:
     """Long searches from the right run backwards from the left; here for texts on which both ways can be compared."""
-    import hudtui.core.gym.transform_functions as functions
+    import hudtui.core.gym.sandbox as functions
 
     kept = functions._slow_from_the_right
     functions._slow_from_the_right = lambda text, part: isinstance(part, str) and len(part) > 1  # type: ignore[assignment]
     try:
-        frame: list[Any] = [None]
-        assert functions.METHODS["rsplit"][str](frame, text, part, limit) == text.rsplit(part, limit)
-        assert functions.METHODS["rfind"][str](frame, text, part) == text.rfind(part)
-        assert functions.METHODS["rfind"][str](frame, text, part, limit) == text.rfind(part, limit)
-        assert functions.METHODS["rfind"][str](frame, text, part, None, limit) == text.rfind(part, None, limit)
-        assert functions.METHODS["rpartition"][str](frame, text, part) == text.rpartition(part)
+        budget = functions.Budget()
+        assert functions.GUARDS[".rsplit"](budget, text, part, limit) == text.rsplit(part, limit)
+        assert functions.GUARDS[".rfind"](budget, text, part) == text.rfind(part)
+        assert functions.GUARDS[".rfind"](budget, text, part, limit) == text.rfind(part, limit)
+        assert functions.GUARDS[".rfind"](budget, text, part, None, limit) == text.rfind(part, None, limit)
+        assert functions.GUARDS[".rpartition"](budget, text, part) == text.rpartition(part)
     finally:
         functions._slow_from_the_right = kept
