@@ -108,7 +108,7 @@ LIMIT_SETTINGS: Mapping[str, str] = {
     "max_hours": "HUDTUI_MAX_HOURS",
     "idle_minutes": "HUDTUI_IDLE_MINUTES",
 }
-"""Name of a limit in `compute.guard.Limits` -> the setting that gives it."""
+"""Name of a limit in `compute.limits.Limits` -> the setting that gives it."""
 
 _HUD_ONLY = (
     Setting("HUD_TELEMETRY_ENABLED", "whether traces are sent to HUD: true or false", "flag", "true"),

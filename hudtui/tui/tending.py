@@ -162,7 +162,7 @@ class Tending:
         """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
         await asyncio.gather(*(self._left[key].wait() for key in self.getting))
         if acquire := sys.modules.get("hudtui.core.compute.lifecycle"):
-            await acquire.all_given_up()
+            await acquire.wait_for_cleanup()
 
     def _store(self) -> RunStore:
         from hudtui.core.runs.store import RunStore

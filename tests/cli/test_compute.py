@@ -250,7 +250,7 @@ def test_what_cannot_be_rented(known: PrimeSimulator, run: Run) -> None:
 def test_an_empty_wallet_is_told_and_nothing_is_left(known: PrimeSimulator, run: Run) -> None:
     known.fail_next("POST", "/api/v1/pods/", kind="status", status=402, detail="Insufficient balance")
     done = run("pods", "create", "4xH100", "--yes", "--json", rc=5)
-    assert json.loads(done.stdout)["error"]["type"] == "NoMoney" and not known.alive
+    assert json.loads(done.stdout)["error"]["type"] == "InsufficientFunds" and not known.alive
     assert json.loads(run("pods", "--json").stdout)["unseen"] == []
 
 

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from hudtui.core.compute.sky_words import parse_offers, task_file
+from hudtui.core.compute.skypilot import parse_offers, task_file
 from hudtui.core.compute.values import Order
 
 _ASK = """

@@ -352,8 +352,8 @@ import asyncio, sys
 from contextlib import aclosing
 from pathlib import Path
 
-from hudtui.core.compute.guard import limits_from_settings
-from hudtui.core.compute.providers import find_providers
+from hudtui.core.compute.limits import limits_from_settings
+from hudtui.core.compute.registry import find_providers
 from hudtui.core.runs.broker import Broker
 from hudtui.core.runs.preflight import Wish
 from hudtui.core.runs.rented import tend

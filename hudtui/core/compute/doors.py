@@ -61,7 +61,7 @@ class LoginAttempts:
         """Log in; see `enter`. None when it may work later.
 
         Raises:
-            Unusable: It will not work any more.
+            ProvisionFailed: It will not work any more.
             HostKeyChanged: Somebody else answers.
         """
         try:

@@ -128,12 +128,12 @@ async def acquire(
         Steps; the last one is `ready`, with pod and host.
 
     Raises:
-        OfferGone, NoMoney, LoginNeeded: Nothing was created.
-        Unclear: It may have been created; it has not been seen, and is looked for again at the next start.
-        Unusable, Gone: It was created and is ended; `fix` says what became of it.
-        StillThere: It could not be ended, and may still cost money.
+        OutOfCapacity, InsufficientFunds, AuthError: Nothing was created.
+        OutcomeUnknown: It may have been created; it has not been seen, and is looked for again at the next start.
+        ProvisionFailed, PodGone: It was created and is ended; `fix` says what became of it.
+        TerminationUnverified: It could not be ended, and may still cost money.
         ProviderError: It was refused; nothing was created.
-        BudgetReached: The day's budget has no room for it; nothing was asked for.
+        BudgetExceeded: The day's budget has no room for it; nothing was asked for.
         InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was asked for.
         MachineError: The ledger cannot be written; nothing was asked for.
     """
@@ -313,7 +313,7 @@ class _Getting:
             cause: Why it is unclear.
 
         Raises:
-            Unclear: It was not seen, and may still come.
+            OutcomeUnknown: It was not seen, and may still come.
             Gone: It was there and has ended.
             ProviderError: It was asked for so long ago that it will not come.
         """

@@ -6,17 +6,24 @@ Nothing is rented here: `create` and `terminate` leave the machine as it is.
 from __future__ import annotations
 
 import asyncio
+import glob
+import shlex
+import sys
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.gpus import type_from_driver
-from hudtui.core.compute.hardware import Gpu, Hardware
+from hudtui.core.compute.hardware import Gpu, Hardware, inspect
 from hudtui.core.compute.provider import ProviderError
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, Query, SshKey
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import open_host
+from hudtui.core.remote.local import LocalHost
+from hudtui.core.remote.target import parse_target
 from hudtui.core.text import clean_line
 
 LOOK = 30.0
@@ -225,3 +232,86 @@ class OwnedHostsProvider:
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+_DEEPEST = 8
+_FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "hf.co", "ssh.dev.azure.com")
+"""They are in many SSH configs and give nobody a shell."""
+
+
+class SshProvider(OwnedHostsProvider):
+    """The user's machines behind SSH.
+
+    Args:
+        machines: Which are asked for what they have.
+        connect: Opens one; by default from the connections of this process.
+        patience: Seconds that one may take to answer.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[OwnedHost],
+        *,
+        connect: Callable[[str], Awaitable[Host]] = open_host,
+        patience: float = 30.0,
+    ) -> None:
+        async def look(name: str) -> Hardware:
+            return await inspect(await connect(name))
+
+        super().__init__("ssh", "your own machines", machines, look, address=_address, patience=patience)
+
+
+def _address(name: str) -> Address:
+    target = parse_target(name)
+    return Address(target.user, target.host, target.port)
+
+
+def config_names(config: Path | None = None) -> tuple[str, ...]:
+    """The names of machines in an SSH config and in what it includes, in their order; patterns and code forges are left out.
+
+    Args:
+        config: The file; `~/.ssh/config` by default. It need not exist.
+    """
+    found: dict[str, None] = {}
+    for name in _names(config or Path.home() / ".ssh" / "config", 0):
+        if not any(mark in name for mark in "*?!") and name.lower() not in _FORGES:
+            found.setdefault(name)
+    return tuple(found)
+
+
+def _names(path: Path, depth: int) -> Iterable[str]:
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        key, _, rest = line.strip().replace("=", " ", 1).replace("\t", " ").partition(" ")
+        if key.lower() not in ("host", "include"):
+            continue
+        try:
+            words = shlex.split(rest, comments=True)
+        except ValueError:
+            continue
+        if key.lower() == "host":
+            yield from words
+        elif depth < _DEEPEST:
+            for pattern in words:
+                for name in sorted(glob.glob(str(Path.home() / ".ssh" / Path(pattern).expanduser()))):
+                    yield from _names(Path(name), depth + 1)
+
+
+class LocalProvider(OwnedHostsProvider):
+    """This machine.
+
+    Args:
+        own: What the user says of it. Without a price it costs nothing: it runs anyway.
+    """
+
+    def __init__(self, own: OwnedHost | None = None) -> None:
+        own = own or OwnedHost("local")
+        stated = OwnedHost("local", 0.0 if own.price is None else own.price, own.currency)
+        super().__init__("local", "this machine", (stated,), _inspect_here)
+
+
+async def _inspect_here(name: str) -> Hardware:
+    return await inspect(LocalHost(), python=sys.executable)

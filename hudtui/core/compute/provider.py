@@ -74,9 +74,9 @@ class Provider(Protocol):
         """Rent a machine. At most one request; see `acquire` for doing it safely.
 
         Raises:
-            OfferGone: It is taken, and nothing was created.
-            NoMoney: Nothing was created.
-            Unclear: Something may have been created under the order's name.
+            OutOfCapacity: It is taken, and nothing was created.
+            InsufficientFunds: Nothing was created.
+            OutcomeUnknown: Something may have been created under the order's name.
             ProviderError: It was refused; nothing was created.
             InputError: The offer cannot be had as it was ordered; nothing was sent.
         """

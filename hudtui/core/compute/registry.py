@@ -116,16 +116,16 @@ def find_providers(
     own = {machine.name: machine for machine in listed if machine.name != "local"}
     names = [*machines]
     if whole_config:
-        from hudtui.core.compute.ssh_provider import config_names
+        from hudtui.core.compute.owned_hosts import config_names
 
         names += config_names()
     for name in names:
         own.setdefault(name, OwnedHost(name))
     if own:
-        from hudtui.core.compute.ssh_provider import SshProvider
+        from hudtui.core.compute.owned_hosts import SshProvider
 
         found["ssh"] = SshProvider(tuple(own.values()), connect=connect)
-    from hudtui.core.compute.local_provider import LocalProvider
+    from hudtui.core.compute.owned_hosts import LocalProvider
 
     found["local"] = LocalProvider(next((machine for machine in listed if machine.name == "local"), None))
     return found
@@ -172,7 +172,7 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
 
     Raises:
         InputError: There is none of that name.
-        LoginNeeded: It has no key here; the error says what to do.
+        AuthError: It has no key here; the error says what to do.
         ProviderError: It is not here; the error says what to do.
     """
     if name not in NAMES:

@@ -49,7 +49,7 @@ async def terminate_pod(machine: str | Pod, provider: Provider, ledger: Ledger, 
         The machine as it ended, with its bill where the provider says it. One that was never created has no id.
 
     Raises:
-        StillThere: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
+        TerminationUnverified: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
         MachineError: The ledger cannot be written.
     """
     if isinstance(machine, Pod):

@@ -67,7 +67,7 @@ def broker_for(record: RunRecord, settings: Settings, *, say: Callable[[str], No
     Raises:
         RunError: No machine was rented for it.
         InputError: There is no such provider, or it is another one than the run's: simulated ones and real ones are not mixed up.
-        LoginNeeded: Its key is missing.
+        AuthError: Its key is missing.
     """
     from hudtui.core.compute.registry import open_provider
 

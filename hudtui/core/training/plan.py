@@ -130,7 +130,7 @@ class RunSpec:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Settings that travel to the machine and are no secrets."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """What the run may cost and how long it may take, by the names of `compute.guard.Limits`; empty for no limits."""
+    """What the run may cost and how long it may take, by the names of `compute.limits.Limits`; empty for no limits."""
     output_dir: str | None = None
     """Absolute path of a folder on this machine that the results are brought to, in a folder named after the run."""
     tunnels: tuple[int, ...] = ()

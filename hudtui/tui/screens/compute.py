@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static, TabbedContent, TabPane
 
-from hudtui.core.compute.pricebook import price_kind
+from hudtui.core.compute.market import price_kind
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens import compute_offers as offers_view
@@ -32,9 +32,8 @@ from hudtui.tui.widgets.words import ago
 
 if TYPE_CHECKING:
     from hudtui.core.compute.hardware import Hardware
-    from hudtui.core.compute.market import Market
+    from hudtui.core.compute.market import Market, PricePoint
     from hudtui.core.compute.overview import PodsSnapshot
-    from hudtui.core.compute.pricebook import PricePoint
     from hudtui.tui.purse import Office
 
 OFFERS_AGE = 60.0
@@ -247,7 +246,7 @@ class ComputeScreen(Acts):
 
     def _note_prices(self, office: Office) -> dict[str, tuple[PricePoint, ...]]:
         """Note what was answered, and give what is known. Runs in a thread."""
-        from hudtui.core.compute.pricebook import PriceHistory
+        from hudtui.core.compute.market import PriceHistory
         from hudtui.core.errors import InputError
 
         book = PriceHistory(self.shell.workspace.state_dir)

@@ -12,8 +12,7 @@ from textual.content import Content
 from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, price_in_usd, select
 from hudtui.core.compute.gpus import has_gpu
 from hudtui.core.compute.limits import amount, estimate, money
-from hudtui.core.compute.market import ProviderOffers
-from hudtui.core.compute.pricebook import PricePoint
+from hudtui.core.compute.market import PricePoint, ProviderOffers
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line

@@ -123,9 +123,9 @@ def test_what_was_spent_yesterday_is_yesterdays(ledger: Ledger) -> None:
 _CHILD = """
 import sys
 from pathlib import Path
-from hudtui.core.compute.budget import BudgetReached, grant_new
-from hudtui.core.compute.guard import Limits
-from hudtui.core.compute.ledger import Ledger
+from hudtui.core.compute.budget import BudgetExceeded, grant_new
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Offer, Order, Price
 path, name = sys.argv[1:]
 order = Order(name, Offer("prime", name, "H100", 1, Price(2.1)))
@@ -133,9 +133,9 @@ grant = grant_new(name, order.offer.price, "https://api.example.org", Limits(day
 print("here", flush=True)
 sys.stdin.readline()
 try:
-    Ledger(Path(path), patience=60).intend(order, provider="prime", realm="https://api.example.org", grant=grant)
+    Ledger(Path(path), patience=60).reserve(order, provider="prime", realm="https://api.example.org", grant=grant)
     print("had")
-except BudgetReached:
+except BudgetExceeded:
     print("refused")
 """
 

@@ -23,7 +23,7 @@ def _load() -> ModuleType:
 
 faults = _load()
 _STOPS = (
-    ("kill", "after ledger.intend", "release"),
+    ("kill", "after ledger.reserve", "release"),
     ("kill", "provider.create, waiting", "release"),
     ("kill", "after provider.create", "resume"),
     ("kill", "step trying, waiting", "resume"),

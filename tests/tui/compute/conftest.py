@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hudtui.core.compute import hardware as machines
-from hudtui.core.compute import local_provider
+from hudtui.core.compute import owned_hosts
 from hudtui.core.compute.hardware import Gpu, Hardware
 from hudtui.core.compute.overview import Overview
 from hudtui.core.compute.pods import Ledger
@@ -66,7 +66,7 @@ def looks_like(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hardware | Exceptio
             return found
 
         monkeypatch.setattr(machines, "inspect", inspect)
-        monkeypatch.setattr(local_provider, "_look", inspect)
+        monkeypatch.setattr(owned_hosts, "_inspect_here", inspect)
 
     return be
 

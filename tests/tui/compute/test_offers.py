@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute import hardware as machines
-from hudtui.core.compute import local_provider
-from hudtui.core.compute.pricebook import PriceHistory
+from hudtui.core.compute import owned_hosts
+from hudtui.core.compute.market import PriceHistory
 from hudtui.core.compute.values import Offer, Price, Query
 from hudtui.core.errors import MachineError
 from hudtui.core.workspace import make_state_dir
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.screens.compute_offers import SORTS, arrange, parse_wish
 
-REAL = (machines.inspect, local_provider._look)
+REAL = (machines.inspect, owned_hosts._inspect_here)
 SIZES = [(160, 48), (80, 24), (60, 20)]
 
 
@@ -203,7 +203,7 @@ async def test_the_real_machine_is_shown(
     open_app: Any, settle: Any, screen_text: Any, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machines, "inspect", REAL[0])
-    monkeypatch.setattr(local_provider, "_look", REAL[1])
+    monkeypatch.setattr(owned_hosts, "_inspect_here", REAL[1])
     async with open_app(project) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)

@@ -98,10 +98,10 @@ class PrimeHttp:
             body: Sent as JSON.
 
         Raises:
-            LoginNeeded: 401 or 403.
-            NoMoney: 402.
+            AuthError: 401 or 403.
+            InsufficientFunds: 402.
             Refusal: Another error status.
-            Unclear: A POST that may or may not have been carried out.
+            OutcomeUnknown: A POST that may or may not have been carried out.
             ProviderError: No answer that could be understood.
         """
         pause, attempt = _PAUSE, 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
 from hudtui.core.compute.prime.client import Query as Pairs
 from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
-from hudtui.core.compute.prime_poll import StatusBatcher
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
 from hudtui.core.errors import InputError
@@ -18,6 +17,7 @@ from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
+
 
 BASE_URL = "https://api.primeintellect.ai"
 _PAGE = 100
@@ -74,7 +74,7 @@ class PrimeProvider:
         self._simulated = simulated
         self._http = PrimeHttp(api_key, base_url, title=self.title, timeout=timeout, sleep=sleep)
         self._known: dict[str, Pod] = {}
-        self._poll = StatusBatcher(self._states)
+        self._poll = _StatusBatch(self._states)
 
     def __repr__(self) -> str:
         return f"Prime({self.base_url!r})"
@@ -361,6 +361,38 @@ class PrimeProvider:
             if not part or (len(rows) >= total if isinstance(total, int) else len(part) < _PAGE):
                 break
         return rows
+
+
+class _StatusBatch:
+    """Collects pod ids for a moment, then asks for all of them in one request.
+
+    Args:
+        fetch: Returns the known pods among many ids.
+        window: Seconds that a question waits for others.
+    """
+
+    def __init__(self, fetch: Callable[[tuple[str, ...]], Awaitable[Mapping[str, Pod]]], window: float = 0.02) -> None:
+        self._fetch, self._window = fetch, window
+        self._ids: dict[str, None] = {}
+        self._task: asyncio.Task[Mapping[str, Pod]] | None = None
+
+    async def ask(self, ids: Iterable[str]) -> Mapping[str, Pod]:
+        """The pods with these ids, and perhaps others. A caller that is cancelled does not disturb the other callers.
+
+        Raises:
+            ProviderError: The request failed; every caller that shares it gets the error.
+        """
+        self._ids |= dict.fromkeys(ids)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+            # Read the error even when every caller was cancelled; asyncio complains about unread errors.
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._task)
+
+    async def _run(self) -> Mapping[str, Pod]:
+        await asyncio.sleep(self._window)
+        ids, self._ids, self._task = tuple(self._ids), {}, None
+        return await self._fetch(ids)
 
 
 def _rows(answer: Mapping[str, Any], key: str) -> Sequence[Any]:

@@ -96,7 +96,7 @@ def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
         "import sys; from pathlib import Path\n"
         "from hudtui.core.compute.pods import Ledger\n"
         "from hudtui.core.compute.values import Offer, Order, Price\n"
-        "Ledger(Path(sys.argv[1])).intend(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), provider='prime')\n"
+        "Ledger(Path(sys.argv[1])).reserve(Order('hudtui-b', Offer('p', 'i', 'G', 1, Price(1.0))), provider='prime')\n"
         "print('written', flush=True); sys.stdin.read()\n"
     )
     child = subprocess.Popen(

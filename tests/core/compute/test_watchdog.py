@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.lifecycle import acquire
-from hudtui.core.compute.local_provider import LocalProvider
+from hudtui.core.compute.owned_hosts import LocalProvider
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.skypilot import SkyPilotProvider
 from hudtui.core.compute.values import Pod

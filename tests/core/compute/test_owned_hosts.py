@@ -15,10 +15,17 @@ import pytest
 from hudtui.core.compute.choose import choose
 from hudtui.core.compute.gpus import parse_spec
 from hudtui.core.compute.hardware import Gpu, Hardware
-from hudtui.core.compute.local_provider import LocalProvider
-from hudtui.core.compute.owned_hosts import OwnedHost, OwnedHostsProvider, offers_of, owned_hosts_file, read_owned_hosts
+from hudtui.core.compute.owned_hosts import (
+    LocalProvider,
+    OwnedHost,
+    OwnedHostsProvider,
+    SshProvider,
+    config_names,
+    offers_of,
+    owned_hosts_file,
+    read_owned_hosts,
+)
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.ssh_provider import SshProvider, config_names
 from hudtui.core.compute.values import Order, Price, Query
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.hosts import HostPool

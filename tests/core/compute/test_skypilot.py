@@ -20,8 +20,17 @@ from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacit
 from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.registry import find_providers, open_provider, pod_target, unavailable_providers
 from hudtui.core.compute.release import terminate_pod
-from hudtui.core.compute.sky_words import enabled_clouds, parse_offers, parse_past, parse_pod, read_json
-from hudtui.core.compute.skypilot import INSTALL, PROGRAM, SkyPilotProvider, find_sky
+from hudtui.core.compute.skypilot import (
+    INSTALL,
+    PROGRAM,
+    SkyPilotProvider,
+    enabled_clouds,
+    find_sky,
+    parse_offers,
+    parse_past,
+    parse_pod,
+    read_json,
+)
 from hudtui.core.compute.values import Offer, Order, Pod, Query
 from hudtui.core.errors import InputError
 from hudtui.core.platform import HUD

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.compute.pricebook import OFTEN, PriceHistory
+from hudtui.core.compute.market import OFTEN, PriceHistory
 from hudtui.core.compute.values import Offer, Price
 
 
