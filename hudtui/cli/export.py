@@ -112,7 +112,7 @@ def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:
     """The run's folder on this machine, and what to call what comes out of it."""
     from hudtui.cli import runlog
     from hudtui.core.errors import InputError
-    from hudtui.core.runs.broker import results_folder
+    from hudtui.core.runs.results import results_folder
 
     if folder is not None:
         return folder, folder.absolute().name

@@ -61,8 +61,8 @@ async def carry_out(
     from hudtui.core.files import read_text
     from hudtui.core.remote.local import LocalHost
     from hudtui.core.runs.launch import draft_run, make_spec
+    from hudtui.core.training.engine import SIZE, as_rehearsal, trainer_environment
     from hudtui.core.training.recipe import read_settings
-    from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_environment
 
     workspace = runlog.workspace()
     spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")

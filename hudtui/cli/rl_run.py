@@ -16,7 +16,7 @@ from hudtui.cli.compute import Cloud, Region
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hudtui.core.runs.request import Check, Preparation, RunRequest
+    from hudtui.core.runs.prepare import Check, Preparation, RunRequest
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
@@ -133,7 +133,7 @@ def run(
     if rehearse and not chosen and provider in (None, "local") and host in (None, "local") and not emit_script:
         _rehearse(tasks or dataset, config, training, overrides, steps, yes, dry_run, no_tmux, as_json)
         return
-    from hudtui.core.runs.request import RunRequest
+    from hudtui.core.runs.prepare import RunRequest
 
     wish = RunRequest(
         engine=engine,
@@ -251,7 +251,7 @@ async def _prepare(
 ) -> tuple[Preparation, RunRequest]:
     """Look at the wish; where somebody can be asked, offer to mend what is missing, until they do not want to."""
     from hudtui.core.compute.limits import limits_from_settings
-    from hudtui.core.runs.request import prepare_run
+    from hudtui.core.runs.prepare import prepare_run
 
     settings = runlog.settings()
     if limits:
@@ -457,9 +457,8 @@ async def _run_here(record: RunRecord, store: RunStore, how: _How) -> None:
 
 async def _bring_home(record: RunRecord, store: RunStore) -> None:
     from hudtui.core.remote.hosts import find_host
-    from hudtui.core.runs.broker import results_folder
-    from hudtui.core.runs.collect import fetch_results
-    from hudtui.core.runs.machine import RunFolder
+    from hudtui.core.runs.results import fetch_results, results_folder
+    from hudtui.core.runs.run_folder import RunFolder
 
     found = await fetch_results(RunFolder(find_host(record.host), record), results_folder(record, store))
     console.say(f"{found.files} files, {found.size:,} bytes in {found.folder}")

@@ -68,7 +68,7 @@ async def machines() -> AsyncIterator[None]:
 
 async def reconcile_runs(store: RunStore) -> None:
     """Bring the store and the machines together, and say what is to know of it."""
-    from hudtui.core.runs.launch import reconcile_runs
+    from hudtui.core.runs.reconcile import reconcile_runs
 
     for notice in await reconcile_runs(store):
         console.say(f"{notice.severity}: {notice.message}")
@@ -153,7 +153,7 @@ async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) 
                 say_event(event)
     except asyncio.CancelledError:
         if record.id in store.ids() and store.summary(record.id).started is None:
-            await launcher.stop(record.id, host, store)
+            await launcher.stop_run(record.id, host, store)
             console.say(f"run {record.id} is not started")
         raise
 
@@ -365,6 +365,6 @@ def _price(run: RunSummary) -> str:
 
 
 def _resource(name: str) -> int:
-    from hudtui.core.training.resources import resource_bytes
+    from hudtui.core.training.package_data import resource_bytes
 
     return len(resource_bytes(name))

@@ -14,7 +14,7 @@ import typer
 from hudtui.cli import console, runlog
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.broker import Broker
+    from hudtui.core.runs.remote_run import RentalContext
     from hudtui.core.runs.store import RunStore
     from hudtui.core.runs.values import RunSummary
     from hudtui.core.runs.watch import Monitor, RunView
@@ -222,7 +222,7 @@ def stop(
                 summary = await _end_rented(store, summary.id, 0.0 if now else None)
             else:
                 host = find_host(summary.host)
-                summary = await launcher.stop(summary.id, host, store, grace=0.0 if now else None)
+                summary = await launcher.stop_run(summary.id, host, store, grace=0.0 if now else None)
             console.say(f"run {summary.id} {summary.state}; nothing of it is left running")
         if as_json:
             console.out_json(summary.to_json())
@@ -234,7 +234,7 @@ def attach(run: Run = None) -> None:
     """Show the tmux session of a run on this terminal; detach with tmux's prefix and d."""
 
     async def work() -> tuple[str, ...]:
-        from hudtui.core.runs.attach import attach_command
+        from hudtui.core.runs.sessions import attach_command
 
         store, monitor = runlog.open_store()
         return await attach_command(await monitor.view(store.find(run)))
@@ -278,9 +278,8 @@ def pull(
 
     async def work() -> None:
         from hudtui.core.remote.hosts import find_host
-        from hudtui.core.runs.broker import results_folder
-        from hudtui.core.runs.collect import fetch_results
-        from hudtui.core.runs.machine import RunFolder
+        from hudtui.core.runs.results import fetch_results, results_folder
+        from hudtui.core.runs.run_folder import RunFolder
 
         store, monitor = runlog.open_store()
         record = store.record(store.find(run))
@@ -359,7 +358,7 @@ def remove(
     """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
 
     async def work() -> None:
-        from hudtui.core.runs.launch import remove as remove_run
+        from hudtui.core.runs.launch import remove_run
 
         store, _ = runlog.open_store()
         summary = store.summary(store.find(run))
@@ -405,15 +404,15 @@ async def _follow_quietly(store: RunStore, run: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _broker(store: RunStore, run: str) -> AsyncIterator[Broker]:
+async def _broker(store: RunStore, run: str) -> AsyncIterator[RentalContext]:
     """Whoever the machine of a run is rented from, for as long as that is needed."""
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.runs.broker import broker_for
+    from hudtui.core.runs.remote_run import open_rental_context
 
     settings = runlog.settings()
     settings.require_trust()
     await asyncio.to_thread(ensure_simulator, settings.get)
-    broker = broker_for(store.record(run), settings, say=console.say)
+    broker = open_rental_context(store.record(run), settings, say=console.say)
     try:
         yield broker
     finally:

@@ -188,8 +188,7 @@ def _finite(row: Mapping[str, float]) -> dict[str, float | None]:
 
 def _sentence(row: Mapping[str, float]) -> str:
     """The known quantities of a line, in the order in which they are always told."""
-    from hudtui.core.training.metrics import STEPS
-    from hudtui.core.training.quantities import QUANTITIES, best_series
+    from hudtui.core.training.metrics import QUANTITIES, STEPS, best_series
 
     step = next((row[name] for name in STEPS if name in row), None)
     parts = [] if step is None else [f"step {step:g}" + (f"/{row['max_steps']:g}" if "max_steps" in row else "")]
@@ -201,7 +200,7 @@ def _sentence(row: Mapping[str, float]) -> str:
 
 def _table(reader: MetricsReader, others: bool) -> None:
     """One line a quantity: newest, smallest, largest, curve."""
-    from hudtui.core.training.quantities import QUANTITIES
+    from hudtui.core.training.metrics import QUANTITIES
     from hudtui.core.training.sparkline import sparkline
 
     titles = {quantity.name: quantity.title for quantity in QUANTITIES}

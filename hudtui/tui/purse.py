@@ -310,7 +310,7 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.registry import find_providers, prime_access
     from hudtui.core.paths import app_paths
-    from hudtui.core.runs.broker import is_run_active
+    from hudtui.core.runs.remote_run import is_run_active
     from hudtui.core.settings import load_settings
     from hudtui.core.workspace import open_workspace
 

@@ -116,13 +116,12 @@ class Tending:
         Raises:
             HudtuiError: The machine could not be ended for certain.
         """
-        from hudtui.core.runs.broker import Broker
-        from hudtui.core.runs.remote_run import end_remote_run
+        from hudtui.core.runs.remote_run import RentalContext, end_remote_run
 
         rent = record.spec.rent
         assert rent is not None
         office = await self._app.purse.open()
-        broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
+        broker = RentalContext(office.desk.provider_of(rent.provider), office.settings.get)
         return await end_remote_run(record.id, self._store(), broker)
 
     @contextmanager
@@ -171,8 +170,7 @@ class Tending:
 
     async def _tend(self, record: RunRecord, told: Told | None, again: bool) -> None:
         from hudtui.core.errors import HudtuiError, RunError
-        from hudtui.core.runs.broker import Broker
-        from hudtui.core.runs.remote_run import run_remote
+        from hudtui.core.runs.remote_run import RentalContext, run_remote
         from hudtui.core.runs.run_lock import is_managed
         from hudtui.tui import applog
 
@@ -186,7 +184,7 @@ class Tending:
                 self._app.reload()
             if store.summary(record.id).started is None and store.summary(record.id).active:
                 self.getting[record.id] = f"a machine is being got for {record.name}"
-            broker = Broker(office.desk.provider_of(rent.provider), office.settings.get)
+            broker = RentalContext(office.desk.provider_of(rent.provider), office.settings.get)
             async with aclosing(run_remote(record.id, store, broker, lookup=office.settings.lookup)) as events:
                 async for event in events:
                     self._tell(record, event)

@@ -10,8 +10,7 @@ from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
 from hudtui.core.flows.trust import survey
 from hudtui.core.paths import app_paths
-from hudtui.core.runs.project_status import project_steps
-from hudtui.core.runs.verdicts import FileChecks
+from hudtui.core.runs.project_status import FileChecks, project_steps
 from hudtui.core.settings import load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
@@ -130,7 +129,7 @@ async def sync_runs(folder: Path, first: bool) -> tuple[str, ...]:
 
         await Monitor(store).refresh()
         return ()
-    from hudtui.core.runs.launch import reconcile_runs
+    from hudtui.core.runs.reconcile import reconcile_runs
 
     def lookup(name: str) -> str | None:
         return load_settings(folder, open_workspace(folder).platform).lookup(name)

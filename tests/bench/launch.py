@@ -30,8 +30,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
     from hudtui.core.compute.prime.provider import PrimeProvider
     from hudtui.core.compute.values import Query
     from hudtui.core.remote.hosts import close_hosts, pod_host
-    from hudtui.core.runs.broker import Broker, offer_to_json
-    from hudtui.core.runs.remote_run import run_remote
+    from hudtui.core.runs.remote_run import RentalContext, offer_to_json, run_remote
     from hudtui.core.runs.store import RunRecord, RunStore, this_machine
     from hudtui.core.training.plan import Plan, PlanFile, PlanOutput, Rental, RunSpec, Stage
     from hudtui.sim import PrimeSimulator
@@ -61,7 +60,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
             sim.clock.advance(seconds)
             await asyncio.sleep(min(seconds, 0.02))
 
-        broker = Broker(provider, lambda name: None, sleep=hurry, every=0.02)
+        broker = RentalContext(provider, lambda name: None, sleep=hurry, every=0.02)
         async with aclosing(run_remote(run, store, broker)) as events:
             async for event in events:
                 now = time.perf_counter()

@@ -20,7 +20,7 @@ from hudtui.core.gym.lint.check import lint
 from hudtui.core.lockfile import read_lock
 from hudtui.core.platform import HUD
 from hudtui.core.rollouts.trace import read_trace
-from hudtui.core.runs.launch import stop
+from hudtui.core.runs.launch import stop_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks.load import read_tasks
@@ -217,6 +217,6 @@ async def test_a_run_that_is_stopped_is_no_result(workspace):
         async with contextlib.aclosing(walk(workspace)) as events:
             async for event in events:
                 if isinstance(event, RunBegun):
-                    await stop(event.run, LocalHost(), store)
+                    await stop_run(event.run, LocalHost(), store)
     assert "runs logs" in caught.value.fix
     assert [run.state for run in store.runs()] == ["stopped"]

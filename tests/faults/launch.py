@@ -42,9 +42,8 @@ from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import HudtuiError
 from hudtui.core.remote.hosts import close_hosts, pod_host
 from hudtui.core.runs import remote_run
-from hudtui.core.runs.broker import Broker, offer_to_json
-from hudtui.core.runs.launch import reconcile_runs
-from hudtui.core.runs.remote_run import run_remote
+from hudtui.core.runs.reconcile import reconcile_runs
+from hudtui.core.runs.remote_run import RentalContext, offer_to_json, run_remote
 from hudtui.core.runs.reports import MachineReport
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
@@ -144,7 +143,7 @@ async def live(url: str, key: str, state: Path, event: str, moment: str) -> str:
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=30).read())
         await asyncio.sleep(min(seconds, 0.05))
 
-    broker = Broker(
+    broker = RentalContext(
         provider, lambda name: None, sleep=hurry, every=0.05, within=5.0, look=1.0, clock=lambda: time.monotonic() + slept
     )
     try:

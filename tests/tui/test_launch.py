@@ -354,11 +354,11 @@ from pathlib import Path
 
 from hudtui.core.compute.limits import limits_from_settings
 from hudtui.core.compute.registry import find_providers
-from hudtui.core.runs.broker import Broker
-from hudtui.core.runs.preflight import Wish
-from hudtui.core.runs.rented import tend
+from hudtui.core.runs.remote_run import RentalContext
+from hudtui.core.runs.preflight import RunRequest
+from hudtui.core.runs.remote_run import run_remote
 from hudtui.core.runs.store import RunStore
-from hudtui.core.runs.wish import prepare
+from hudtui.core.runs.prepare import prepare_run
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace
 
@@ -367,11 +367,11 @@ async def main():
     settings = load_settings(workspace.folder, workspace.platform)
     store = RunStore(workspace.state_dir)
     providers = find_providers(settings.get)
-    wish = Wish(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
-    record = (await prepare(wish, workspace, settings, store, providers=providers)).record
+    wish = RunRequest(engine="rollouts", provider="prime", gpus="H100", max_turns=3, limit=1, python=sys.executable, host=None)
+    record = (await prepare_run(wish, workspace, settings, store, providers=providers)).record
     store.add(record)
-    broker = Broker(providers["prime"], settings.get)
-    async with aclosing(tend(record.id, store, broker, lookup=settings.lookup)) as events:
+    broker = RentalContext(providers["prime"], settings.get)
+    async with aclosing(run_remote(record.id, store, broker, lookup=settings.lookup)) as events:
         async for event in events:
             if event.type == "started":
                 break

@@ -17,33 +17,23 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
-from hudtui.core.events import Notice
 from hudtui.core.paths import app_paths
-from hudtui.core.remote import hosts as machines
-from hudtui.core.remote import tmux as sessions
 from hudtui.core.remote.host import Host
-from hudtui.core.remote.hosts import LOCAL, ensure_reachable
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.remote.hosts import LOCAL, find_host
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
-from hudtui.core.training.package_data import wheel_bytes
+from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, RunSpec, Site, file_ref
-from hudtui.core.training.resources import PACKAGE_FOLDER
 from hudtui.core.workspace import Workspace
 
 Lookup = Callable[[str], str | None]
 """The value of a setting by its name; `Settings.get` is one."""
 
-find_host: Callable[[str], Host | None] = machines.find_host
-"""The host of a name; None, for callers that bring a way of their own, when it cannot be reached from here."""
-FRESH = 15 * 60.0
-"""Seconds for which a launch that was broken off is taken up again by itself; after that the user has to want it."""
 _SHORTEST_SECRET = 6
-_ANSWERS = 10.0
-"""Seconds within which a machine has to answer when hudtui starts and asks for the state of its runs."""
 
 
 def make_spec(
@@ -214,7 +204,7 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
         yield event
 
 
-async def check(plan: Plan, lookup: Lookup | None) -> None:
+async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:
     """Whether a plan can be carried out as far as this computer is concerned: before a machine is asked for anything.
 
     Raises:
@@ -247,7 +237,7 @@ def error_sentence(error: HudtuiError) -> str:
     return f"{error.what}: {error.why}" if error.why else error.what
 
 
-async def stop(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
+async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
     """End a run, politely and then hard, and make sure that it is gone. A run that has ended stays as it is.
 
     Args:
@@ -307,7 +297,7 @@ async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | N
     store.append(run, "limits", {"max_hours": hours})
 
 
-async def remove(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
+async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
     """Remove a run that has ended: from its machine, from this computer, from the list.
 
     Args:
@@ -329,7 +319,7 @@ async def remove(run: str, store: RunStore, *, keep_results: bool = False) -> tu
     gone = []
     there = PurePosixPath(record.folder)
     if record.host != LOCAL and record.spec.rent is None and there.parent == PurePosixPath(".hudtui/runs"):
-        done = await machines.find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
+        done = await find_host(record.host).run(["rm", "-rf", "--", str(there)], timeout=600)
         if not done.ok:
             raise MachineError(f"{there} on {record.host} could not be removed", why=clean_line(done.stderr, 300))
         gone.append(f"removed {there} on {record.host}")
@@ -353,102 +343,6 @@ async def _left(machine: RunFolder, store: RunStore) -> str | None:
     if status.supervisor is not None:
         return "its supervisor is still at work"
     return None
-
-
-async def reconcile_runs(
-    store: RunStore,
-    *,
-    hosts: Callable[[str], Host | None] = find_host,
-    lookup: Lookup | None = None,
-    now: Callable[[], float] = time.time,
-) -> tuple[Notice, ...]:
-    """Bring the store and the machines together, after whatever was killed: at the start of every hudtui.
-
-    A run that goes on is left alone; one whose supervisor was killed gets a new one, which takes it up or writes down its end; a
-    launch that was broken off just now is taken up, an older one is given up.
-
-    Returns:
-        What the user should know.
-    """
-
-    async def one(summary: RunSummary) -> Notice | None:
-        try:
-            return await _reconcile(summary, store, hosts(summary.host), lookup, now())
-        except HudtuiError as error:
-            return Notice("warning", f"run {summary.id}: {error_sentence(error)}")
-
-    open_runs = [run for run in store.runs() if run.active or run.holds_machine or run.state == "lost"]
-    found = await asyncio.gather(*(one(run) for run in open_runs if store.is_own(run.id)))
-    notices = [notice for notice in found if notice]
-    if others := [run.id for run in open_runs if not store.is_own(run.id)]:
-        told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
-        text = f"not started here by you, and left alone: {told}. `hudtui trust --show` tells what they would do"
-        notices.append(Notice("warning", text))
-    return tuple(notices)
-
-
-async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
-    run, record = summary.id, store.record(summary.id)
-    if host is None:
-        return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
-    if record.host == LOCAL and record.machine != this_machine():
-        await RunFolder(host, record).sync(store)  # its folder is shared; its processes are out of sight
-        return Notice("info", f"run {run} was started on {record.machine}; look at it there")
-    if record.spec.rent is not None:
-        return await _look_at_rented(summary, RunFolder(host, record), store)
-    await ensure_reachable(host, within=_ANSWERS)
-    machine = RunFolder(host, record)
-    await machine.sync(store)
-    summary = store.summary(run)
-    if not await machine.begun():
-        return await _unbegun(summary, machine, store, lookup, now)
-    if not summary.active and summary.state != "lost":
-        return None
-    status = await machine.status()
-    if status.supervisor is None and not status.ended:
-        await machine.start(available_secrets(record.plan, lookup))
-        notice: Notice | None = Notice("info", f"run {run}: its supervisor had been ended, and was started again")
-    else:
-        notice = None
-    await machine.sync(store)
-    if status.ended and status.session:
-        await sessions.close_detached(host, machine.session)
-    return notice
-
-
-async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore) -> Notice | None:
-    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
-    from hudtui.core.runs.broker import holds_machine
-    from hudtui.core.runs.run_lock import is_managed
-
-    if is_managed(store, summary.id):
-        return None
-    if summary.started is not None and not summary.final:
-        with contextlib.suppress(MachineError):
-            await ensure_reachable(machine.host, within=_ANSWERS)
-            await machine.sync(store)
-    return holds_machine(store.summary(summary.id))
-
-
-async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
-    """A run that its machine knows nothing of."""
-    run = summary.id
-    if summary.started is not None:
-        if summary.state != "lost":
-            store.append(run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
-            return Notice("warning", f"run {run} is lost: its folder is gone")
-        return None
-    if summary.state == "lost":
-        return None
-    if summary.state == "stopping":
-        store.append(run, "stopped", {"why": "stopped before it started"})
-        return None
-    if now - summary.updated > FRESH:
-        store.append(run, "failed", {"why": "hudtui was ended before this run had started"})
-        return Notice("warning", f"run {run} was never started: hudtui was ended before")
-    async for _ in continue_launch(run, machine.host, store, lookup=lookup):
-        pass
-    return Notice("info", f"run {run} was being started when hudtui ended; it goes on")
 
 
 def available_secrets(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:

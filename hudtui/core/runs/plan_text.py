@@ -9,8 +9,8 @@ from typing import Any
 
 from hudtui.core.compute.limits import Limits, money
 from hudtui.core.remote.hosts import LOCAL
-from hudtui.core.runs.broker import results_folder
-from hudtui.core.runs.request import Preparation
+from hudtui.core.runs.prepare import Preparation
+from hudtui.core.runs.results import results_folder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import recipe_for, recipe_text
@@ -88,7 +88,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
         if record.plan.max_seconds is not None:
             lines.append(PlanLine("limit", f"stopped after {record.plan.max_seconds / 3600:g} h"))
         return lines
-    from hudtui.core.runs.request import offer_text
+    from hudtui.core.runs.prepare import offer_text
 
     paid = " (simulated: no money is spent)" if rent.simulated else ""
     lines = [PlanLine("machine", f"{rent.machine}, rented from {rent.provider}{paid}")]

@@ -1,117 +1,123 @@
-"""The road of five stations: what is done, what is missing and what comes next, as a pure function of a few cheap facts."""
+"""The five steps of a project: which are done, which comes next, and which of its files have errors."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Literal
 
+from hudtui.core.errors import HudtuiError
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.verdicts import FileErrors
+from hudtui.core.text import plural
+from hudtui.core.workspace import Workspace
 
 StepName = Literal["environment", "mapping", "dataset", "compute", "run"]
 StepState = Literal["done", "next", "missing", "running", "failed"]
 
+CONFIG_SIZE = 256 * 1024
+"""Size in bytes above which a configuration is not checked in the background."""
+TASKS_SIZE = 2 * 1024 * 1024
+"""The same for a task file."""
+_CHECKED = frozenset({".json", ".jsonl", ".ndjson"})
 
-class WorkspaceFiles(Protocol):
-    """The facts of a workspace that the road needs; `core.workspace.Workspace` has them."""
 
-    @property
-    def configs(self) -> Collection[object]:
-        """Gym configurations found."""
-        ...
+@dataclass(frozen=True)
+class FileErrors:
+    """The errors in one file, or in several of the same kind."""
 
-    @property
-    def task_files(self) -> Collection[object]:
-        """Task files found."""
-        ...
-
-    @property
-    def lock(self) -> object | None:
-        """The environment's lock file, where there is one."""
-        ...
+    errors: int = 0
+    text: str = ""
+    """A few words, such as `7 errors in configs/2048.yaml`; empty without errors."""
 
 
 @dataclass(frozen=True)
 class ProjectStep:
-    """One station of the road."""
+    """One of the five steps."""
 
     name: StepName
     state: StepState
-    """`next` is the first one that is not done; those behind it that are not done either are `missing`."""
+    """The first step that is not done is `next`; later ones that are not done are `missing`."""
     detail: str
-    """What is there or what is not, in a few words."""
+    """What the project has for this step or lacks, in a few words."""
     what_next: str
-    """What the user can do here now."""
-
+    """What the user can do now."""
     errors: int = 0
-    """How many the check of its files has found; 0 too where the state has another reason."""
+    """Errors in its files; 0 also for a step that failed for another reason."""
 
 
 def project_steps(
-    workspace: WorkspaceFiles,
+    workspace: Workspace,
     *,
     analysis: str | None = None,
     runs: Sequence[RunSummary] = (),
     lock_error: str | None = None,
-    configs_wrong: FileErrors = FileErrors(),  # noqa: B008 - frozen
-    tasks_wrong: FileErrors = FileErrors(),  # noqa: B008
+    configs_wrong: FileErrors = FileErrors(),
+    tasks_wrong: FileErrors = FileErrors(),
     rents: bool = False,
 ) -> tuple[ProjectStep, ...]:
-    """The five stations in order.
+    """Return the five steps in order.
 
     Args:
-        workspace: What lies in the project folder.
-        analysis: Name of the environment that was analysed last in this workspace; None when none was.
+        workspace: The project folder.
+        analysis: Name of the environment analysed last in this workspace.
         runs: The workspace's runs, in any order.
-        lock_error: Why the lock file cannot be read; None when it can, or there is none.
-        configs_wrong: What is wrong with the configurations.
-        tasks_wrong: What is wrong with the task files.
-        rents: There is a key with which machines can be rented.
+        lock_error: Why the lock file cannot be read.
+        configs_wrong: Errors in the configurations.
+        tasks_wrong: Errors in the task files.
+        rents: A key for renting machines is set.
     """
     configs, tasks = len(workspace.configs), len(workspace.task_files)
     known = analysis or ("lock file" if workspace.lock is not None else None)
-    stations = [
-        _station(
-            "environment", known, "none analysed yet", "Analyse an environment.", "Look at its tools, or analyse another one."
-        ),
-        _station(
-            "mapping", _count(configs, "config"), "no config", "Generate a config from the environment.", "Edit and check it."
-        ),
-        _station("dataset", _count(tasks, "task file"), "no task file", "Add a tasks file.", "Validate and convert the tasks."),
-    ]
+    environment = _step(
+        "environment", known, "none analysed yet", "Analyse an environment.", "See its tools, or analyse another."
+    )
+    mapping = _step(
+        "mapping",
+        plural(configs, "config") if configs else None,
+        "no config",
+        "Generate a config from the environment.",
+        "Edit and check it.",
+    )
+    dataset = _step(
+        "dataset",
+        plural(tasks, "task file") if tasks else None,
+        "no task file",
+        "Add a tasks file.",
+        "Validate and convert the tasks.",
+    )
     if lock_error is not None and analysis is None:
-        stations[0] = ProjectStep(
-            "environment", "failed", lock_error, "Analyse an environment; that writes the lock file anew.", 1
+        environment = ProjectStep(
+            "environment", "failed", lock_error, "Analyse an environment; this writes a new lock file.", errors=1
         )
     if configs and configs_wrong.errors:
-        stations[1] = ProjectStep("mapping", "failed", configs_wrong.text, "Mend what the check has found.", configs_wrong.errors)
+        mapping = ProjectStep("mapping", "failed", configs_wrong.text, "Fix the errors.", configs_wrong.errors)
     if tasks and tasks_wrong.errors:
-        stations[2] = ProjectStep("dataset", "failed", tasks_wrong.text, "Mend what the check has found.", tasks_wrong.errors)
-    ready = all(station.state == "done" for station in stations)
-    # This machine is there in any case: it is an answer only where there is something that could run on it.
-    chosen = rents or bool(known or configs or tasks or runs)
-    stations.append(
-        ProjectStep("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")
-        if chosen
-        else ProjectStep("compute", "missing", "this machine, or a rented one", "Choose where to run.")
-    )
-    first = next((place for place, station in enumerate(stations) if station.state == "missing"), None)
-    if first is not None and not any(station.state == "failed" for station in stations[:first]):
-        open_one = stations[first]
-        stations[first] = ProjectStep(open_one.name, "next", open_one.detail, open_one.what_next)
-    return (*stations, _run_station(runs, ready=ready))
+        dataset = ProjectStep("dataset", "failed", tasks_wrong.text, "Fix the errors.", tasks_wrong.errors)
+    steps = [environment, mapping, dataset]
+    ready = all(step.state == "done" for step in steps)
+    # This machine always exists; it answers the question only once there is something to run on it.
+    if rents or known or configs or tasks or runs:
+        steps.append(
+            ProjectStep("compute", "done", "machines can be rented" if rents else "this machine", "Choose where to run.")
+        )
+    else:
+        steps.append(ProjectStep("compute", "missing", "this machine, or a rented one", "Choose where to run."))
+    for place, step in enumerate(steps):
+        if step.state == "failed":
+            break
+        if step.state == "missing":
+            steps[place] = replace(step, state="next")
+            break
+    return (*steps, _run_step(runs, ready=ready))
 
 
-def _count(number: int, word: str) -> str | None:
-    return f"{number} {word}{'' if number == 1 else 's'}" if number else None
+def _step(name: StepName, present: str | None, absent: str, to_do: str, when_done: str) -> ProjectStep:
+    return ProjectStep(name, "done", present, when_done) if present else ProjectStep(name, "missing", absent, to_do)
 
 
-def _station(name: StepName, present: str | None, absent: str, do: str, done: str) -> ProjectStep:
-    return ProjectStep(name, "done", present, done) if present else ProjectStep(name, "missing", absent, do)
-
-
-def _run_station(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
+def _run_step(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
     active = [run for run in runs if run.active]
     if active:
         newest = max(active, key=lambda run: run.created)
@@ -120,11 +126,80 @@ def _run_station(runs: Sequence[RunSummary], *, ready: bool) -> ProjectStep:
     if not runs:
         if ready:
             return ProjectStep("run", "next", "no run yet", "Start a run.")
-        return ProjectStep("run", "missing", "no run yet", "Complete the stations before this one.")
+        return ProjectStep("run", "missing", "no run yet", "Complete the steps before this one.")
     last = max(runs, key=lambda run: run.created)
     detail = f"{last.name} {last.state}"
     if last.state in ("failed", "lost"):
-        return ProjectStep("run", "failed", detail, "Read its log, mend the cause and start it again.")
+        return ProjectStep("run", "failed", detail, "Read its log, fix the cause and start it again.")
     if last.state == "stopped":
-        return ProjectStep("run", "next" if ready else "missing", detail, "Start it again, or look at what it has written.")
-    return ProjectStep("run", "done", detail, "Look at its result, or start another run.")
+        return ProjectStep("run", "next" if ready else "missing", detail, "Start it again, or see what it has written.")
+    return ProjectStep("run", "done", detail, "See its result, or start another run.")
+
+
+class FileChecks:
+    """Checks the files of a project. Each file is checked once, and again after a change."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int], int]] = {}
+        self._running = Lock()
+
+    def configs(self, workspace: Workspace) -> FileErrors:
+        """Return the errors found so far in the configurations."""
+        return self._errors_in(workspace, workspace.configs)
+
+    def tasks(self, workspace: Workspace) -> FileErrors:
+        """Return the errors found so far in the task files."""
+        return self._errors_in(workspace, workspace.task_files)
+
+    def check(self, workspace: Workspace) -> bool:
+        """Check new and changed files, without the tools of any environment. Return whether anything has changed."""
+        with self._running:
+            before = dict(self._known)
+            for path in workspace.configs:
+                self._check(path, CONFIG_SIZE, _config_errors)
+            for path in workspace.task_files:
+                if path.suffix in _CHECKED:
+                    self._check(path, TASKS_SIZE, _task_errors)
+            return self._known != before
+
+    def _check(self, path: Path, limit: int, count: Callable[[Path], int]) -> None:
+        stamp = _stamp(path)
+        if stamp is None or stamp[1] > limit:
+            self._known.pop(path, None)
+        elif path not in self._known or self._known[path][0] != stamp:
+            self._known[path] = (stamp, count(path))
+
+    def _errors_in(self, workspace: Workspace, paths: Sequence[Path]) -> FileErrors:
+        wrong = [(path, self._known[path][1]) for path in paths if path in self._known and self._known[path][1]]
+        if not wrong:
+            return FileErrors()
+        errors, (first, _) = sum(count for _, count in wrong), wrong[0]
+        where = workspace.relative(first) if len(wrong) == 1 else f"{len(wrong)} of {len(paths)} files"
+        return FileErrors(errors, f"{plural(errors, 'error')} in {where}")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _config_errors(path: Path) -> int:
+    from hudtui.core.files import read_text
+    from hudtui.core.gym.lint.check import lint
+
+    try:
+        return sum(finding.severity == "error" for finding in lint(read_text(path), name=path.name))
+    except HudtuiError:
+        return 1
+
+
+def _task_errors(path: Path) -> int:
+    from hudtui.core.tasks.load import read_tasks
+
+    try:
+        return sum(problem.severity == "error" for problem in read_tasks(path).problems)
+    except HudtuiError:
+        return 1

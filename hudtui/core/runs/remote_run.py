@@ -9,34 +9,52 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.budget import RUN_TAIL as GRACE
 from hudtui.core.compute.budget import grant_changed
 from hudtui.core.compute.costs import sum_costs
 from hudtui.core.compute.lifecycle import ProvisionStep, acquire, resume
+from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge
-from hudtui.core.compute.pods import PodRecord
-from hudtui.core.compute.provider import ProviderError
+from hudtui.core.compute.pods import Ledger, PodRecord
+from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
 from hudtui.core.compute.release import UNSEEN_GRACE as GRACE_UNSEEN
-from hudtui.core.compute.release import TerminationUnverified, mark_terminated, terminate_pod
-from hudtui.core.compute.values import Pod
+from hudtui.core.compute.release import Sleep, TerminationUnverified, mark_terminated, terminate_pod
+from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.compute.watchdog import KEY as GUARD_KEY
 from hudtui.core.compute.watchdog import POWER_OFF, ends_itself, terminate_rule
-from hudtui.core.errors import HudtuiError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import Disconnected, Host
 from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
-from hudtui.core.runs.broker import Broker, order_of, results_folder
-from hudtui.core.runs.collect import FetchedResults, Progress, fetch_results
-from hudtui.core.runs.launch import Lookup, available_secrets, check, continue_launch, error_sentence, stop
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.launch import Lookup, available_secrets, check_inputs, continue_launch, error_sentence, stop_run
+from hudtui.core.runs.results import FetchedResults, Progress, fetch_results, results_folder
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import lock_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
+from hudtui.core.training.plan import Rental
+from hudtui.core.workspace import STATE_FOLDER
 
+if TYPE_CHECKING:
+    from hudtui.core.settings import Settings
+
+WATCHDOG_POWERS_OFF = (
+    "the guard on the machine stops the run and switches the machine off when its limits are reached or nobody fetches "
+    "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
+    "stops that"
+)
+"""What people have to know of the guard before they pay."""
+WATCHDOG_ENDS = (
+    "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
+    "reached or nobody fetches the results"
+)
+"""The same, where a key was given that ends machines."""
 START_WITHIN = 1800.0
 """Seconds from the first login within which a run must have begun, before the guard switches the machine off."""
 FETCH_WITHIN = 3600.0
@@ -47,10 +65,71 @@ _FETCHES, _FETCH_PAUSE = 8, 10.0
 """So often is a machine that is away asked for the results, and so many seconds lie between; each attempt takes up to 30."""
 
 
+@dataclass
+class RentalContext:
+    """Whoever machines are rented from, and what is written down about them."""
+
+    provider: Provider
+    settings: Lookup
+    """The value of a setting by its name: for the key to log in with."""
+    ledger: Ledger = field(default_factory=Ledger)
+    book: LimitBook = field(default_factory=LimitBook)
+    sleep: Sleep = asyncio.sleep
+    every: float = 5.0
+    """Seconds between looks at a run that goes on."""
+    within: float = 20.0
+    """Seconds for an answer of the machine; after that the provider is asked whether it exists at all."""
+    say: Callable[[str], None] | None = None
+    """Told what became of a machine when its order was cancelled."""
+    clock: Callable[[], float] = time.monotonic
+    """For how long a machine is waited for."""
+    look: float = 30.0
+    """Seconds between looks whether the supervisor is still at work, which a machine that was rebooted has lost."""
+
+
+def open_rental_context(record: RunRecord, settings: Settings, *, say: Callable[[str], None] | None = None) -> RentalContext:
+    """Whoever the machine of a run is rented from, by the user's settings.
+
+    Raises:
+        RunError: No machine was rented for it.
+        InputError: There is no such provider, or it is another one than the run's: simulated ones and real ones are not mixed up.
+        AuthError: Its key is missing.
+    """
+    from hudtui.core.compute.registry import open_provider
+
+    rent = record.spec.rent
+    if rent is None:
+        raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
+    provider = open_provider(rent.provider, settings.get)
+    if provider.simulated != rent.simulated:
+        kind = "simulated" if rent.simulated else "real"
+        raise InputError(
+            f"run {record.id} is on a {kind} machine, and the settings lead to {provider.title}",
+            fix="See HUDTUI_SIM and PRIME_API_BASE_URL.",
+        )
+    return RentalContext(provider, settings.get, say=say)
+
+
+def offer_to_json(offer: Offer) -> dict[str, Any]:
+    """An offer as plain data, with what its provider needs for the order."""
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(offer)
+    return data
+
+
+def order_of(rent: Rental) -> Order:
+    """What is asked of the provider."""
+    import msgspec
+
+    offer = msgspec.convert(dict(rent.offer), Offer)
+    return Order(rent.machine, offer, image=rent.image, disk_gb=rent.disk_gb, ssh_key=rent.ssh_key)
+
+
 async def run_remote(
     run: str,
     store: RunStore,
-    broker: Broker,
+    broker: RentalContext,
     *,
     lookup: Lookup | None = None,
     tmux: bool = True,
@@ -102,7 +181,7 @@ async def run_remote(
 
 
 async def end_remote_run(
-    run: str, store: RunStore, broker: Broker, *, grace: float | None = None, progress: Progress | None = None
+    run: str, store: RunStore, broker: RentalContext, *, grace: float | None = None, progress: Progress | None = None
 ) -> RunSummary:
     """Stop a run, bring home what it has brought so far, and end its machine.
 
@@ -120,7 +199,7 @@ async def end_remote_run(
     return store.summary(run)
 
 
-async def change_limits(run: str, store: RunStore, broker: Broker, limits: Limits) -> None:
+async def change_limits(run: str, store: RunStore, broker: RentalContext, limits: Limits) -> None:
     """Give a run other limits, here and on its machine, while it runs.
 
     Raises:
@@ -148,7 +227,7 @@ class RemoteRun:
         self,
         record: RunRecord,
         store: RunStore,
-        broker: Broker,
+        broker: RentalContext,
         lookup: Lookup | None,
         tmux: bool,
         progress: Progress | None,
@@ -181,7 +260,7 @@ class RemoteRun:
         if self.summary.started is None:
             if self.summary.state == "stopping":
                 raise _StoppedEarly("stopped before it started")
-            await check(self.record.plan, self.lookup)  # before anything is paid for
+            await check_inputs(self.record.plan, self.lookup)  # before anything is paid for
         async with contextlib.AsyncExitStack() as open_ports:
             for part in (self.get_machine, self.tunnels, self.begin, self.watch):
                 async with aclosing(part(open_ports)) as events:
@@ -359,7 +438,7 @@ class RemoteRun:
             if verdict.level == "end":
                 if away:
                     raise MachineError(f"the machine of run {self.run} does not answer", why="; ".join(verdict.reasons))
-                await stop(self.run, self.host, self.store, why="; ".join(verdict.reasons))
+                await stop_run(self.run, self.host, self.store, why="; ".join(verdict.reasons))
                 continue
             await self.broker.sleep(self.broker.every)
 
@@ -420,7 +499,7 @@ class RemoteRun:
                     self.store.append(self.run, "stopped", {"why": "stopped before it started"})
             return
         try:
-            await stop(self.run, self.host, self.store, grace=grace)
+            await stop_run(self.run, self.host, self.store, grace=grace)
         except MachineError as error:
             self.store.append(self.run, "stopped", {"why": f"its machine does not answer: {error_sentence(error)}"})
 
@@ -502,3 +581,18 @@ class RemoteRun:
         if not self.summary.holds_machine:
             return None
         return self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
+
+
+def is_run_active(owned: PodRecord) -> bool:
+    """Whether the run that a machine was rented for is still at work, as the run's own workspace says."""
+    if owned.run is None or owned.state == "ending":
+        return False
+    if owned.workspace is None:
+        return True
+    state = Path(owned.workspace) / STATE_FOLDER
+    if not (state / "runs.db").is_file():
+        return False
+    try:
+        return any(run.id == owned.run and run.active for run in RunStore(state).runs())
+    except HudtuiError:
+        return True  # nobody can say; a machine is not offered for ending on a guess

@@ -15,12 +15,13 @@ from types import TracebackType
 from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.host import NOT_A_FILE, FileChunk, FileRefused, Host
+from hudtui.core.remote.hosts import find_host
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.logs import CHUNK, TailReader, offset_of_last_lines
 from hudtui.core.runs.alarms import SILENT, LogSymptom, RunFacts, StageFacts, find_alarms, find_symptoms, reward_spread
-from hudtui.core.runs.launch import error_sentence, find_host
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.launch import error_sentence
 from hudtui.core.runs.reports import StatusReport, read_status
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.status import (
     GpuLoad,
     ResultRow,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from hudtui.core.errors import InputError
@@ -164,3 +167,45 @@ def find_engine(name: str) -> Engine:
     except Exception as error:  # somebody else's code
         raise InputError(f"the engine {name!r} cannot be loaded", why=f"{type(error).__name__}: {error}") from None
     return engine
+
+
+# --- rehearsals --------------------------------------------------------------------------------------------------------------
+
+PYTHON_VARIABLE = "HUDTUI_TRAINER_PYTHON"
+"""Variable with the Python of a training environment of the user's own, to be used instead of making one."""
+SIZE = "1.5 GB on disk with the CPU build of PyTorch, where the package installer of this machine finds it; else about 5 GB"
+
+
+@dataclass(frozen=True)
+class TrainerEnvironment:
+    """The environment that a plan's training runs in."""
+
+    python: Path
+    ready: bool
+    """It is there; otherwise the plan's first stage makes it."""
+
+
+def as_rehearsal(spec: RunSpec, *, steps: int | None = None) -> RunSpec:
+    """The spec of a rehearsal of `spec`: the same files and settings, with a tiny model, few steps, and no GPU.
+
+    Args:
+        spec: Of a training.
+        steps: None for three.
+    """
+    python = spec.trainer_python or os.environ.get(PYTHON_VARIABLE) or None
+    return replace(spec, engine="trl", rehearse=True, model=None, learning_rate=None, steps=steps, gpus=0, trainer_python=python)
+
+
+def trainer_environment(plan: Plan) -> TrainerEnvironment:
+    """Which environment a plan for this machine trains in, and whether it is there.
+
+    Raises:
+        InputError: The plan trains nothing.
+    """
+    stage = next((stage for stage in plan.stages if stage.name == "train"), None)
+    if stage is None:
+        raise InputError("this plan trains nothing")
+    python = Path(stage.argv[0])
+    made_here = any(stage.name == "bootstrap" for stage in plan.stages)
+    marked = (python.parent.parent / ".hudtui").exists()
+    return TrainerEnvironment(python, ready=python.exists() and (marked or not made_here))

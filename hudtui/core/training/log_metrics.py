@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hudtui.core.training.metrics import LAST_STEPS, STEPS, MetricsReader
-from hudtui.core.training.quantities import quantity_named
+from hudtui.core.training.metrics import LAST_STEPS, STEPS, MetricsReader, quantity_named
 
 _LONGEST = 20_000
 """Characters of a line that are looked at."""

@@ -1,33 +1,35 @@
-"""The hudtui that runs here as a wheel, for machines that get the very same one: made of its own files, without a build tool."""
+"""Files that come with hudtui and travel to machines: lock files, the scripts of `hudtui.pod`, and hudtui itself as a wheel."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
-import io
-import zipfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from hudtui import __version__
+import hudtui
 from hudtui.core.errors import InputError
-from hudtui.core.training.resources import PACKAGE_FOLDER
 
-NAME = f"hudtui-{__version__}-py3-none-any.whl"
-"""Of the file."""
-_INFO = f"hudtui-{__version__}.dist-info"
+PACKAGE_FOLDER = Path(hudtui.__file__).parent
+"""Folder of the package."""
+NAME = f"hudtui-{hudtui.__version__}-py3-none-any.whl"
+"""File name of the wheel."""
+_INFO = f"hudtui-{hudtui.__version__}.dist-info"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The date of every file in it, so that the same files make the same wheel."""
 
 
 def wheel_bytes() -> bytes:
-    """The wheel. The same bytes as long as no file of hudtui changes.
+    """Return the hudtui that runs here as a wheel, made without a build tool. The same files give the same bytes.
 
     Raises:
         InputError: hudtui runs from files that were never installed.
     """
+    import base64
+    import csv
+    import hashlib
+    import io
+    import zipfile
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         about = distribution("hudtui")
     except PackageNotFoundError:
@@ -66,3 +68,19 @@ def _files() -> Iterator[tuple[str, bytes]]:
 def _below(folder: Path) -> list[Path]:
     found = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if "__pycache__" not in path.parts and path.suffix != ".pyc")
+
+
+def resource_bytes(name: str) -> bytes:
+    """Return the content of a file that comes with hudtui.
+
+    Args:
+        name: Relative to the package, such as `pod/bootstrap.py`; `requirements/...` lies beside it in a checkout.
+
+    Raises:
+        InputError: This installation does not have it.
+    """
+    for folder in (PACKAGE_FOLDER, PACKAGE_FOLDER.parent):
+        path = folder / name
+        if path.is_file():
+            return path.read_bytes()
+    raise InputError(f"this installation of hudtui lacks {name}", fix="Install it again.")

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.training.resources import resource_bytes
+from hudtui.core.training.package_data import resource_bytes
 
 T = TypeVar("T")
 _STAGE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")

@@ -11,9 +11,9 @@ from typing import Any
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.package_data import PACKAGE_FOLDER
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, RunSpec, Site, Stage
 from hudtui.core.training.recipe import Recipe, recipe_for
-from hudtui.core.training.resources import PACKAGE_FOLDER
 
 REPOSITORY = "https://github.com/PrimeIntellect-ai/prime-rl.git"
 RELEASE = "v0.8.0"

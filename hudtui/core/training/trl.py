@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from hudtui.core.errors import InputError
 from hudtui.core.training.memory import GpuLayout, check_memory, layout, needs
 from hudtui.core.training.metrics import MetricsReader
+from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, PlanPort, Readiness, RestartPolicy, RunSpec, Site, Stage
 from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
-from hudtui.core.training.resources import resource_bytes
 
 PORT = 8000
 """Of the model's server. It listens on the loopback address alone: its admin routes ask for no key."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.preflight import Check, RunRequest
-    from hudtui.core.runs.request import Preparation
+    from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
@@ -290,7 +290,7 @@ class LaunchScreen(StationScreen):
 
     async def _prepare(self) -> tuple[Preparation, tuple[PlanLine, ...]]:
         from hudtui.core.runs.plan_text import plan_lines
-        from hudtui.core.runs.request import prepare_run
+        from hudtui.core.runs.prepare import prepare_run
         from hudtui.core.runs.store import RunStore
 
         workspace = self.shell.workspace
@@ -511,8 +511,8 @@ class LaunchScreen(StationScreen):
         from hudtui.core.remote.hosts import LOCAL, find_host
         from hudtui.core.runs.launch import draft_run, make_spec
         from hudtui.core.runs.store import RunStore
+        from hudtui.core.training.engine import SIZE, as_rehearsal, trainer_environment
         from hudtui.core.training.recipe import read_settings
-        from hudtui.core.training.rehearsal import SIZE, as_rehearsal, trainer_environment
 
         workspace = self.shell.workspace
         tasks, config = (workspace.folder / self._value(name) if self._value(name) else None for name in ("tasks", "config"))

@@ -457,6 +457,7 @@ class RunScreen(StationScreen):
             self.start(self._stop(self.view.summary.id, self.view.summary.name), group="stop")
 
     async def _stop(self, run: str, name: str) -> None:
+        from hudtui.core.remote.hosts import find_host
         from hudtui.core.runs import launch as launcher
 
         store = await asyncio.to_thread(self._open_store)
@@ -473,12 +474,7 @@ class RunScreen(StationScreen):
             self.say(f"{name} is {summary.state}; its machine is ended, and that was verified.", "success")
             self.shell.reload()
             return
-        host = launcher.find_host(record.host)
-        if host is None:
-            from hudtui.core.errors import MachineError
-
-            raise MachineError(f"{record.host} cannot be reached from here")
-        summary = await launcher.stop(run, host, store)
+        summary = await launcher.stop_run(run, find_host(record.host), store)
         self.say(f"{name} is {summary.state}; nothing of it is left running.", "success")
         self.shell.reload()
 
@@ -488,7 +484,7 @@ class RunScreen(StationScreen):
             self.start(self._terminal(self.view), group="terminal")
 
     async def _terminal(self, view: RunView) -> None:
-        from hudtui.core.runs.attach import attach_command
+        from hudtui.core.runs.sessions import attach_command
 
         self.step_aside(await attach_command(view))
 

@@ -68,7 +68,7 @@ class _Charts(Widget):
 
     def titles(self) -> list[tuple[str, str]]:
         """What there is a chart of: key and title, in the order in which they are shown."""
-        from hudtui.core.training.quantities import QUANTITIES
+        from hudtui.core.training.metrics import QUANTITIES
 
         told = {quantity.name: quantity for quantity in QUANTITIES}
         there = {name for run in self.runs for name in run.metrics.told}
@@ -122,7 +122,7 @@ class _Charts(Widget):
         return Content("\n").join(lines)
 
     def _chart(self, key: str, title: str, width: int, height: int) -> Content:
-        from hudtui.core.training.quantities import QUANTITIES
+        from hudtui.core.training.metrics import QUANTITIES
 
         traces, last, scale = [], None, None
         for place, run in enumerate(self.runs):

@@ -8,7 +8,7 @@ import pytest
 
 from hudtui.core.errors import RunError
 from hudtui.core.remote.hosts import close_hosts
-from hudtui.core.runs.attach import attach_command
+from hudtui.core.runs.sessions import attach_command
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.values import RunSummary
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.values import Offer, Order, Price
-from hudtui.core.runs.broker import holds_machine, is_run_active
+from hudtui.core.runs.reconcile import open_machine_notice
+from hudtui.core.runs.remote_run import is_run_active
 from hudtui.core.runs.store import RunRecord, RunStore
 
 
@@ -40,7 +41,7 @@ def test_what_is_said_of_a_run_that_has_ended_is_a_sentence_with_and_without_a_p
     store.add(make("true", run="a-1"))
     store.append("a-1", "failed", {"why": "x"})
     summary = store.summary("a-1")
-    told = holds_machine(replace(summary, hourly=None)).message
+    told = open_machine_notice(replace(summary, hourly=None)).message
     assert "has ended (failed), and its machine may still be there: hudtui runs resume a-1" in told
-    told = holds_machine(replace(summary, hourly=2.0, currency="USD")).message
+    told = open_machine_notice(replace(summary, hourly=2.0, currency="USD")).message
     assert "and its machine, which costs $2.00 an hour, may still be there:" in told

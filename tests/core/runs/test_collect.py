@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.collect import fetch_results
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.results import fetch_results
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord
 
 

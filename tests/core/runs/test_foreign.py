@@ -14,7 +14,7 @@ import pytest
 from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.host import Completed
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launch import launch, stop
+from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.sessions import (
     ExternalSession,
     LogSource,
@@ -139,7 +139,7 @@ async def test_a_run_of_a_colleague_is_read_from_its_files(store: RunStore, make
     seen = await until(watch, lambda seen: "begun" in lines_of(seen, "s0") and any(one.rows for one in seen))
     assert watch.numbers.series("reward")[0].y == 0.75
     assert [row["reward"] for one in seen for row in one.rows] == [0.75]
-    await stop(record.id, HOST, store)
+    await stop_run(record.id, HOST, store)
 
 
 async def test_a_log_is_read_from_its_end_with_all_its_numbers(tmp_path: Path) -> None:

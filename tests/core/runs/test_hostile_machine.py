@@ -17,10 +17,10 @@ import pytest
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Completed, Disconnected, FileStat
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs import machine as machine_module
+from hudtui.core.runs import run_folder as machine_module
 from hudtui.core.runs import watch as monitor_module
-from hudtui.core.runs.collect import fetch_results
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.results import fetch_results
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.status import GpuLoad, RunView
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunSummary

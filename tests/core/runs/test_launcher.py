@@ -22,8 +22,9 @@ import pytest
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.remote import tmux
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launch import FRESH, continue_launch, draft_run, launch, make_spec, reconcile_runs, stop
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.launch import continue_launch, draft_run, launch, make_spec, stop_run
+from hudtui.core.runs.reconcile import FRESH, reconcile_runs
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.watch import Monitor
@@ -189,17 +190,17 @@ async def test_stopping_is_verified(store: RunStore, make: Make) -> None:
     record = make("(setsid sleep 1000 &); trap '' TERM; while :; do sleep 0.1; done")
     await start(record, store)
     await begun(store, record.id)
-    summary = await stop(record.id, HOST, store, grace=0.3)
+    summary = await stop_run(record.id, HOST, store, grace=0.3)
     assert (summary.state, summary.why) == ("stopped", "stopped on request")
     status = await RunFolder(HOST, store.record(record.id)).status()
     assert (status.processes, status.supervisor, status.session) == ((), None, False)
-    assert await stop(record.id, HOST, store) == summary, "once more changes nothing"
+    assert await stop_run(record.id, HOST, store) == summary, "once more changes nothing"
 
 
 async def test_stopping_what_never_started(store: RunStore, make: Make) -> None:
     record = make("echo x > ran")
     store.add(record)
-    assert (await stop(record.id, HOST, store)).why == "stopped before it started"
+    assert (await stop_run(record.id, HOST, store)).why == "stopped before it started"
     assert await reconcile_runs(store) == ()
     assert not Path(record.folder).exists()
 
@@ -209,7 +210,7 @@ async def test_a_stop_in_the_middle_of_a_launch_wins(store: RunStore, make: Make
     async with aclosing(launch(record, HOST, store)) as events:
         async for event in events:
             if event.data.get("name") == "plan":
-                assert (await stop(record.id, HOST, store)).state == "stopped"
+                assert (await stop_run(record.id, HOST, store)).state == "stopped"
     assert (await ended(store, record.id)).state == "stopped"
     assert not (Path(record.folder) / "ran").exists()
 
@@ -218,7 +219,7 @@ async def test_two_stops_at_once(store: RunStore, make: Make) -> None:
     record = make("sleep 60")
     await start(record, store)
     await begun(store, record.id)
-    both = await asyncio.gather(stop(record.id, HOST, store), stop(record.id, HOST, RunStore(store.state_dir)))
+    both = await asyncio.gather(stop_run(record.id, HOST, store), stop_run(record.id, HOST, RunStore(store.state_dir)))
     assert [summary.state for summary in both] == ["stopped", "stopped"]
 
 
@@ -228,7 +229,7 @@ LAUNCH = """
     import asyncio, json, os, signal, sys
     from pathlib import Path
     from hudtui.core.remote.local import LocalHost
-    from hudtui.core.runs.launcher import launch, reconcile
+    from hudtui.core.runs.launch import launch
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.training.plan import plan_from_json, spec_from_json
 
@@ -372,7 +373,7 @@ async def test_a_run_whose_folder_is_gone_is_lost(store: RunStore, make: Make) -
     assert any("gone-1 is lost" in notice.message for notice in notices)
     assert store.summary("gone-1").state == "lost"
     assert await reconcile_runs(store) == ()
-    assert (await stop("gone-1", HOST, store)).state == "lost"
+    assert (await stop_run("gone-1", HOST, store)).state == "lost"
 
 
 async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hudtui.core.errors import MachineError, RunError
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launch import launch, stop
+from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
 
@@ -79,7 +79,7 @@ async def test_a_view_shows_everything(store: RunStore, make: Make) -> None:
         "".join(json.dumps({"reward": 1, "pad": "x" * 300}) + "\n" for _ in range(5))
     )
     assert [point.y for point in (await monitor.view(record.id)).metrics.series("reward")] == [1.0] * 5
-    await stop(record.id, HOST, store)
+    await stop_run(record.id, HOST, store)
     async for view in monitor.watch(record.id):
         assert view.summary.state == "stopped" and view.silent is None and view.attach is None
     json.dumps(view.to_json())
@@ -91,7 +91,7 @@ async def test_silence_is_noticed(store: RunStore, make: Make) -> None:
     later = Monitor(store, now=lambda: time.time() + 100)
     view = await later.view(record.id)
     assert view.worrying and view.silent is not None and view.silent > 90
-    await stop(record.id, HOST, store)
+    await stop_run(record.id, HOST, store)
     assert not (await later.view(record.id)).worrying
 
 
@@ -149,4 +149,4 @@ async def test_what_another_process_keeps_is_seen_at_once(store: RunStore, make:
         assert view.summary.notes[-1] == f"note {place}" and f"note {place}" in [
             event.data.get("message") for event in view.events
         ]
-    await stop(record.id, HOST, store)
+    await stop_run(record.id, HOST, store)

@@ -13,7 +13,7 @@ import pytest
 from hudtui.core import trust
 from hudtui.core.errors import RunError
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs import launch
+from hudtui.core.runs import launch, reconcile
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
 
@@ -65,14 +65,14 @@ async def test_opening_a_folder_takes_up_no_run_of_others(store: RunStore, make:
     record = foreign(store, replace(make(f"touch {tmp_path}/ran"), created=4e9))
     store.append(record.id, "machine", {"kind": "released"}, at=4e9)
     store.append(record.id, "step", {"folder": str(tmp_path)}, at=4e9)
-    (notice,) = await launch.reconcile_runs(store, lookup=lambda name: "key")
+    (notice,) = await reconcile.reconcile_runs(store, lookup=lambda name: "key")
     assert record.id in notice.message and "not started here by you" in notice.message
     assert not (tmp_path / "ran").exists() and not Path(record.folder).exists()
     with pytest.raises(trust.Untrusted):
         async for _ in launch.continue_launch(record.id, LocalHost(), store):
             pass
     with pytest.raises(trust.Untrusted):
-        await launch.stop(record.id, LocalHost(), store)
+        await launch.stop_run(record.id, LocalHost(), store)
 
 
 async def test_looking_at_a_run_of_others_reaches_no_machine(store: RunStore, make: Make, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_removing_a_run_of_others_removes_nothing(store: RunStore, make: M
     record = foreign(store, make("true"))
     store.append(record.id, "failed", {})
     with pytest.raises(trust.Untrusted):
-        await launch.remove(record.id, store)
+        await launch.remove_run(record.id, store)
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc", "a b", "", "x" * 80, "a\x1b[2J"])

@@ -20,8 +20,9 @@ from hudtui.core.errors import InputError, MachineError
 from hudtui.core.remote.hosts import close_hosts, find_host, find_target, forget_address, pod_host, save_address
 from hudtui.core.remote.ssh import SshHost
 from hudtui.core.remote.target import SshTarget
-from hudtui.core.runs.launch import draft_run, launch, reconcile_runs, stop
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.launch import draft_run, launch, stop_run
+from hudtui.core.runs.reconcile import reconcile_runs
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
 from hudtui.core.training.plan import PlanFile, RunSpec, Stage, file_ref
@@ -93,7 +94,7 @@ async def test_secrets_reach_the_stage_and_no_file(store: RunStore, distant: Mak
 async def test_stopping_elsewhere_is_verified(store: RunStore, distant: Make) -> None:
     record = distant("(setsid sleep 1000 &); trap '' TERM; while :; do sleep 0.1; done")
     await start(record, store)
-    summary = await stop(record.id, find_host(HOST), store, grace=0.3)
+    summary = await stop_run(record.id, find_host(HOST), store, grace=0.3)
     assert (summary.state, summary.why) == ("stopped", "stopped on request")
     status = await RunFolder(find_host(HOST), record).status()
     assert (status.processes, status.supervisor, status.session) == ((), None, False)
@@ -136,10 +137,10 @@ async def test_a_machine_that_is_away_is_told_of_and_changes_nothing(store: RunS
         assert notice.severity == "warning" and "refused the connection" in notice.message
         assert store.summary(record.id).state == "running"
         with pytest.raises(MachineError, match="refused the connection"):
-            await stop(record.id, find_host(HOST), store)
+            await stop_run(record.id, find_host(HOST), store)
     finally:
         box.server.start()
-    assert (await stop(record.id, find_host(HOST), store, grace=0.0)).state == "stopped"
+    assert (await stop_run(record.id, find_host(HOST), store, grace=0.0)).state == "stopped"
 
 
 async def test_rollouts_are_played_on_the_machine(store: RunStore, box: Any, own_world: Path) -> None:

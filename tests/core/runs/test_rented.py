@@ -25,10 +25,9 @@ from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.runs import remote_run
-from hudtui.core.runs.broker import Broker, offer_to_json, order_of
-from hudtui.core.runs.launch import reconcile_runs
-from hudtui.core.runs.machine import RunFolder
-from hudtui.core.runs.remote_run import change_limits, end_remote_run, run_remote
+from hudtui.core.runs.reconcile import reconcile_runs
+from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, offer_to_json, order_of, run_remote
+from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed, lock_run
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
@@ -44,7 +43,7 @@ class World:
     """A simulated Prime, somebody who rents there, and the offer that is taken."""
 
     sim: PrimeSimulator
-    broker: Broker
+    broker: RentalContext
     offer: Offer
     make: Make
     store: RunStore
@@ -101,7 +100,7 @@ async def world(sim: PrimeSimulator, key: str, make: Make, store: RunStore) -> A
         await asyncio.sleep(min(seconds, 0.05))
 
     offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
-    yield World(sim, Broker(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0), offer, make, store)
+    yield World(sim, RentalContext(provider, lambda name: None, sleep=hurry, every=0.05, within=2.0), offer, make, store)
     await close_hosts()
     await provider.close()
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.runs.project_status import project_steps
+from hudtui.core.runs.project_status import FileChecks, FileErrors, project_steps
 from hudtui.core.runs.values import RunSummary
-from hudtui.core.runs.verdicts import FileChecks, FileErrors
 from hudtui.core.workspace import open_workspace
 
 

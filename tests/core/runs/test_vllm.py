@@ -21,7 +21,7 @@ from hudtui.core.remote.local import LocalHost
 from hudtui.core.remote.ssh import connect_ssh
 from hudtui.core.runs import vllm
 from hudtui.core.runs.alarms import Alarm, RunFacts, StageFacts, find_alarms
-from hudtui.core.runs.launch import launch, stop
+from hudtui.core.runs.launch import launch, stop_run
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.vllm import ServerMonitor, VllmSample, fetch, parse_vllm_metrics
 from hudtui.core.runs.watch import Monitor
@@ -230,4 +230,4 @@ async def test_a_silent_trainer_with_a_dead_server_behind_it(
                 break
     assert found[0].level == "error" and "has not answered for" in found[0].text and "train has said nothing" in found[0].text
     assert found[0].fix is not None
-    await stop(record.id, HOST, store)
+    await stop_run(record.id, HOST, store)

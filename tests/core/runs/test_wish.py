@@ -17,7 +17,7 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.runs.plan_text import start_question
-from hudtui.core.runs.request import Preparation, RunRequest, prepare_run
+from hudtui.core.runs.prepare import Preparation, RunRequest, prepare_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace

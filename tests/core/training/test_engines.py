@@ -14,12 +14,11 @@ import pytest
 from hudtui.core.errors import InputError
 from hudtui.core.training import engine as engines
 from hudtui.core.training import prime_rl
-from hudtui.core.training.engine import engine_names, find_engine
+from hudtui.core.training.engine import as_rehearsal, engine_names, find_engine, trainer_environment
 from hudtui.core.training.memory import layout, needs
+from hudtui.core.training.package_data import resource_bytes
 from hudtui.core.training.plan import FileRef, Plan, RunSpec, Site, Stage, plan_from_json
 from hudtui.core.training.recipe import Recipe
-from hudtui.core.training.rehearsal import as_rehearsal, trainer_environment
-from hudtui.core.training.resources import resource_bytes
 from hudtui.core.training.trl import serve_command
 
 SPEC = RunSpec(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hudtui.core.training.log_metrics import LogMetricsReader, parse_log_line
-from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.quantities import best_series, quantity_named
+from hudtui.core.training.metrics import MetricsReader, best_series, quantity_named
 
 TRL = (
     "{'loss': '-0.08111', 'grad_norm': '0.07575', 'learning_rate': '0.001', 'num_tokens': '211', "

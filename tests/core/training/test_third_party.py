@@ -14,7 +14,7 @@ from hudtui.core.demo.workspace import task_records
 ROOT = Path(__file__).parents[3]
 MODULE = """
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import Output, Plan, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
 
 class Echo:
@@ -25,7 +25,7 @@ class Echo:
         line = '{"step": 1, "reward": 0.5}'
         command = f'''mkdir -p "$0" && echo '{line}' >"$0/metrics.jsonl" && echo training {spec.model}'''
         stage = Stage("say", ("sh", "-c", command, site.path("out")))
-        return Plan(self.name, (stage,), outputs=(Output("out/metrics.jsonl", "metrics", "one line"),))
+        return Plan(self.name, (stage,), outputs=(PlanOutput("out/metrics.jsonl", "metrics", "one line"),))
 
     def reader(self):
         return MetricsReader()

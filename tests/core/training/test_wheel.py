@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from hudtui import __version__
 from hudtui.core.errors import InputError
 from hudtui.core.training import package_data
-from hudtui.core.training.resources import PACKAGE_FOLDER
+from hudtui.core.training.package_data import PACKAGE_FOLDER
 
 
 def test_the_same_files_make_the_same_wheel() -> None:
@@ -35,7 +36,7 @@ def test_it_installs_and_runs(tmp_path: Path) -> None:
         installer = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python"), "install", "-q"]
     subprocess.run([*installer, "--no-deps", "--no-index", str(file)], check=True, timeout=100)
     code = (
-        "import hudtui; from hudtui.core.training.resources import resource_bytes; "
+        "import hudtui; from hudtui.core.training.package_data import resource_bytes; "
         "print(hudtui.__file__, len(resource_bytes('requirements/train.txt')))"
     )
     done = subprocess.run([env / "bin" / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
@@ -46,9 +47,9 @@ def test_it_installs_and_runs(tmp_path: Path) -> None:
 
 def test_without_an_installation_there_is_no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> None:
-        raise package_data.PackageNotFoundError(name)
+        raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(package_data, "distribution", nothing)
+    monkeypatch.setattr(importlib.metadata, "distribution", nothing)
     with pytest.raises(InputError, match="not installed"):
         package_data.wheel_bytes()
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
-from hudtui.core.runs.fitting import GIB_OF_A_GB, check_fit, suitable_offers
 from hudtui.core.runs.launch import draft_run, make_spec
 from hudtui.core.runs.preflight import (
     Check,
@@ -25,18 +24,21 @@ from hudtui.core.runs.preflight import (
 )
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
+from hudtui.core.training.engine import as_rehearsal
+from hudtui.core.training.memory import layout, needs
 from hudtui.core.training.plan import Rental, RunSpec
-from hudtui.core.training.recipe import read_settings
-from hudtui.core.training.rehearsal import as_rehearsal
+from hudtui.core.training.recipe import Recipe, read_settings, recipe_for, recipe_from
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
+    from hudtui.core.compute.gpus import GpuSpec
     from hudtui.core.compute.hardware import Hardware
     from hudtui.core.compute.limits import Estimate, Limits
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.core.settings import Settings
+    from hudtui.core.training.memory import GpuMemory
 
 __all__ = ["Check", "Preparation", "RunRequest", "offer_text", "prepare_run"]
 
@@ -44,6 +46,12 @@ DEFAULT_GPUS = "2xA100"
 """What a training is given where nothing was said: one GPU serves the model, the other trains."""
 _REHEARSED = 3
 """Steps of a rehearsal where nothing was said."""
+
+
+GIB_OF_A_GB = 1e9 / 2**30
+"""Offers count GB, and drivers GiB: a card that is sold as 48 GB may tell of 45."""
+_SURELY = 4 / 3
+"""What is needed is an estimate, good to about a third: from here on it does not fit, whatever the estimate lacks."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +255,7 @@ def _rented(
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.release import endpoint_of
     from hudtui.core.compute.watchdog import terminate_rule
-    from hudtui.core.runs.broker import WATCHDOG_ENDS, WATCHDOG_POWERS_OFF, offer_to_json
+    from hudtui.core.runs.remote_run import WATCHDOG_ENDS, WATCHDOG_POWERS_OFF, offer_to_json
 
     # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
     grant_new("", offer.price, endpoint_of(provider), limits, tail=RUN_TAIL)(Ledger().owned(alive=False))
@@ -374,3 +382,68 @@ def _name(wish: RunRequest, seen: PreflightReport) -> str:
     if wish.rehearse:
         return "rehearsal"
     return f"{stem} {wish.model.rpartition('/')[2]}" if wish.model else stem
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------------
+
+
+def suitable_offers(offers: Sequence[Offer], wish: RunRequest, spec: GpuSpec | None) -> tuple[Offer, ...]:
+    """The offers that are worth choosing from.
+
+    For a training those whose GPUs hold the model, where any of the kind that is asked for does; for work without a GPU (a
+    rehearsal, rollouts) where none was asked for, machines without one, where there are any. Else all of them.
+    """
+    from hudtui.core.compute.gpus import has_gpu
+
+    if wish.engine == "rollouts" or wish.rehearse:
+        bare = tuple(offer for offer in offers if not has_gpu(offer))
+        return bare if spec is None and bare else tuple(offers)
+    good = tuple(offer for offer in offers if _holds(offer, wish))
+    return good if good and _any(good, spec) else tuple(offers)
+
+
+def _holds(offer: Offer, wish: RunRequest) -> bool:
+    if not offer.gpu_count or offer.gpu_memory is None:
+        return False
+    try:
+        values = {} if wish.training is None else dict(read_settings(read_text(wish.training), name=str(wish.training)))
+        if wish.model is not None:
+            values["model"] = wish.model
+        if wish.max_turns is not None:
+            values["max_turns"] = wish.max_turns
+        found = _needs(recipe_from(values), offer.gpu_count, offer.gpu_memory * GIB_OF_A_GB)
+    except InputError:
+        return False
+    return found is not None and max(need.total for need in found) <= offer.gpu_memory * GIB_OF_A_GB
+
+
+def _any(offers: Sequence[Offer], spec: GpuSpec | None) -> bool:
+    from hudtui.core.compute.choose import select
+    from hudtui.core.compute.values import Query
+
+    try:
+        return bool(select(offers, spec=spec, query=Query(spot=False)).found)
+    except InputError:  # none of the kind
+        return False
+
+
+def _needs(recipe: Recipe, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...] | None:
+    return needs(layout(gpus, recipe, gpu_memory), recipe)
+
+
+def check_fit(spec: RunSpec, seen: PreflightReport) -> None:
+    """Compare what the model needs with what the GPUs have. On a rented machine what cannot fit is refused."""
+    if spec.engine != "trl" or spec.rehearse:
+        return
+    found = _needs(recipe_for(spec), spec.gpus, spec.gpu_memory)
+    if found is None:
+        return  # the size of the model is not known, which the plan says
+    worst = max(found, key=lambda need: need.total)
+    told = f"GPU {worst.gpu} ({worst.role}) needs about {worst.total:.0f} GiB and has {spec.gpu_memory:.0f}"
+    fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len (--training FILE)."
+    if worst.total <= spec.gpu_memory:
+        seen.add("memory", "fine", told)
+    elif worst.total <= spec.gpu_memory * _SURELY or spec.rent is None:
+        seen.add("memory", "warning", f"{told}: it may run out of memory", fix)
+    else:
+        seen.add("memory", "missing", f"{told}: the model does not fit", fix, remedy="choose-machine")

@@ -16,7 +16,8 @@ from hudtui.core.compute.hardware import size
 from hudtui.core.errors import MachineError
 from hudtui.core.python import isolated_python_command
 from hudtui.core.remote.host import Host
-from hudtui.core.runs.machine import RunFolder
+from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean, clean_line
 from hudtui.core.training.recipe import RECIPE
 
@@ -75,6 +76,13 @@ class _Listed(msgspec.Struct, frozen=True, array_like=True):
     name: Annotated[str, msgspec.Meta(max_length=4096)]
     size: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+def results_folder(record: RunRecord, store: RunStore) -> Path:
+    """Where the results of a run are, or will be, on this computer."""
+    if record.spec.output_dir is not None:
+        return Path(record.spec.output_dir) / record.id
+    return Path(record.folder) if record.host == "local" else store.folder / record.id
 
 
 async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:

@@ -1,0 +1,130 @@
+"""Bringing the store and the machines of runs together again, after any process was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from hudtui.core.compute.limits import money
+from hudtui.core.errors import HudtuiError, MachineError
+from hudtui.core.events import Notice
+from hudtui.core.remote import tmux
+from hudtui.core.remote.host import Host
+from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
+from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
+from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.run_lock import is_managed
+from hudtui.core.runs.store import RunStore, this_machine
+from hudtui.core.runs.values import RunSummary
+
+FRESH = 15 * 60.0
+"""Seconds for which an interrupted launch is continued automatically; later the user decides."""
+_ANSWERS = 10.0
+"""Seconds a machine has to answer in."""
+
+
+async def reconcile_runs(
+    store: RunStore,
+    *,
+    hosts: Callable[[str], Host | None] = find_host,
+    lookup: Lookup | None = None,
+    now: Callable[[], float] = time.time,
+) -> tuple[Notice, ...]:
+    """Bring the store and the machines together, after whatever was killed: at the start of every hudtui.
+
+    A run that goes on is left alone; one whose supervisor was killed gets a new one, which takes it up or writes down its end; a
+    launch that was broken off just now is taken up, an older one is given up.
+
+    Returns:
+        What the user should know.
+    """
+
+    async def one(summary: RunSummary) -> Notice | None:
+        try:
+            return await _reconcile(summary, store, hosts(summary.host), lookup, now())
+        except HudtuiError as error:
+            return Notice("warning", f"run {summary.id}: {error_sentence(error)}")
+
+    open_runs = [run for run in store.runs() if run.active or run.holds_machine or run.state == "lost"]
+    found = await asyncio.gather(*(one(run) for run in open_runs if store.is_own(run.id)))
+    notices = [notice for notice in found if notice]
+    if others := [run.id for run in open_runs if not store.is_own(run.id)]:
+        told = f"{', '.join(others[:5])}{f' and {len(others) - 5} more' if len(others) > 5 else ''}"
+        text = f"not started here by you, and left alone: {told}. `hudtui trust --show` tells what they would do"
+        notices.append(Notice("warning", text))
+    return tuple(notices)
+
+
+async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lookup: Lookup | None, now: float) -> Notice | None:
+    run, record = summary.id, store.record(summary.id)
+    if host is None:
+        return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
+    if record.host == LOCAL and record.machine != this_machine():
+        await RunFolder(host, record).sync(store)  # its folder is shared; its processes are out of sight
+        return Notice("info", f"run {run} was started on {record.machine}; look at it there")
+    if record.spec.rent is not None:
+        return await _look_at_rented(summary, RunFolder(host, record), store)
+    await ensure_reachable(host, within=_ANSWERS)
+    machine = RunFolder(host, record)
+    await machine.sync(store)
+    summary = store.summary(run)
+    if not await machine.begun():
+        return await _unbegun(summary, machine, store, lookup, now)
+    if not summary.active and summary.state != "lost":
+        return None
+    status = await machine.status()
+    if status.supervisor is None and not status.ended:
+        await machine.start(available_secrets(record.plan, lookup))
+        notice: Notice | None = Notice("info", f"run {run}: its supervisor had been ended, and was started again")
+    else:
+        notice = None
+    await machine.sync(store)
+    if status.ended and status.session:
+        await tmux.close_detached(host, machine.session)
+    return notice
+
+
+async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore) -> Notice | None:
+    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
+    if is_managed(store, summary.id):
+        return None
+    if summary.started is not None and not summary.final:
+        with contextlib.suppress(MachineError):
+            await ensure_reachable(machine.host, within=_ANSWERS)
+            await machine.sync(store)
+    return open_machine_notice(store.summary(summary.id))
+
+
+async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
+    """A run that its machine knows nothing of."""
+    run = summary.id
+    if summary.started is not None:
+        if summary.state != "lost":
+            store.append(run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
+            return Notice("warning", f"run {run} is lost: its folder is gone")
+        return None
+    if summary.state == "lost":
+        return None
+    if summary.state == "stopping":
+        store.append(run, "stopped", {"why": "stopped before it started"})
+        return None
+    if now - summary.updated > FRESH:
+        store.append(run, "failed", {"why": "hudtui was ended before this run had started"})
+        return Notice("warning", f"run {run} was never started: hudtui was ended before")
+    async for _ in continue_launch(run, machine.host, store, lookup=lookup):
+        pass
+    return Notice("info", f"run {run} was being started when hudtui ended; it goes on")
+
+
+def open_machine_notice(summary: RunSummary) -> Notice:
+    """What the user should know of a run on a rented machine that nobody tends."""
+    price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
+    if summary.active:
+        return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")
+    return Notice(
+        "warning",
+        f"run {summary.id} has ended ({summary.state}), and its machine{price + ',' if price else ''} may still be there: "
+        f"hudtui runs resume {summary.id} fetches the results and ends it",
+    )
