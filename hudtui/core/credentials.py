@@ -1,21 +1,17 @@
-"""Asking a service whether it knows a key. One request, and only when somebody asks for it."""
+"""Key checks: one request that asks a service whether it knows a key, sent only when the user asks for it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError
+from hudtui.core.http import HttpAnswer, HttpClient, HttpError, bad_key_character
 from hudtui.core.settings import Settings
 from hudtui.core.text import clean_line
-
-if TYPE_CHECKING:
-    import httpx2
 
 Verdict = Literal["works", "refused", "limited", "unclear", "unreachable", "missing", "untestable"]
 """What came of it.
@@ -56,13 +52,18 @@ class KeyCheck:
         }
 
 
+_Found = tuple[Verdict, str, str | None]
+"""Verdict, message and account of a `KeyCheck`."""
+_MAX_BYTES = 1_000_000
+
+
 @dataclass(frozen=True)
 class _Request:
     base: str | None
     path: str
     account: Callable[[Any], str | None]
     method: str = "GET"
-    content: bytes | None = None
+    body: Mapping[str, str] | None = None
     basic: bool = False
     variable: str = ""
     """What sets the address."""
@@ -97,66 +98,31 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
     base = base_url or request.base
     if base is None:
         return KeyCheck(name, "untestable", f"There is no service that could be asked; {request.variable} would name one.")
-    # A key with a line end or a letter beyond ASCII cannot be sent, and the error of the attempt would quote it.
-    if not all(33 <= ord(character) <= 126 for character in key):
+    if bad_key_character(key) is not None:
         return KeyCheck(name, "refused", f"{name} holds a blank, a line end or a character that no key has. Copy it again.")
     url = base.rstrip("/") + request.path
     host = urlsplit(url).netloc.rpartition("@")[2]
+    client = HttpClient(key, user="api" if request.basic else None, timeout=timeout, max_bytes=_MAX_BYTES)
     start = time.monotonic()
-    result = await _ask(name, key, request, url, host, timeout)
-    return KeyCheck(name, result[0], result[1], result[2], host, round(time.monotonic() - start, 3))
-
-
-async def _ask(name: str, key: str, request: _Request, url: str, host: str, timeout: float) -> tuple[Verdict, str, str | None]:
-    import asyncio
-
-    import httpx2
-
-    headers = {"Accept": "application/json", "User-Agent": "hudtui"}
-    if request.content is not None:
-        headers["Content-Type"] = "application/json"
-    if not request.basic:
-        headers["Authorization"] = f"Bearer {key}"
-    auth = httpx2.BasicAuth("api", key) if request.basic else None
     try:
-        async with (
-            asyncio.timeout(timeout),
-            httpx2.AsyncClient(follow_redirects=False, timeout=timeout) as client,
-            client.stream(request.method, url, headers=headers, content=request.content, auth=auth) as response,
-        ):
-            body = b""
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > 1_000_000:
-                    break
-        return _verdict(name, response, body, request, host)
-    except (TimeoutError, httpx2.TimeoutException):
-        return "unreachable", f"{host} did not answer within {timeout:g} s.", None
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
-        return "unreachable", f"{request.variable} is not an address that can be asked.", None
-    except httpx2.ConnectError as error:
-        return "unreachable", f"No connection to {host}: {_reason(error)}.", None
-    except httpx2.HTTPError as error:
-        return "unreachable", f"{host} broke off: {type(error).__name__}.", None
+        answer = await client.send(request.method, url, body=request.body)
+    except HttpError as error:
+        messages = {
+            "timeout": f"{host} did not answer within {timeout:g} s.",
+            "address": f"{request.variable} is not an address that can be asked.",
+            "unsent": f"No connection to {host}: {error.why}.",
+        }
+        found: _Found = ("unreachable", messages.get(error.kind, f"{host} broke off: {error.why}."), None)
+    else:
+        found = _judged(name, answer, request, host)
+    finally:
+        await client.aclose()
+    return KeyCheck(name, *found, host, round(time.monotonic() - start, 3))
 
 
-def _reason(error: Exception) -> str:
-    text = clean_line(str(error), 120)
-    words = text.lower()
-    if "certificate" in words:
-        return f"its certificate is not trusted ({text})"
-    if "name or service" in words or "getaddrinfo" in words or "nodename" in words or "name resolution" in words:
-        return "its name cannot be resolved, or this machine is offline"
-    if "refused" in words or "all connection attempts failed" in words:
-        return "nothing answers there"
-    return text or type(error).__name__
-
-
-def _verdict(name: str, response: httpx2.Response, body: bytes, request: _Request, host: str) -> tuple[Verdict, str, str | None]:
-    status = response.status_code
-    data: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        data = json.loads(body)
+def _judged(name: str, answer: HttpAnswer, request: _Request, host: str) -> _Found:
+    """What an answer says about the key."""
+    status, data = answer.status, answer.data
     if status == 401:
         return "refused", f"{host} refuses the key (401): it is wrong, expired or revoked.", None
     if status == 403:
@@ -166,7 +132,7 @@ def _verdict(name: str, response: httpx2.Response, body: bytes, request: _Reques
     if status == 429:
         return "unclear", f"{host} is being asked too often (429). Try again in a minute.", None
     if 300 <= status < 400:
-        target = urlsplit(response.headers.get("location", "")).netloc or "elsewhere"
+        target = urlsplit(answer.headers.get("location", "")).netloc or "elsewhere"
         return "unclear", f"{host} redirects to {clean_line(target, 80)} ({status}); the key was not sent there.", None
     if status >= 500:
         return "unclear", f"{host} has trouble of its own ({status}). The key may be fine.", None
@@ -175,7 +141,7 @@ def _verdict(name: str, response: httpx2.Response, body: bytes, request: _Reques
     if status >= 400:
         return "unclear", f"{host} answered {status}.", None
     if not isinstance(data, dict | list):
-        page = "a web page" if b"<html" in body[:2000].lower() else "something that is not JSON"
+        page = "a web page" if b"<html" in answer.body[:2000].lower() else "something that is not JSON"
         return "unclear", f"{host} answered with {page}. Does {request.variable} name the right address?", None
     try:
         account = request.account(data)
@@ -221,7 +187,7 @@ def _request(name: str, settings: Settings) -> _Request | None:
     if name == "OPENAI_API_KEY":
         return _Request(address("OPENAI_BASE_URL"), "/models", _openai, variable="OPENAI_BASE_URL")
     if name == "WANDB_API_KEY":
-        query = json.dumps({"query": "query Viewer { viewer { username entity } }"}).encode()
+        query = {"query": "query Viewer { viewer { username entity } }"}
         return _Request(address("WANDB_BASE_URL"), "/graphql", _wandb, "POST", query, basic=True, variable="WANDB_BASE_URL")
     if name in ("HUD_API_KEY", settings.platform.key_variable):
         variable = "HUD_API_URL" if name == "HUD_API_KEY" else settings.platform.url_variable("api")

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from hudtui.core.errors import HudtuiError, InputError
-from hudtui.core.http import is_loopback, retry_after
-from hudtui.core.rollouts.trace import MASK
+from hudtui.core.errors import HudtuiError
+from hudtui.core.http import HttpAnswer, HttpClient, HttpError, Retry, keeps_secrets, parse_address, require_key
 from hudtui.core.rollouts.values import Message
 from hudtui.core.text import clean_line
 
-if TYPE_CHECKING:
-    import httpx2
-
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_LONGEST_PAUSE = 60.0
+_NO_QUOTA = "insufficient_quota"
 
 
 class PolicyError(HudtuiError):
@@ -87,41 +80,36 @@ class ChatEndpoint:
     Args:
         model: Its name there.
         options: How to reach it.
-        sleep: Waits between attempts.
+        sleep: Waits between attempts; `asyncio.sleep` by default.
 
     Raises:
         InputError: The base URL is not one of http or https or holds a password, or the key cannot be one.
     """
 
-    def __init__(self, model: str, options: ChatOptions, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, model: str, options: ChatOptions, *, sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
         self.model = model
         self.options = options
         self.url = _completions_url(options.base_url)
-        if options.key is not None and not (options.key.isascii() and options.key.isprintable() and " " not in options.key):
-            raise InputError(
-                f"{options.key_name} does not look like a key", fix="It holds blanks, line ends or letters that no key has."
-            )
-        self._sleep = sleep
-        self._client: httpx2.AsyncClient | None = None
-        self._reached = False
+        if options.key is not None:
+            require_key(options.key, options.key_name)
+        self.sends_key = options.key is not None and keeps_secrets(self.url)
+        """Whether the key goes along: over https, or to this machine."""
+        self.reached = False
+        """Whether the endpoint ever answered, be it with a refusal."""
+        retry = Retry(options.retries + 1, options.pause, jitter=0.25)
+        key = options.key if self.sends_key else None
+        self._http = HttpClient(key, timeout=options.timeout, retry=retry, connections=None, sleep=sleep)
         self._limit_key = "max_tokens"
 
     async def aclose(self) -> None:
         """Close its connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
-
-    @property
-    def sends_key(self) -> bool:
-        """Whether the key goes along: over https, or to this machine. Never in the clear over a network."""
-        return self.options.key is not None and (urlsplit(self.url).scheme == "https" or is_loopback(self.url))
 
     async def complete(self, messages: Sequence[Message], *, seed: int | None = None, usage: TokenUsage | None = None) -> str:
         """The model's next reply.
@@ -144,85 +132,49 @@ class ChatEndpoint:
         return _reply(answer)
 
     async def _post(self, body: dict[str, Any]) -> Mapping[str, Any]:
-        pause = self.options.pause
-        attempt = 0
-        while True:
-            try:
-                response = await self._send(body)
-            except PolicyError as error:
-                failure, named = error, None
-            else:
-                if response.is_success:
-                    return self._parsed(response)
-                if response.status_code == 400 and "max_tokens" in body and "max_completion_tokens" in response.text:
-                    self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models know the limit by this name alone
-                    body[self._limit_key] = body.pop("max_tokens")
-                    continue
-                failure, named = self._refused(response), retry_after(response.headers)
-                if response.status_code not in _AGAIN:
-                    raise failure
-            attempt += 1
-            if failure.fatal or attempt > self.options.retries:
-                raise failure
-            await self._sleep(pause * random.uniform(0.75, 1.25) if named is None else min(named, _LONGEST_PAUSE))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        answer = await self._send(body)
+        if answer.status == 400 and "max_tokens" in body and "max_completion_tokens" in answer.text:
+            self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models know the limit by this name alone
+            body[self._limit_key] = body.pop("max_tokens")
+            answer = await self._send(body)
+        if not answer.ok:
+            raise self._refused(answer)
+        return self._parsed(answer)
 
-    async def _send(self, body: Mapping[str, Any]) -> httpx2.Response:
-        import httpx2
+    async def _send(self, body: Mapping[str, Any]) -> HttpAnswer:
+        def again(result: HttpAnswer | HttpError) -> bool:
+            if isinstance(result, HttpError):
+                return True
+            self.reached = True
+            return result.status in _AGAIN and _code(result) != _NO_QUOTA
 
         try:
-            # One deadline for the whole answer: the client's own limits begin anew with every byte that trickles in.
-            async with asyncio.timeout(self.options.timeout):
-                response = await self._open().post(self.url, content=json.dumps(body))
-        except TimeoutError:
-            raise PolicyError(f"the model did not answer within {self.options.timeout:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            answer = await self._http.send("POST", self.url, body=body, again=again)
+        except HttpError as error:
+            if error.kind == "timeout":
+                raise PolicyError(f"the model did not answer within {self.options.timeout:g} s") from None
             raise PolicyError(
                 f"no answer from {self.options.base_url}",
-                why=self._safe(str(error)) or type(error).__name__,
-                fix=None if self._reached else "Is the server running, and is the base URL right?",
+                why=error.why,
+                fix=None if self.reached else "Is the server running, and is the base URL right?",
             ) from None
-        self._reached = True
-        return response
+        self.reached = True
+        return answer
 
-    @property
-    def reached(self) -> bool:
-        """Whether the endpoint ever answered, be it with a refusal."""
-        return self._reached
-
-    def _open(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            import httpx2
-
-            headers = {"Content-Type": "application/json"}
-            if self.sends_key:
-                headers["Authorization"] = f"Bearer {self.options.key}"
-            # Redirects are not followed: they could carry the key to another host.
-            self._client = httpx2.AsyncClient(
-                headers=headers,
-                timeout=httpx2.Timeout(self.options.timeout, connect=min(self.options.timeout, 15.0)),
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            )
-        return self._client
-
-    def _parsed(self, response: httpx2.Response) -> Mapping[str, Any]:
-        try:
-            answer = response.json()
-        except (ValueError, RecursionError):
-            answer = None
+    def _parsed(self, found: HttpAnswer) -> Mapping[str, Any]:
+        answer = found.data
         if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list) or not answer["choices"]:
             raise PolicyError(
                 f"{self.url} did not answer with a chat completion",
-                why=self._safe(clean_line(response.text, 200)) or None,
+                why=self._http.redact(clean_line(found.text, 200)) or None,
                 fix="The base URL usually ends with /v1.",
                 fatal=True,
             )
         return answer
 
-    def _refused(self, response: httpx2.Response) -> PolicyError:
-        status = response.status_code
-        told, code = _told(response)
-        told = self._safe(told)
+    def _refused(self, answer: HttpAnswer) -> PolicyError:
+        status = answer.status
+        told = self._http.redact(answer.message())
         why = f"{status}: {told}" if told else f"status {status}"
         name = self.options.key_name
         if status in (401, 403):
@@ -243,23 +195,20 @@ class ChatEndpoint:
                 fix="Check the name of the model, and that the base URL ends with /v1 where the server wants that.",
                 fatal=True,
             )
-        if status == 429 and code == "insufficient_quota":
+        if status == 429 and _code(answer) == _NO_QUOTA:
             return PolicyError(
                 "the account behind the key has no quota left", why=why, fix="Check its plan and billing.", fatal=True
             )
         if status == 429:
             return PolicyError("the endpoint limits the rate of requests", why=why, fix="Play fewer episodes at a time.")
         if 300 <= status < 400:
-            where = self._safe(clean_line(response.headers.get("location", ""), 200))
+            where = self._http.redact(clean_line(answer.headers.get("location", ""), 200))
             return PolicyError(
                 f"{self.url} redirects to {where or 'nowhere'}", fix="Use the final address as base URL.", fatal=True
             )
         if status >= 500:
             return PolicyError("the endpoint failed", why=why)
         return PolicyError("the endpoint refused the request", why=why)
-
-    def _safe(self, text: str) -> str:
-        return text.replace(self.options.key, MASK) if self.options.key else text
 
 
 class ChatPolicy:
@@ -283,20 +232,7 @@ class ChatPolicy:
 
 
 def _completions_url(base: str) -> str:
-    try:
-        parts = urlsplit(base)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"{clean_line(base, 200)!r} is not a URL", why=str(error)) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(
-            f"{clean_line(base, 200)!r} is not the address of an endpoint",
-            fix="It looks like https://host/v1 or http://host:8000/v1.",
-        )
-    if parts.username or parts.password:
-        raise InputError(
-            "the base URL of an endpoint must not hold a name or password", fix="Give the key by a variable instead."
-        )
+    parts = parse_address(base, "an endpoint", "https://host/v1 or http://host:8000/v1")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return parts._replace(path=f"{path}/chat/completions", fragment="").geturl()
 
@@ -322,15 +258,7 @@ def _text(content: Any) -> str:
     return ""
 
 
-def _told(response: httpx2.Response) -> tuple[str, str]:
-    """What a refusal says in words, and its code."""
-    try:
-        answer = response.json()
-    except (ValueError, RecursionError):
-        text = response.text
-        return ("" if "<html" in text[:2000].lower() else clean_line(text, 300)), ""
-    error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
-    if not isinstance(error, Mapping):
-        return clean_line(str(error), 300), ""
-    message = next((error[key] for key in ("message", "detail") if error.get(key)), "")
-    return clean_line(str(message), 300), str(error.get("code") or error.get("type") or "")
+def _code(answer: HttpAnswer) -> str:
+    """The code of a refusal, such as `insufficient_quota`; empty without one."""
+    error = answer.data.get("error", answer.data) if isinstance(answer.data, Mapping) else None
+    return str(error.get("code") or error.get("type") or "") if isinstance(error, Mapping) else ""

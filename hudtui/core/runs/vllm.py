@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from hudtui.core.errors import MachineError
+from hudtui.core.http import HttpClient, HttpError
 from hudtui.core.remote.host import Host
 from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import is_number
 
 _PATIENCE = 5.0
 """Seconds for one answer."""
-_MOST = 4 * 1024 * 1024
+_MAX_BYTES = 4 << 20
 """Bytes of an answer that are read."""
 _LINE = re.compile(r"vllm:(\w+)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*")
 _MODEL = re.compile(r'\bmodel_name="((?:[^"\\]|\\.)*)"')
@@ -177,25 +179,13 @@ async def fetch(host: Host, port: int) -> str:
     Raises:
         MachineError: Nothing answers there, or with an error.
     """
-    import httpx2
-
+    client = HttpClient(timeout=_PATIENCE, max_bytes=_MAX_BYTES)
     try:
-        async with (
-            asyncio.timeout(_PATIENCE),
-            host.forward(0, _HERE, port) as here,
-            httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PATIENCE) as client,
-            client.stream("GET", f"http://{_HERE}:{here}/metrics") as answer,
-        ):
-            if answer.status_code == 404:
-                return ""
-            if answer.status_code != 200:
-                raise MachineError(f"port {port} of {host.name} answers {answer.status_code} to /metrics")
-            data = bytearray()
-            async for piece in answer.aiter_bytes():
-                data += piece
-                if len(data) > _MOST:
-                    break
-            return bytes(data[:_MOST]).decode("utf-8", "replace")
-    except (httpx2.HTTPError, TimeoutError) as error:
-        why = clean_line(str(error), 120) or f"no answer within {_PATIENCE:g} s"
+        async with asyncio.timeout(_PATIENCE), host.forward(0, _HERE, port) as here, aclosing(client):
+            answer = await client.send("GET", f"http://{_HERE}:{here}/metrics")
+    except (HttpError, TimeoutError) as error:
+        why = error.why if isinstance(error, HttpError) else f"no answer within {_PATIENCE:g} s"
         raise MachineError(f"port {port} of {host.name} does not answer", why=why) from None
+    if answer.status not in (200, 404):
+        raise MachineError(f"port {port} of {host.name} answers {answer.status} to /metrics")
+    return answer.text if answer.ok else ""

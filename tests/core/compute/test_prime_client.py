@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.prime.client import told_in
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.provider import AuthError, InsufficientFunds, OutcomeUnknown, ProviderError
 from hudtui.core.compute.values import Query
 from hudtui.core.errors import InputError
+from hudtui.core.http import error_message
 
 KEY = "pit_secret_key_123"
 PUBLIC = "ssh-ed25519 AAAAC3Nz me"
@@ -38,7 +38,7 @@ PUBLIC = "ssh-ed25519 AAAAC3Nz me"
     ],
 )
 def test_error_bodies(text: str, kind: str, told: str) -> None:
-    assert told_in(text, kind) == told
+    assert error_message(text, kind) == told
 
 
 @pytest.mark.parametrize(

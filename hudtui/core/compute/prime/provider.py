@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
-from hudtui.core.compute.prime.client import Query as Pairs
 from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
 from hudtui.core.errors import InputError
+from hudtui.core.http import Query as Pairs
 from hudtui.core.text import clean_line
 
 if TYPE_CHECKING:
