@@ -1,36 +1,26 @@
-"""Lint beside the program: a helper process checks whole configurations, so that nothing waits for it.
+"""Lint beside the program: a helper process checks whole configurations, so that the interface never waits for them.
 
 Checking is pure computation and would hold up the thread that draws, also from a thread of its own. The helper is this module run
-as a program: it reads one JSON object a line (`id`, `text`, `name`, and `tools` where they changed) and writes one back. It ends
-with its input.
+as a program: it reads pickled requests (text, name, tools) and writes pickled findings, each answer after its length in 8 bytes.
+It ends with its input. `ProcessPoolExecutor` would do the same, but starts its Python without `-P`: a `random.py` in the user's
+folder would be carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
+import pickle
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import HudtuiError
-from hudtui.core.gym.lint.findings import Finding, Fix, TextEdit
+from hudtui.core.gym.lint.findings import Finding
 from hudtui.core.python import python_command
 
-_LIMIT = 1 << 27
-
-
-def finding_from_json(data: Mapping[str, Any]) -> Finding:
-    """The finding that `Finding.to_json` wrote."""
-
-    def fix(name: str) -> Fix | None:
-        found = data[name]
-        return None if found is None else Fix(found["title"], tuple(TextEdit(**edit) for edit in found["edits"]))
-
-    return Finding(**{**data, "fix": fix("fix"), "guess": fix("guess")})
+_SAME_TOOLS = "the tools of the request before"
 
 
 class LintWorker:
@@ -38,95 +28,75 @@ class LintWorker:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._ids = itertools.count(1)
-        self._sent_tools: object = self
-        self._start = asyncio.Lock()
+        self._tools: object = self
+        """The tools that the helper has; itself for none yet."""
+        self._turn = asyncio.Lock()
 
     async def check(self, text: str, name: str, tools: Mapping[str, Tool] | None) -> tuple[Finding, ...]:
-        """`lint(text, name=name, tools=tools)`. A caller that is cancelled meanwhile costs the helper nothing but its time.
+        """Run `lint(text, name=name, tools=tools)` in the helper. Checks take turns; a cancelled check costs a new helper.
 
         Raises:
             HudtuiError: The helper cannot be started, or it ended.
         """
-        async with self._start:
+        async with self._turn:
             process = await self._running()
-        number = next(self._ids)
-        request: dict[str, Any] = {"id": number, "text": text, "name": name}
-        if self._sent_tools is not tools:
-            request["tools"] = None if tools is None else [tool.to_json() for tool in tools.values()]
-            self._sent_tools = tools
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        try:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            with contextlib.suppress(ConnectionError):
+            request = (text, name, _SAME_TOOLS if self._tools is tools else None if tools is None else dict(tools))
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(pickle.dumps(request))
                 await process.stdin.drain()
-            answer = await future
-        finally:
-            self._waiting.pop(number, None)
-        return tuple(finding_from_json(finding) for finding in answer["findings"])
+                size = int.from_bytes(await process.stdout.readexactly(8), "big")
+                findings: tuple[Finding, ...] = pickle.loads(await process.stdout.readexactly(size))
+            except (OSError, asyncio.IncompleteReadError):
+                await self.close()
+                raise HudtuiError("the checks broke off", fix="They start again with the next change.") from None
+            except asyncio.CancelledError:
+                await self.close()
+                raise
+            self._tools = tools
+            return findings
 
     async def close(self) -> None:
         """End the helper."""
         process, self._process = self._process, None
         if process is None:
             return
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-        if self._reader is not None:
-            await self._reader
-        transport = getattr(process, "_transport", None)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        transport: Any = getattr(process, "_transport", None)
         if transport is not None:
-            transport.close()
+            transport.close()  # asyncio itself waits until the pipes have been read to their ends
 
     async def _running(self) -> asyncio.subprocess.Process:
-        if self._process is not None and self._reader is not None and not self._reader.done():
-            return self._process
-        await self.close()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *python_command("-m", "hudtui.core.gym.lint.worker"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                limit=_LIMIT,
-            )
-        except OSError as error:
-            raise HudtuiError("the checks cannot be run beside the editor", why=error.strerror or str(error)) from None
-        self._sent_tools = self
-        self._reader = asyncio.create_task(self._read(self._process))
+        if self._process is None:
+            pipe = asyncio.subprocess.PIPE
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *python_command("-m", "hudtui.core.gym.lint.worker"),
+                    stdin=pipe,
+                    stdout=pipe,
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+            except OSError as error:
+                raise HudtuiError("the checks cannot be run beside the editor", why=error.strerror or str(error)) from None
+            self._tools = self
         return self._process
-
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            answer = json.loads(line)
-            future = self._waiting.get(answer["id"])
-            if future is not None and not future.done():
-                future.set_result(answer)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(HudtuiError("the checks broke off", fix="They start again with the next change."))
 
 
 def main() -> None:
     """Answer until the input ends."""
     from hudtui.core.gym.lint.check import lint
 
-    tools: dict[str, Tool] | None = None
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
-        if "tools" in request:
-            listed = request["tools"]
-            tools = None if listed is None else {tool["name"]: Tool(**tool) for tool in listed}
-        findings = lint(request["text"], name=request["name"], tools=tools)
-        answer = {"id": request["id"], "findings": [finding.to_json() for finding in findings]}
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    tools: Any = None
+    while True:
+        try:
+            text, name, given = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        tools = tools if given == _SAME_TOOLS else given
+        answer = pickle.dumps(lint(text, name=name, tools=tools))
+        sys.stdout.buffer.write(len(answer).to_bytes(8, "big") + answer)
         sys.stdout.buffer.flush()
 
 
