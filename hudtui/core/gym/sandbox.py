@@ -15,7 +15,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, count, islice, repeat, zip_longest
 from time import thread_time
 from typing import Any, Final
 
@@ -211,9 +211,9 @@ def _charged(budget: Budget, steps: int, source: Iterator[Any]) -> Iterator[Any]
 
 def iter_checked(budget: Budget, source: Iterable[Any]) -> Iterator[Any]:
     """Iterate with checks of the clock and of the number of items."""
-    for count, item in enumerate(source, 1):
-        if count % _CHUNK == 0:
-            if count > MAX_ITEMS:
+    for number, item in enumerate(source, 1):
+        if number % _CHUNK == 0:
+            if number > MAX_ITEMS:
                 raise _too_many()
             budget.check_time()
         yield item
@@ -228,12 +228,11 @@ def materialise(budget: Budget, source: Any) -> Any:
         BudgetExceededError: It has too many items, or producing them takes too long.
     """
     if type(source) in _SIZED:
-        if len(source) > LARGE:
-            budget.check_time()
-        if type(source) in _COLLECTIONS:
-            size_of(source)
-        elif len(source) > MAX_ITEMS:
+        if len(source) > MAX_ITEMS:
             raise _too_many()
+        items, characters = size_of(source)
+        if items > LARGE or characters > LARGE:
+            budget.check_time()
         return source
     result: list[Any] = []
     items = characters = 0
@@ -434,7 +433,12 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
     size = len(text)
     at = 0
     named = False
-    while (at := text.find("%", at)) >= 0:
+    for number in count():
+        at = text.find("%", at)
+        if at < 0:
+            break
+        if number % _CHUNK == 0:
+            budget.check_time()
         mark = _PERCENT.match(text, at)
         if mark is None:
             raise ValueError("incomplete format")
@@ -444,9 +448,11 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
         if mark["name"] is not None and type(values) is dict:
             named = True
             size += printed_size(budget, values.get(mark["name"]))
+            if size > MAX_CHARACTERS:
+                raise _too_long()
         at = mark.end()
     if not named:
-        size += sum(printed_size(budget, value) for value in (values if type(values) is tuple else (values,)))
+        size += printed_size(budget, values)
     if size > MAX_CHARACTERS:
         raise _too_long()
     return text % values
@@ -525,6 +531,8 @@ def formatted(budget: Budget, value: Any, conversion: str, spec: str) -> str:
         value = check_result(budget, {"s": str, "r": repr, "a": ascii}[conversion](value))
     if spec:
         check_spec(spec)
+    elif type(value) is str:
+        return value
     return str(check_result(budget, format(value, spec)))
 
 
@@ -583,7 +591,7 @@ def _all_or_any(function: Callable[[Iterable[Any]], bool]) -> Guard:
         if len(arguments) != 1:
             return function(*arguments)
         (values,) = arguments  # not a list of its items: the first one that decides ends the search
-        return function(values if type(values) in _SIZED else iter_checked(budget, values))
+        return function(materialise(budget, values) if type(values) in _SIZED else iter_checked(budget, values))
 
     return run
 

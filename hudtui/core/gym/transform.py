@@ -11,12 +11,14 @@ The guards go by names that no source text can hold (`$Add`, `$int`), and the tr
 from __future__ import annotations
 
 import ast
+import dis
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from types import CodeType
 from typing import Any, NoReturn
 
 from hudtui.core.errors import InputError
@@ -251,35 +253,35 @@ def _check_name(name: str, node: ast.AST) -> None:
 def _compile(parameters: tuple[str, ...], body: ast.expr) -> Any:
     """The function of a run's budget and the parameters' values that a lambda's body becomes."""
     rewritten = _Rewriter(parameters).visit(body)
-    arguments = [ast.arg(name) for name in (_BUDGET, *parameters)]
-    function = ast.Lambda(ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[]), rewritten)
-    tree = ast.fix_missing_locations(ast.Expression(function))
-    _verify(tree)
+    arguments = [_new(ast.arg, name) for name in (_BUDGET, *parameters)]
+    signature = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
+    function = _new(ast.Lambda, signature, rewritten)
     with _silently():
-        code = compile(tree, "<transform>", "eval")
-    return eval(code, _GLOBALS)  # noqa: S307 - the tree holds nothing but what _Rewriter puts together
+        code = compile(ast.Expression(function), "<transform>", "eval")
+    _verify(code)
+    return eval(code, _GLOBALS)  # noqa: S307 - the code holds nothing but what _Rewriter puts together
 
 
-_COMPILED = {
-    *(ast.Expression, ast.Lambda, ast.arguments, ast.arg, ast.Name, ast.Load, ast.Store, ast.Constant, ast.Call, ast.keyword),
-    *(ast.IfExp, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.UAdd, ast.USub, ast.Compare, *ast.cmpop.__subclasses__()),
-    *(ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
+_FORBIDDEN = {
+    opcode
+    for name, opcode in dis.opmap.items()
+    if name.startswith(
+        ("BINARY", "IMPORT", "STORE_SUBSCR", "DELETE", "STORE_GLOBAL", "STORE_NAME", "LOAD_BUILD", "RAISE", "WITH")
+    )
+    or name.endswith(("_ATTR", "_METHOD"))
 }
 
 
-def _verify(tree: ast.AST) -> None:
-    """Check once more, and by other means, that a rewritten tree holds nothing but names, constants and calls of guards."""
-    for node in ast.walk(tree):
-        good = type(node) in _COMPILED
-        if isinstance(node, ast.Call):
-            good = isinstance(node.func, ast.Name) and node.func.id.startswith("$") and node.func.id in _GLOBALS
-        elif isinstance(node, ast.Name | ast.arg):
-            name = node.id if isinstance(node, ast.Name) else node.arg
-            good = "__" not in name and (
-                name.isidentifier() or name == _BUDGET or (name in _GLOBALS and isinstance(node, ast.Name))
-            )
-        if not good:
-            raise AssertionError(f"a rewritten transform holds {ast.dump(node)[:80]}")
+def _verify(code: CodeType) -> None:
+    """Check once more, and by other means, that compiled code calls guards and does nothing else that could reach anything.
+
+    The names that code looks up are those of its globals and of attributes alike, and no attribute begins with a dollar sign.
+    """
+    if not all(name.startswith("$") and name in _GLOBALS for name in code.co_names) or _FORBIDDEN & set(code.co_code[::2]):
+        raise AssertionError(f"a compiled transform uses {code.co_names}")
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _verify(constant)
 
 
 _REFUSED: dict[type[ast.AST], str] = {
@@ -293,15 +295,22 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
-def _name(identifier: str) -> ast.Name:
-    return ast.Name(identifier, ast.Load())
+def _new(kind: type[Any], *parts: Any) -> Any:
+    return kind(*parts, lineno=1, col_offset=0)
 
 
-def _call(guard: str, *arguments: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
-    return ast.Call(_name(f"${guard}"), list(arguments), keywords or [])
+@lru_cache
+def _name(identifier: str) -> ast.expr:
+    name: ast.expr = _new(ast.Name, identifier, ast.Load())
+    return name
 
 
-def _guarded(guard: str, *arguments: ast.expr, keywords: list[ast.keyword] | None = None) -> ast.Call:
+def _call(guard: str, *arguments: ast.expr, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
+    call: ast.expr = _new(ast.Call, _name(f"${guard}"), list(arguments), list(keywords))
+    return call
+
+
+def _guarded(guard: str, *arguments: ast.expr, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
     return _call(guard, _name(_BUDGET), *arguments, keywords=keywords)
 
 
@@ -361,7 +370,7 @@ class _Rewriter:
             raise _NotAllowedError(f"a literal of type {type(value).__name__} is not allowed", node)
         if type(value) is int and value.bit_length() > sandbox.MAX_BITS:
             raise _NotAllowedError(f"a number of more than {sandbox.MAX_BITS:,} bits", node)
-        return ast.Constant(value)
+        return _new(ast.Constant, value)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         name = node.id
@@ -380,13 +389,13 @@ class _Rewriter:
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         operand = self.visit(node.operand)
-        return _guarded("Invert", operand) if isinstance(node.op, ast.Invert) else ast.UnaryOp(node.op, operand)
+        return _guarded("Invert", operand) if isinstance(node.op, ast.Invert) else _new(ast.UnaryOp, node.op, operand)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        return ast.BoolOp(node.op, [self.visit(value) for value in node.values])
+        return _new(ast.BoolOp, node.op, [self.visit(value) for value in node.values])
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return ast.IfExp(self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
+        return _new(ast.IfExp, self.visit(node.test), self.visit(node.body), self.visit(node.orelse))
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         operands = [node.left, *node.comparators]
@@ -399,23 +408,23 @@ class _Rewriter:
                 rewritten[index] = _guarded("container" if searched else "operand", rewritten[index])
             if searched and index == 1 and not _is_constant(node.left):
                 rewritten[0] = _guarded("hashable", rewritten[0])
-        return ast.Compare(rewritten[0], node.ops, rewritten[1:])
+        return _new(ast.Compare, rewritten[0], node.ops, rewritten[1:])
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         value = self.visit(node.value)
         if not isinstance(node.slice, ast.Slice):
             return _guarded("item", value, self.visit(node.slice))
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-        return _guarded("slice", value, *(ast.Constant(None) if bound is None else self.visit(bound) for bound in bounds))
+        return _guarded("slice", value, *(_new(ast.Constant, None) if bound is None else self.visit(bound) for bound in bounds))
 
     def visit_List(self, node: ast.List | ast.Tuple | ast.Set) -> ast.expr:
         kind = type(node).__name__.lower()
         if any(isinstance(part, ast.Starred) for part in node.elts):
-            return _guarded("unpack", ast.Constant(kind), *map(self._unpacked, node.elts))
+            return _guarded("unpack", _new(ast.Constant, kind), *map(self._unpacked, node.elts))
         parts = [self.visit(part) for part in node.elts]
         if _is_constant(node):
-            return ast.Set(parts) if kind == "set" else type(node)(parts, ast.Load())
-        return _guarded("Set", _tuple(*parts)) if kind == "set" else _guarded("built", type(node)(parts, ast.Load()))
+            return _new(ast.Set, parts) if kind == "set" else _new(type(node), parts, ast.Load())
+        return _guarded("Set", _tuple(*parts)) if kind == "set" else _guarded("built", _new(type(node), parts, ast.Load()))
 
     visit_Tuple = visit_Set = visit_List
 
@@ -438,9 +447,9 @@ class _Rewriter:
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         value = self.visit(node.value)
-        conversion = ast.Constant("" if node.conversion == -1 else chr(node.conversion))
+        conversion = _new(ast.Constant, "" if node.conversion == -1 else chr(node.conversion))
         if node.format_spec is None:
-            return _guarded("format", value, conversion, ast.Constant(""))
+            return _guarded("format", value, conversion, _new(ast.Constant, ""))
         if isinstance(node.format_spec, ast.JoinedStr):
             literals = [part.value for part in node.format_spec.values if isinstance(part, ast.Constant)]
             if len(literals) == len(node.format_spec.values):
@@ -472,7 +481,9 @@ class _Rewriter:
             value = self.visit(node.func.value)
             arguments, keywords = self._arguments(node, name in sandbox.CONSUMES)
             if not all(isinstance(argument, ast.Constant) for argument in (*arguments, *(keyword.value for keyword in keywords))):
-                value = _call("receiver", ast.Constant(name), value)  # Python finds the method before it looks at the arguments
+                value = _call(
+                    "receiver", _new(ast.Constant, name), value
+                )  # Python finds the method before it looks at the arguments
             return _guarded(f".{name}", value, *arguments, keywords=keywords)
         if not isinstance(node.func, ast.Name):
             raise _NotAllowedError("only the allowed functions and methods can be called", node.func)
@@ -490,7 +501,7 @@ class _Rewriter:
 
     def _arguments(self, node: ast.Call, consumed: bool) -> tuple[list[ast.expr], list[ast.keyword]]:
         arguments = [self.visit(argument, consumed=consumed) for argument in node.args]
-        return arguments, [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        return arguments, [_new(ast.keyword, keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
 
     def _check_keywords(self, name: str, node: ast.Call) -> None:
         for keyword in node.keywords:
@@ -545,12 +556,12 @@ class _Rewriter:
         target, source, conditions, steps = loops[-1]
         loops[-1] = (target, source, conditions, steps + self.nodes - before)
         generators = [
-            ast.comprehension(target, _guarded("loop", ast.Constant(steps), source), conditions, 0)
+            ast.comprehension(target, _guarded("loop", _new(ast.Constant, steps), source), conditions, 0)
             for target, source, conditions, steps in loops
         ]
         if isinstance(node, ast.SetComp | ast.DictComp):
             results[0] = _guarded("hashable", results[0])
-        rewritten = type(node)(*results, generators)
+        rewritten = _new(type(node), *results, generators)
         return rewritten if isinstance(node, ast.GeneratorExp) else _guarded("built", rewritten)
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
@@ -571,13 +582,13 @@ class _Rewriter:
 
 def _target(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Name):
-        return ast.Name(target.id, ast.Store())
+        return _new(ast.Name, target.id, ast.Store())
     assert isinstance(target, ast.Tuple | ast.List)
-    return ast.Tuple([_target(part) for part in target.elts], ast.Store())
+    return _new(ast.Tuple, [_target(part) for part in target.elts], ast.Store())
 
 
-def _tuple(*parts: ast.expr) -> ast.Tuple:
-    return ast.Tuple(list(parts), ast.Load())
+def _tuple(*parts: ast.expr) -> ast.expr:
+    return _new(ast.Tuple, list(parts), ast.Load())
 
 
 def _is_singleton(node: ast.expr) -> bool:
