@@ -1,7 +1,8 @@
-"""`.env` files: reading them as python-dotenv does, and changing one value in place.
+"""`.env` files: reading them with python-dotenv's parser, and changing one value in place.
 
-An edit touches the one value it is for. Comments, order, blank lines, `export`, the style of quoting and the line ends stay, the
-file gets mode 0600, and the change is read back before it is written: what does not come back as it went in is refused.
+An edit changes only its own value. Comments, order, blank lines, `export`, quotes and line ends stay, the file gets mode 0600,
+and the new text is read back before it is written. python-dotenv's `set_key` keeps neither the comment behind a value nor its
+quotes nor CRLF, and its reader resolves references without a bound on their size.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ class EnvFile:
     path: Path
     entries: dict[str, EnvEntry] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    """What was passed over, in plain words with file and line. Never holds a value."""
+    """What was ignored, in plain words with file and line, never with a value."""
 
 
 def read_env(path: Path) -> EnvFile:
-    """Read a `.env` file; one that is not there is empty. References `${NAME}` in values are replaced, as python-dotenv does.
+    """Read a `.env` file; a missing file is empty. References `${NAME}` in values are replaced, as python-dotenv does.
 
     Raises:
         InputError: The file cannot be read, is too large or is not text.
@@ -71,7 +72,7 @@ def read_env(path: Path) -> EnvFile:
     for binding in _bindings(text):
         line = _line_of(binding)
         if binding.error:
-            notices.append(f"{path}:{line}: this is not NAME=value, and is passed over")
+            notices.append(f"{path}:{line}: this is not NAME=value, and is ignored")
         elif binding.key is not None and binding.value is not None:
             if binding.key in lines:
                 notices.append(
@@ -110,18 +111,18 @@ def set_value(path: Path, name: str, value: str) -> None:
     """Give `name` a value in the file, which is made if need be, with mode 0600.
 
     Raises:
-        InputError: The name is no name of a variable, the value cannot be kept in such a file, or the file cannot be read or
-            written. The file is then as it was.
+        InputError: The name cannot be a variable's, such a file cannot hold the value, or the file cannot be read or written. It
+            is then unchanged.
     """
     _check_name(name)
     _change(path, lambda text: with_value(text, name, value, file=str(path)))
 
 
 def unset_value(path: Path, name: str) -> bool:
-    """Take every assignment of `name` out of the file. Whether there was one.
+    """Remove every assignment of `name` from the file. Returns whether there was one.
 
     Raises:
-        InputError: The file cannot be read or written. It is then as it was.
+        InputError: The file cannot be read or written. It is then unchanged.
     """
     _check_name(name)
     found = False
@@ -137,10 +138,9 @@ def unset_value(path: Path, name: str) -> bool:
 
 
 def with_value(text: str, name: str, value: str, *, file: str = ".env") -> str:
-    """The text of a `.env` file in which `name` has this value.
+    """The text of a `.env` file with this value for `name`.
 
-    The last assignment is changed, since it is the one that counts. A new one goes below a commented-out `# NAME=`, else to the
-    end.
+    The last assignment is changed, since the last one counts. A new one goes below a commented-out `# NAME=`, else to the end.
 
     Raises:
         InputError: The value cannot be kept in such a file.
@@ -183,7 +183,7 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError:
-        pass  # said by the reader
+        pass  # the reader says why
     data = read_bytes(path, limit=MAX_BYTES)
     text = decode(data, str(path))
     _check_bounds(text, path)
@@ -195,11 +195,7 @@ def _read(path: Path) -> str | None:
 
 
 def _check_bounds(text: str, path: Path) -> None:
-    """Refuse what no file of settings is, and what takes python-dotenv very long.
-
-    Raises:
-        InputError: It has too many lines, references or blanks in a row.
-    """
+    """Refuse what python-dotenv takes very long to read: too many lines, references, or blanks in a row."""
     for found, most, what in (
         (text.count("\n") + 1, MAX_LINES, "lines"),
         (text.count("${"), MAX_REFERENCES, "references to other variables"),
@@ -247,7 +243,7 @@ def _line_of(binding: Binding) -> int:
 
 
 def _is_comment(binding: Binding) -> bool:
-    """`NAME= # get it at ...`: python-dotenv takes the comment for the value, a shell does not, and nobody means it."""
+    """`NAME= # get it at ...`: python-dotenv takes the comment for the value; a shell does not."""
     head = _HEAD.match(binding.original.string)
     return head is not None and head[0].endswith((" ", "\t")) and binding.original.string.startswith("#", head.end())
 

@@ -316,19 +316,23 @@ def parse_address(url: str, what: str, example: str) -> SplitResult:
     Raises:
         InputError: It is not http or https with a host, or it holds a user name or password.
     """
-    shown = clean_line(url, 200)
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"{shown!r} is not a URL", why=str(error)) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"{shown!r} is not the address of {what}", fix=f"It looks like {example}.")
+    if not is_http_url(url):
+        raise InputError(f"{clean_line(url, 200)!r} is not the address of {what}", fix=f"It looks like {example}.")
+    parts = urlsplit(url)
     if parts.username or parts.password:
         raise InputError(
             f"the address of {what} must not hold a name or password", fix="Give the key by a variable or a setting instead."
         )
     return parts
+
+
+def is_http_url(text: str) -> bool:
+    """Whether a text is an http or https address with a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def origin_of(url: str) -> tuple[str, str | None, int | None]:

@@ -111,7 +111,7 @@ class LockFile:
 
     @property
     def has_lock_fields(self) -> bool:
-        """Whether the file has anything that a lock file has; other YAML files have none of it."""
+        """Whether the file has any field of a lock file; other YAML files have none."""
         return not _OWN_KEYS.isdisjoint(self.raw)
 
     @property
@@ -147,13 +147,13 @@ def read_lock(path: Path) -> LockFile:
     """Read a lock file of any version.
 
     Raises:
-        InputError: The file cannot be read, is not valid YAML, or its top is no mapping; with the line.
+        InputError: The file cannot be read, is not valid YAML, or its top is not a mapping; with the line.
     """
     return parse_lock(read_text(path), path)
 
 
 def parse_lock(text: str, path: Path) -> LockFile:
-    """`read_lock` for a text that is at hand; `path` is what errors call it."""
+    """`read_lock` for a text; errors call it `path`."""
     document = load_yaml(text, name=str(path))
     if not isinstance(document.data, dict):
         what = "this lock file is empty" if document.data is None else "a lock file is a mapping of fields"
@@ -162,7 +162,7 @@ def parse_lock(text: str, path: Path) -> LockFile:
 
 
 def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -> None:
-    """Write down which dataset was made from the tasks, in place.
+    """Record in place which dataset was made from the tasks.
 
     Args:
         path: An existing lock file.
@@ -171,7 +171,7 @@ def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -
         now: When; written to the second.
 
     Raises:
-        InputError: The file cannot be read, parsed, changed without harm, or written. It is then as it was.
+        InputError: The file cannot be read, parsed, changed without harm, or written. It is then unchanged.
     """
     _edit(
         path,
@@ -184,7 +184,7 @@ def set_primary_dataset(path: Path, name: str, task_count: int, now: datetime) -
 
 
 def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
-    """Write down an image with its digest, in place: under `images`, or as `image` where the file has format 1.0.
+    """Record an image with its digest in place: under `images`, or as `image` in a file of format 1.0.
 
     Raises:
         InputError: As for `set_primary_dataset`.
@@ -301,7 +301,7 @@ class _Reader:
             return LockedTool(name)
         schema = item.get("inputSchema", item.get("input_schema"))
         if schema is not None and not isinstance(schema, Mapping):
-            self.note((*path, "inputSchema"), f"the schema of {name} is no mapping and is left out")
+            self.note((*path, "inputSchema"), f"the schema of {name} is not a mapping, and is left out")
             schema = None
         return LockedTool(name, self.text((*path, "description")) or "", schema, self.texts((*path, "internalTools")))
 
@@ -319,7 +319,7 @@ class _Reader:
         generated = self.text(("build", "generatedAt"))
         when = parse_lock_time(generated) if generated else None
         if generated and when is None:
-            self.note(("build", "generatedAt"), f"{generated[:40]!r} is no time")
+            self.note(("build", "generatedAt"), f"{generated[:40]!r} is not a time")
         return LockedBuild(
             generated_at=when,
             tool_version=self.text(("build", "hudVersion")),
@@ -370,7 +370,7 @@ class _Reader:
 
 
 def is_local_image(name: str) -> bool:
-    """Whether the name of an image is one that only the computer which built it knows.
+    """Whether only the computer that built an image knows it by this name.
 
     A registry needs an organisation (`org/name`) or a host (`ghcr.io/org/name`): `my-env:latest`, `local/my-env`, and what podman
     calls `localhost/my-env` have neither, and a registry on this computer is reached from no other one.
@@ -386,7 +386,7 @@ def is_local_image(name: str) -> bool:
 
 
 def parse_lock_time(text: str) -> datetime | None:
-    """An ISO time, also with both an offset and a Z at the end, as some writers spelled it; None if it is none."""
+    """Parse an ISO time, also with both an offset and a Z at the end, as some writers spell it; None if it is not a time."""
     stripped = re.sub(r"([+-]\d\d:?\d\d)Z$", r"\1", text.strip())
     try:
         return datetime.fromisoformat(stripped)

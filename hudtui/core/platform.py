@@ -1,6 +1,6 @@
-"""The service that environments, keys and lock files belong to: HUD, Buckeye, or one that the user declares in a file.
+"""The service that environments, keys and lock files belong to: HUD, Buckeye, or a platform that the user declares in a file.
 
-A platform of one's own is a YAML file `<name>.yaml` in the user's folder of platforms or in `.hudtui/platforms/` of a workspace:
+A declared platform is a YAML file `<name>.yaml` in the user's folder of platforms or in `.hudtui/platforms/` of a workspace:
 
     title: Acme                     # how it is shown; the name by default
     key_variable: ACME_API_KEY      # NAME_API_KEY by default
@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.files import read_text
-from hudtui.core.http import is_loopback
+from hudtui.core.http import is_http_url, is_loopback
 from hudtui.core.paths import app_paths
 from hudtui.core.text import did_you_mean
 from hudtui.core.variables import Lookup
@@ -60,7 +60,7 @@ class Platform:
     hosts: tuple[str, ...] = ()
     """Hosts whose MCP addresses belong to this platform."""
     file: Path | None = None
-    """Where the user declared it; None for a built-in one."""
+    """The file that declares it; None for a built-in platform."""
 
     @property
     def prefix(self) -> str:
@@ -69,7 +69,7 @@ class Platform:
 
     @property
     def gateway_url(self) -> str:
-        """The default address at which it serves environments over MCP; empty where it has none."""
+        """The default address at which it serves environments over MCP; empty if it has none."""
         return self.urls.get("mcp", "")
 
     @property
@@ -200,7 +200,7 @@ def find_platform(name: str, folder: Path) -> Platform:
     """The platform called `name`: a built-in one, one of the workspace, or one of the user's.
 
     Raises:
-        InputError: There is none, or its file cannot be used.
+        InputError: No platform has this name, or its file cannot be used.
     """
     wanted = name.strip().lower()
     for platform in BUILT_IN:
@@ -320,11 +320,7 @@ def _urls(document: YamlDocument) -> dict[str, str]:
             near = did_you_mean(service, SERVICES)
             hint = f"Did you mean {near}?" if near else f"Known: {', '.join(SERVICES)}."
             raise InputError(f"there is no service {service!r}", fix=hint, where=where)
-        try:
-            usable = isinstance(url, str) and urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise InputError(f"{url!r} is no address", fix="Write it with http:// or https:// and a host.", where=where)
+        if not isinstance(url, str) or not is_http_url(url):
+            raise InputError(f"{url!r} is not an address", fix="Write it with http:// or https:// and a host.", where=where)
         urls[service] = url
     return urls

@@ -1,12 +1,12 @@
-"""Settings and keys: what they are, where each value comes from, and how they are changed.
+"""Settings and keys: which there are, where each value comes from, how values are checked and changed.
 
-Layers, the first that has a value wins: the environment, `.env` of the project, the user's own file, then what other tools keep
-(`~/.hud/.env`, Prime's config, the Hugging Face login), then defaults. An empty value counts as none. Importing this module is
-cheap: pydantic and python-dotenv are imported when they are first needed.
+Values come from layers, and the first layer with a value wins: the environment, the project's `.env`, the user's own file, the
+files of other tools (`~/.hud/.env`, Prime's config, the Hugging Face login), the defaults. An empty value counts as none.
+Importing this module is cheap: pydantic and python-dotenv are imported when they are first needed.
 
-The project's `.env` counts only in so far as the user trusts the folder (`core.trust`): `Settings.withheld` holds what does not
-count. Even then it can lower a limit on money or time and never raise one, and it can neither name the program that is called as
-SkyPilot nor the address of a simulator.
+The project's `.env` counts only if the user trusts the folder (`core.trust`); otherwise `Settings.withheld` says what does not
+count. Even a trusted `.env` can only lower a limit on money or time, and can name neither the program that is called as SkyPilot
+nor the address of a simulator.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from hudtui.core import trust
 from hudtui.core.dotenv import VARIABLE_NAME, EnvEntry, EnvFile, read_env, set_value, unset_value
 from hudtui.core.errors import InputError, Location
-from hudtui.core.http import bad_key_character
+from hudtui.core.http import bad_key_character, is_http_url
 from hudtui.core.paths import app_paths
 from hudtui.core.platform import BUILT_IN, SERVICES, Platform, choose_platform
 from hudtui.core.text import MASK, did_you_mean
@@ -50,11 +49,10 @@ class Setting:
     kind: Kind = "text"
     default: str | None = None
     get_it: str | None = None
-    """Where a key is made, for the person who has none."""
+    """The web page where a user can make such a key."""
 
     @property
     def secret(self) -> bool:
-        """Whether the value must never be shown."""
         return self.kind == "secret"
 
 
@@ -150,10 +148,10 @@ class Settings:
     Attributes:
         folder: The project folder.
         platform: The platform whose keys and addresses these are.
-        notices: What was passed over while reading, in plain words, without values.
-        withheld: What the user has not agreed to of the project's `.env`, none of which counts then, and of a platform that the
-            project declares.
-        other_case: Names that `lookup` was asked for and found only in another spelling: asked -> taken.
+        notices: What was ignored while reading, in plain words, without values.
+        withheld: Powers of the project's `.env` and of a platform that the project declares, which the user has not agreed to. If
+            there is one of `.env`, nothing in `.env` counts.
+        other_case: Names that `lookup` found only in another case: the name asked for -> the name found.
     """
 
     def __init__(
@@ -171,26 +169,26 @@ class Settings:
         self.other_case: dict[str, str] = {}
         self.keys = {key.name: key for key in known_settings(platform)}
         self._layers = layers
-        # Upside down, so that the first layer's values stay. A value that is empty hides nothing.
+        # From the last layer to the first, so that the first layer's values stay. An empty value hides nothing.
         values: dict[str, str] = {}
         for layer in reversed(layers):
             values.update({name: value for name, value in layer.values.items() if value or name not in values})
         self._values = values
-        self._anyhow = make_lookup(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
+        self._in_any_case = make_lookup(values, ignore_case=True, on_other_case=self.other_case.__setitem__)
 
     def __repr__(self) -> str:
         return f"Settings({str(self.folder)!r}, {self.platform.name!r})"
 
     def get(self, name: str) -> str | None:
-        """The value of a name spelled exactly so; None where it is unset or empty. For secrets use `secret`."""
+        """The value of exactly this name; None if it is unset or empty. For secrets use `secret`."""
         return self._values.get(name) or None
 
     def lookup(self, name: str) -> str | None:
         """The value of a variable in a task or a config, for `variables.substitute`.
 
-        Falls back on a spelling that differs only in case, and notes that in `other_case`.
+        Falls back on a name that differs only in case, and records it in `other_case`.
         """
-        return self._anyhow(name)
+        return self._in_any_case(name)
 
     def secret(self, name: str) -> SecretStr | None:
         """The value of a key, wrapped so that it cannot be printed by accident."""
@@ -202,10 +200,10 @@ class Settings:
         return SecretStr(value)
 
     def require(self, name: str) -> SecretStr:
-        """`secret` for work that cannot go on without it.
+        """Like `secret`, for work that needs the value.
 
         Raises:
-            InputError: There is no value; the error says how to give one.
+            InputError: There is no value; the error says how to set it.
         """
         value = self.secret(name)
         if value is not None:
@@ -219,10 +217,10 @@ class Settings:
         )
 
     def require_trust(self) -> None:
-        """Make sure that nothing is withheld, before something is done that may depend on it.
+        """Raise if anything is withheld: for work that may depend on it.
 
         Raises:
-            Untrusted: The user has not agreed to something in it.
+            Untrusted: The user has not agreed to what this folder's files ask for.
         """
         if self.withheld:
             raise trust.Untrusted(self.folder, self.withheld)
@@ -232,36 +230,35 @@ class Settings:
         return self.platform.url(service, self.get)
 
     def origin(self, name: str) -> Origin | None:
-        """Where the value comes from; None where there is none."""
+        """Where the value comes from; None if there is no value."""
         layer = self._layer_of(name)
         return layer.origin if layer is not None else None
 
     def location(self, name: str) -> Location | None:
-        """File and line of the value, where it comes from a file."""
+        """File and line of the value; None if it does not come from a file."""
         layer = self._layer_of(name)
         if layer is None or layer.file is None:
             return None
         return Location(str(layer.file), layer.lines.get(name))
 
     def hidden(self, name: str) -> tuple[Origin, ...]:
-        """Origins that have a value too but do not count, nearest first."""
+        """Origins, the nearest first, whose value for this name does not count because a nearer one has a value too."""
         having = [layer.origin for layer in self._layers if layer.values.get(name)]
         return tuple(origin for origin in having[1:] if origin != "default")
 
     def shown(self, name: str) -> str | None:
-        """The value as it may be shown: masked if it is a secret, or if its name sounds like one."""
+        """The value as it may be shown: masked if it is a secret, or if its name looks like a secret's."""
         value = self.get(name)
         if value is None:
             return None
-        return mask(value) if self.is_secret(name) else re.sub(r"//[^/@\s]*@", f"//{MASK}@", value)
+        return mask(value) if self.is_secret(name) else _without_login(value)
 
     def is_secret(self, name: str) -> bool:
-        """Whether a value of this name must be masked."""
         key = self.keys.get(name)
         return key.secret if key is not None else looks_secret(name)
 
     def redact(self, text: str) -> str:
-        """`text` with every secret value in it masked: for messages and logs that others wrote."""
+        """`text` with every secret value masked: for messages and logs of other programs."""
         return self._secrets.sub(MASK, text) if self._secrets is not None else text
 
     @cached_property
@@ -281,20 +278,20 @@ def looks_secret(name: str) -> bool:
 
 
 def mask(secret: str | SecretStr) -> str:
-    """A secret as it may be shown: its last four characters if it is long enough to keep them to itself, else none."""
+    """A secret as it may be shown: masked, with its last four characters if it has at least 16."""
     text = secret if isinstance(secret, str) else secret.get_secret_value()
     return MASK + text[-4:] if len(text) >= 16 and text[-4:].isalnum() else MASK
 
 
 def user_file() -> Path:
-    """The user's settings for all projects, in the form of a `.env` file. It need not exist."""
+    """The user's settings for all projects, a file in the form of `.env`. It need not exist."""
     return app_paths().settings_file
 
 
 def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str] | None = None) -> Settings:
     """Read every layer.
 
-    A file that cannot be read is left out and named in `notices`: settings never keep the program from starting.
+    A file that cannot be read is left out and named in `notices`: settings never prevent the program from starting.
 
     Args:
         folder: The project folder.
@@ -317,12 +314,12 @@ def load_settings(folder: Path, platform: Platform, *, environ: Mapping[str, str
 
 
 def folder_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
-    """What the project's `.env` and the platform that it declares would do; see `core.trust`."""
+    """The powers of the project's `.env` and of the platform that the project declares; see `core.trust`."""
     return (*env_powers(_read(".env", folder / ".env", []), platform), *_platform_powers(folder, platform))
 
 
 def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...]:
-    """The addresses of a platform that the project folder itself declares."""
+    """One power for each address of a platform that the project folder itself declares."""
     if platform.file is None or not platform.file.is_relative_to(folder):
         return ()
     return tuple(
@@ -334,7 +331,7 @@ def _platform_powers(folder: Path, platform: Platform) -> tuple[trust.Power, ...
 
 
 def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
-    """What the values of a project's `.env` would do, one power a value. Keys are named and never shown."""
+    """One power for each value of a project's `.env`. Keys are named and never shown."""
     keys = {key.name: key for key in known_settings(platform)}
     found = []
     for name, entry in file.entries.items():
@@ -355,7 +352,7 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
 
 
 _NEVER_IN_A_FOLDER = frozenset({"HUDTUI_SKY", "HUDTUI_SIM_KEY"})
-"""They name a program to start, and what a simulator takes for a key: only the environment and the user's own file may."""
+"""Settings that name a program to start, or a simulator's key: only the environment and the user's own file may set them."""
 _SIMULATORS = frozenset({"demo", "off"})
 """Values of HUDTUI_SIM that a folder may choose; an address is the user's to choose."""
 
@@ -374,7 +371,7 @@ def _without_login(value: str) -> str:
 
 
 def _allowed(file: EnvFile, others: list[_Layer], notices: list[str]) -> EnvFile:
-    """A trusted folder's `.env`, without what no folder may decide."""
+    """A trusted folder's `.env` without what a folder must not decide."""
     kept = {}
     for name, entry in file.entries.items():
         place = f"{file.path}:{entry.line}"
@@ -397,7 +394,7 @@ def _first(layers: list[_Layer], name: str) -> str | None:
 
 
 def _lowers(value: str, limit: str | None) -> bool:
-    """Whether a limit is a stricter one than the user's, or the same. One that cannot be read is neither."""
+    """Whether a limit is at least as strict as the user's. A limit that cannot be read is not."""
     try:
         return limit is None or parse_limit(value) <= parse_limit(limit)
     except ValueError:
@@ -405,15 +402,15 @@ def _lowers(value: str, limit: str | None) -> bool:
 
 
 def save_project_setting(folder: Path, name: str, value: str) -> Path:
-    """Put a value into the project's `.env`, in place; see `envfile`. The file's path.
+    """Set a value in the project's `.env`, in place. Returns the file's path.
 
     Raises:
-        InputError: See `envfile.set_value`.
+        InputError: See `dotenv.set_value`.
     """
     path = folder / ".env"
     _refuse_outside(folder, path)
     set_value(path, name, value.strip())
-    # The user has just written it here: it is the user's word, and needs no question.
+    # The user has just set it here, so there is nothing to ask.
     file = EnvFile(path, {name: EnvEntry(value.strip(), 0)})
     trust.agree(folder, env_powers(file, choose_platform(folder)))
     return path
@@ -425,16 +422,16 @@ def _refuse_outside(folder: Path, path: Path) -> None:
         raise InputError(
             f"{path.name} is a link to a file outside of this folder, and is not written",
             why=f"It leads to {target}.",
-            fix="Change that file itself, or put a file of its own in the place of the link.",
+            fix="Change that file itself, or replace the link by a file.",
             where=Location(str(path)),
         )
 
 
 def save_user_setting(name: str, value: str) -> Path:
-    """Put a value into the user's file. The file's path.
+    """Set a value in the user's file. Returns the file's path.
 
     Raises:
-        InputError: See `envfile.set_value`.
+        InputError: See `dotenv.set_value`.
     """
     path = user_file()
     set_value(path, name, value.strip())
@@ -442,7 +439,7 @@ def save_user_setting(name: str, value: str) -> Path:
 
 
 def remove_setting(folder: Path, name: str, *, user: bool = False) -> bool:
-    """Take a value out of the project's `.env`, or of the user's file. Whether it was there.
+    """Remove a value from the project's `.env` or the user's file. Returns whether it was there.
 
     Raises:
         InputError: The file cannot be read or written.
@@ -453,10 +450,10 @@ def remove_setting(folder: Path, name: str, *, user: bool = False) -> bool:
 
 
 def check_setting_name(name: str, platform: Platform) -> Setting | None:
-    """The setting of that name, if it is one this program knows.
+    """The setting of this name; None if the program does not know it.
 
     Raises:
-        InputError: It is none, and is so near to one that it must be a slip.
+        InputError: The name is not known and so near to a known one that it must be a slip, or it cannot be a variable's name.
     """
     keys = {key.name: key for key in known_settings(platform)}
     if name in keys:
@@ -503,7 +500,7 @@ _PRIME = {
 
 
 def _json_layer(path: Path, notices: list[str]) -> list[_Layer]:
-    """What the Prime command keeps. It is read and never written: the command loses what it does not know."""
+    """The config of the Prime command. It is read and never written: the command drops fields that it does not know."""
     try:
         data = json.loads(path.read_bytes()[:100_000])
         values = {name: data[key] for key, name in _PRIME.items() if isinstance(data.get(key), str)}
@@ -619,11 +616,6 @@ def _key(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_http_url(text):
         raise ValueError("this is not an address; write it with http:// or https:// and a host")
     return text.rstrip("/")

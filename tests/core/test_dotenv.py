@@ -265,7 +265,7 @@ def test_ordinary_keys_can_always_be_saved(text: str, name: str) -> None:
 SAVE_MANY = """
 import sys
 from pathlib import Path
-from hudtui.core.envfile import set_value
+from hudtui.core.dotenv import set_value
 for number in range(15):
     set_value(Path(".env"), sys.argv[1], str(number))
 """
