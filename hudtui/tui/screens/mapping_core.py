@@ -193,9 +193,9 @@ class MappingCore(StationScreen):
         self._shift(self._lines, lines)
         self._lines = lines
         self._version += 1
-        reading = self._live.read(lines, most=AT_ONCE)
-        if reading.config is not None:
-            self.config, self.stale = reading.config, None
+        config = self._live.read(lines, most=AT_ONCE)
+        if config is not None:
+            self.config, self.stale = config, None
             self.choose_tools()
         elif self.stale is None:
             self.stale = "checking what this means"
@@ -265,8 +265,7 @@ class MappingCore(StationScreen):
 
     async def _read_whole(self, text: str, name: str, findings: tuple[Finding, ...]) -> None:
         """What could not be told of the parts alone."""
-        reading = self._live.read(self._lines, most=0)
-        if reading.config is not None and self.stale is None:
+        if self._live.read(self._lines, most=0) is not None and self.stale is None:
             return
         wrong = next((finding for finding in findings if finding.code in ("yaml", "shape") and finding.mapping is None), None)
         if wrong is not None and wrong.code == "yaml":
@@ -275,8 +274,7 @@ class MappingCore(StationScreen):
             from hudtui.core.gym.config import parse_config
 
             version = self._version
-            reading = await asyncio.to_thread(self._live.read, self._lines)
-            config = reading.config
+            config = await asyncio.to_thread(self._live.read, self._lines)
             if config is None:
                 config, _ = await asyncio.to_thread(parse_config, text, name=name)
             if version != self._version:

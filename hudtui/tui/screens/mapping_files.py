@@ -135,7 +135,7 @@ class MappingFiles(MappingCore):
         text = await asyncio.to_thread(read_text, path)
         form = await asyncio.to_thread(_form_of, path)
         live, lines = IncrementalReader(path.name), text.split("\n")
-        reading = await asyncio.to_thread(live.read, lines)
+        config = await asyncio.to_thread(live.read, lines)
         samples = await asyncio.to_thread(load_samples, self.shell.folder, path)
         samples.rollouts = await asyncio.to_thread(self._from_rollouts)
         await self._look_at_environment()
@@ -143,7 +143,7 @@ class MappingFiles(MappingCore):
         self.path, self.saved, self._stamp, self._outside = path, text, stamp, None
         self._form = form
         self._aim = None
-        self.config, self.stale, self.findings, self.rows, self.answer = reading.config, None, (), (), []
+        self.config, self.stale, self.findings, self.rows, self.answer = config, None, (), (), []
         self._live, self._lines, self._copied = live, lines, None
         self.choose_tools()
         self.samples, self._kept_last = samples, samples.last

@@ -46,7 +46,7 @@ def same(one: GymConfig, other: GymConfig) -> None:
 def test_shipped_configs_are_read_in_parts(file: Path) -> None:
     text = file.read_text()
     whole, _ = parse_config(text, name="c.yaml")
-    parts = IncrementalReader("c.yaml").read(text.split("\n")).config
+    parts = IncrementalReader("c.yaml").read(text.split("\n"))
     assert whole is not None and parts is not None
     same(parts, whole)
 
@@ -89,7 +89,7 @@ def test_after_any_edits_it_agrees_with_the_whole_or_claims_nothing(edits: list[
     for place, cut, piece in edits:
         place = min(place, len(text))
         text = text[:place] + piece + text[place + cut :]
-        found = live.read(text.split("\n")).config
+        found = live.read(text.split("\n"))
         if found is not None:
             whole, findings = parse_config(text, name="c.yaml")
             assert whole is not None, findings
@@ -99,10 +99,10 @@ def test_after_any_edits_it_agrees_with_the_whole_or_claims_nothing(edits: list[
 def test_typing_inside_an_entry_keeps_every_other_mapping_as_it_is() -> None:
     live = IncrementalReader("c.yaml")
     lines = TEXT.split("\n")
-    before = live.read(lines).config
+    before = live.read(lines)
     row = next(row for row, line in enumerate(lines) if line.startswith("  wait:"))
     edited = [*lines[: row + 1], "    # a remark", *lines[row + 1 :]]
-    after = live.read(edited).config
+    after = live.read(edited)
     assert before is not None and after is not None
     assert after.mappings["click"] is before.mappings["click"] and after.mappings["wait"] is not before.mappings["wait"]
     assert next(entry.line for entry in outline(edited) if entry.name == "wait") == row
@@ -111,7 +111,7 @@ def test_typing_inside_an_entry_keeps_every_other_mapping_as_it_is() -> None:
 def test_an_alias_of_another_part_is_left_to_the_whole() -> None:
     text = "job: &j\n  name: a\nother: *j\naction_mappings:\n  a:\n    _tool: t\n"
     assert parse_config(text, name="c")[0] is not None
-    assert IncrementalReader("c").read(text.split("\n")).config is None
+    assert IncrementalReader("c").read(text.split("\n")) is None
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_an_alias_of_another_part_is_left_to_the_whole() -> None:
     ],
 )
 def test_what_is_no_configuration_claims_nothing(text: str) -> None:
-    assert IncrementalReader("c").read(text.split("\n")).config is None
+    assert IncrementalReader("c").read(text.split("\n")) is None
 
 
 def test_too_much_at_once_is_left_for_later() -> None:
     live = IncrementalReader("c")
-    assert live.read(TEXT.split("\n"), most=100).config is None
-    assert live.read(TEXT.split("\n")).config is not None
-    assert live.read(TEXT.split("\n"), most=100).config is not None
+    assert live.read(TEXT.split("\n"), most=100) is None
+    assert live.read(TEXT.split("\n")) is not None
+    assert live.read(TEXT.split("\n"), most=100) is not None
 
 
 def test_the_outline_needs_no_valid_text() -> None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.values import GymConfig
+from hudtui.core.gym.values import ActionMapping, GymConfig
 
 MAPPINGS = "action_mappings"
 _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
@@ -44,22 +44,6 @@ class OutlineEntry:
     """From 0."""
     action: bool
     """An action; else a section of the document."""
-
-
-@dataclass(frozen=True, slots=True)
-class IncrementalReading:
-    """What a text means, as far as its parts say."""
-
-    config: GymConfig | None
-    """None when it has to be asked of the whole text."""
-
-
-@dataclass
-class _Whole:
-    """Sections put together."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    raw: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,57 +152,60 @@ class IncrementalReader:
         self._known: dict[tuple[str, bool], GymConfig | None] = {}
         self._last: _Last | None = None
 
-    def read(self, lines: Sequence[str], *, most: int | None = None) -> IncrementalReading:
-        """The meaning of a text. Never raises.
+    def read(self, lines: Sequence[str], *, most: int | None = None) -> GymConfig | None:
+        """The meaning of a text; None where the text has to be read as a whole. Never raises.
 
         Args:
             lines: The text, not to be changed afterwards.
-            most: Characters that may be parsed now. Where more are new, nothing is read and nothing is claimed.
+            most: Characters that may be parsed now. Where more characters are new, nothing is read.
         """
         if self._last is not None and (most is None or most > 0):
             changed = self._within_one_entry(self._last, lines)
             if changed is not None:
                 self._last = changed
-                return IncrementalReading(changed.config)
+                return changed.config
         parts, whole = split_parts(lines)
         if not whole or not parts:
-            return IncrementalReading(None)
+            return None
         if most is not None and sum(len(part.text) for part in parts if (part.text, part.action) not in self._known) > most:
-            return IncrementalReading(None)
+            return None
         if len(self._known) > _MOST_REMEMBERED + len(parts):
             self._known.clear()
         config = self._put_together(parts)
         if config is not None:
             self._last = _Last(lines, parts, config)
-        return IncrementalReading(config)
+        return config
 
     def _put_together(self, parts: Sequence[TextPart]) -> GymConfig | None:
-        sections = _Whole()
-        mappings: dict[str, Any] = {}
-        invalid: dict[str, str] = {}
-        partial: dict[str, Any] = {}
+        values: dict[str, Any] = {}
+        raw: dict[str, Any] = {}
         entries: dict[str, Any] = {}
+        mappings: dict[str, ActionMapping] = {}
+        invalid: dict[str, str] = {}
+        partial: dict[str, ActionMapping] = {}
         for part in parts:
             config = self._read_part(part)
-            if config is None:
+            if config is None or len(config.raw) != 1:
                 return None
-            if not part.action:
-                if not self._take(sections, config):
+            ((key, value),) = config.raw.items()
+            if part.action:
+                if not isinstance(value, Mapping) or len(value) != 1 or not value.keys().isdisjoint(entries):
                     return None
-                continue
-            added = config.raw.get(MAPPINGS)
-            if not isinstance(added, Mapping) or len(added) != 1 or not added.keys().isdisjoint(entries):
+                entries.update(value)
+            elif key in raw:
                 return None
-            entries.update(added)
+            else:
+                raw[key] = value
+                if key in _FIELDS:
+                    values[_FIELDS[key]] = getattr(config, _FIELDS[key])
             mappings.update(config.mappings)
             invalid.update(config.invalid)
             partial.update(config.partial)
         if entries:
-            if MAPPINGS in sections.raw:
+            if MAPPINGS in raw:
                 return None
-            sections.raw[MAPPINGS] = entries
-            sections.values.update(mappings=mappings, invalid=invalid, partial=partial)
-        return GymConfig(**sections.values, raw=sections.raw, path=self.name)
+            raw[MAPPINGS] = entries
+        return GymConfig(**values, mappings=mappings, invalid=invalid, partial=partial, raw=raw, path=self.name)
 
     def _within_one_entry(self, last: _Last, lines: Sequence[str]) -> _Last | None:
         """The new meaning, where nothing changed but the inside of one entry; None where something else did."""
@@ -255,7 +242,7 @@ class IncrementalReader:
         (name,) = new.raw[MAPPINGS]
         moved = [*parts[:index], entries[0], *(replace(one, line=one.line + by) if by else one for one in parts[index + 1 :])]
         if (name in old.mappings) != (name in new.mappings):
-            whole = self._put_together(moved)  # what broke or was mended has its place among the others
+            whole = self._put_together(moved)  # a mapping that became valid or invalid has its place among the others
             return None if whole is None else _Last(lines, moved, whole)
         config = replace(
             last.config,
@@ -271,20 +258,6 @@ class IncrementalReader:
         if key not in self._known:
             self._known[key] = parse_config(part.text, name=self.name)[0]
         return self._known[key]
-
-    @staticmethod
-    def _take(sections: _Whole, config: GymConfig) -> bool:
-        if len(config.raw) != 1:
-            return False
-        (key,) = config.raw
-        if key in sections.raw:
-            return False
-        sections.raw[key] = config.raw[key]
-        if key == MAPPINGS:
-            sections.values.update(mappings=config.mappings, invalid=config.invalid, partial=config.partial)
-        elif key in _FIELDS:
-            sections.values[_FIELDS[key]] = getattr(config, _FIELDS[key])
-        return True
 
 
 def _indent(line: str) -> int:
