@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from typing import Any
 
 import pytest
@@ -528,6 +529,13 @@ class TestTools:
     def test_one_that_excludes_nothing_by_mistake(self) -> None:
         broken = Tool("t", "", {"type": "object", "properties": {"a": {"type": "nonsense"}}, "required": "a"})
         assert check(config("go:\n  _tool: t\n  a: 1"), {"t": broken}) == ()
+
+    def test_a_pattern_of_the_server_is_looked_for_in_bounded_time(self) -> None:
+        tool = Tool("t", "", {"properties": {"b": {}}, "patternProperties": {"^(a+)+$": {}}, "additionalProperties": False})
+        began = time.process_time()
+        assert one(config(f"go:\n  _tool: t\n  {'a' * 40}b: 1"), "unknown-parameter", {"t": tool}).severity == "error"
+        assert check(config(f"go:\n  _tool: t\n  {'a' * 40}: 1"), {"t": tool}) == ()
+        assert time.process_time() - began < 5
 
 
 class TestNames:

@@ -22,11 +22,10 @@ from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.findings import Finding, Fix, TextEdit
 from hudtui.core.gym.lint.prompt import check_prompt
-from hudtui.core.gym.lint.report import MAPPINGS, LintReport
+from hudtui.core.gym.lint.report import MAPPINGS, LintReport, suggest
 from hudtui.core.gym.lint.tools import check_tools
 from hudtui.core.gym.lint.transforms import check_arguments, check_transforms
 from hudtui.core.gym.values import DEFAULT_WEIGHTS
-from hudtui.core.text import confident_match, did_you_mean
 from hudtui.core.yaml_doc import YamlPath, load_yaml
 
 _SEVERITIES = ("error", "warning", "info")
@@ -153,7 +152,5 @@ def _with_fix(report: LintReport, finding: Finding) -> Finding:
     if not isinstance(written, str) or not isinstance(listed, list):
         return finding
     names = [name for name in listed if isinstance(name, str)]
-    sure, near = confident_match(written, names), did_you_mean(written, names)
-    if sure is not None:
-        return replace(finding, fix=report.value(f"take it from `{sure}`", path, sure))
-    return finding if near is None else replace(finding, guess=report.value(f"take it from `{near}`", path, near))
+    _, fix, guess = suggest(written, names, lambda name: report.value(f"take it from `{name}`", path, name))
+    return replace(finding, fix=fix, guess=guess)

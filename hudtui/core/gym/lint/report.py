@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit
-from hudtui.core.gym.schema_examples import ToolSchema
+from hudtui.core.gym.schema_examples import ToolSchema, literal
 from hudtui.core.gym.values import ActionMapping, GymConfig, Parameter
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, confident_match, did_you_mean
 from hudtui.core.yaml_doc import NotWritable, YamlDocument, YamlPath, yaml_key, yaml_value
 
 _MOST_IN_PROMPT = 100
@@ -148,10 +147,28 @@ class LintReport:
         return self._lines[line - 1][column - 1 : column - 1 + length] if 0 < line <= len(self._lines) else ""
 
 
-def shown(data: Any, limit: int = 60) -> str:
-    """A value as messages show it."""
-    try:
-        text = json.dumps(data, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        text = str(type(data).__name__)
-    return clean_line(text, limit)
+def suggest(
+    word: str, known: Collection[str], change: Callable[[str], Fix | None], otherwise: str = ""
+) -> tuple[str, Fix | None, Fix | None]:
+    """What to suggest for a word that is not known.
+
+    Args:
+        word: What the configuration says.
+        known: What could have been meant.
+        change: Makes the change that puts a known word in the place of `word`.
+        otherwise: The hint where no known word is near.
+
+    Returns:
+        The end of a message; the change when the known word is certain, and the change when it is a guess.
+    """
+    sure = confident_match(word, known)
+    near = did_you_mean(word, known) if sure is None else sure
+    if near is None:
+        return otherwise, None, None
+    made = change(near)
+    return f"; did you mean `{near}`?", made if sure is not None else None, made if sure is None else None
+
+
+def shown(data: Any) -> str:
+    """A value as messages show it: JSON, cut when it is long."""
+    return clean_line(literal(data), 60)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown
+from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown, suggest
 from hudtui.core.gym.schema_examples import SchemaProperty, ToolSchema
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Static
 from hudtui.core.text import confident_match, did_you_mean
@@ -45,10 +45,9 @@ def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -
     assert report.tools is not None
     path: YamlPath = (MAPPINGS, mapping.name, "_tool")
     offered = [tool.name for tool in report.tools.values() if tool.kind == "agent" and tool.hub is None]
-    near, sure = did_you_mean(mapping.tool, offered), confident_match(mapping.tool, offered)
-    hint = f"; did you mean `{sure or near}`?" if sure or near else _listed(offered)
+    hint, fix, guess = suggest(mapping.tool, offered, lambda name: report.value(f"call `{name}`", path, name), _listed(offered))
     if hub is not None:
-        hint = f"; it is a function of the hub `{hub}`, which is called in its place"
+        hint, guess = f"; it is a function of the hub `{hub}`, which is called in its place", None
     report.add(
         "unknown-tool",
         "error",
@@ -56,8 +55,8 @@ def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -
         path,
         at_value=True,
         mapping=mapping,
-        fix=None if sure is None else report.value(f"call `{sure}`", path, sure),
-        guess=None if sure or not near or hub is not None else report.value(f"call `{near}`", path, near),
+        fix=fix,
+        guess=guess,
     )
 
 
@@ -103,19 +102,17 @@ def _unknown_parameter(
     if open_ or (not properties and not closed):
         return  # anything goes there
     free = [known for known in properties if known not in mapping.parameters]
-    sure, near = confident_match(name, free), did_you_mean(name, free)
     path: YamlPath = (MAPPINGS, mapping.name, name)
-    hint = f"; did you mean `{sure or near}`?" if sure or near else _listed(properties)
-    refused = closed or bool(missing)
+    hint, fix, guess = suggest(name, free, lambda meant: report.key(f"rename to `{meant}`", path, meant), _listed(properties))
     report.add(
         "unknown-parameter",
-        "error" if refused else "warning",
+        "error" if closed or missing else "warning",
         f"the tool `{mapping.tool}` has no parameter `{name}`{hint}",
         path,
         mapping=mapping,
         parameter=name,
-        fix=None if sure is None else report.key(f"rename to `{sure}`", path, sure),
-        guess=None if sure or not near else report.key(f"rename to `{near}`", path, near),
+        fix=fix,
+        guess=guess,
     )
 
 
@@ -130,12 +127,10 @@ def _openness(schema: ToolSchema, name: str) -> tuple[bool, bool]:
     extra = plain.get("additionalProperties")
     patterns = plain.get("patternProperties")
     if isinstance(patterns, Mapping):
-        for pattern in patterns:
-            try:
-                if re.search(str(pattern), name[:200]):
-                    return False, True
-            except re.error:
-                return False, True
+        # Patterns are the server's: only the validator looks for them in a bounded time.
+        only = {"patternProperties": dict.fromkeys(patterns, True), "additionalProperties": False}
+        if schema.fits(only, {name: None}):
+            return False, True
     return extra is False or plain.get("unevaluatedProperties") is False, isinstance(extra, Mapping) and bool(extra)
 
 
