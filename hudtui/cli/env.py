@@ -121,8 +121,7 @@ def list_bundled(as_json: _Json = False) -> None:
 
 
 async def _call(source: Source, tool: str, arguments: dict[str, Any], timeout: float) -> ToolResult:
-    from hudtui.core.environment.client import connect
-    from hudtui.core.environment.listing import mask_result
+    from hudtui.core.environment.client import connect, mask_result
     from hudtui.core.text import did_you_mean
 
     async with connect(source, timeout=timeout, on_event=console.tell) as session:

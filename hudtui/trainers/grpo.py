@@ -278,10 +278,10 @@ def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
 
 def connector(settings: Settings, recipe: Recipe) -> Connect:
     """Opens the environment that a task names."""
-    from hudtui.core.environment.client import connect_config
+    from hudtui.core.environment.client import connect
 
     lookup = with_python_variable(settings.lookup)
-    return lambda mcp_config: connect_config(mcp_config, lookup=lookup, timeout=recipe.timeout)
+    return lambda mcp_config: connect(mcp_config, lookup=lookup, timeout=recipe.timeout)
 
 
 def train(arguments: argparse.Namespace) -> None:

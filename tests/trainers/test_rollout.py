@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.environment.client import connect_config
+from hudtui.core.environment.client import connect as connect_environment
 from hudtui.core.environment.values import ContentBlock, Session, Tool, ToolResult
 from hudtui.core.errors import ConnectError, RunError
 from hudtui.core.gym.values import GymConfig
@@ -24,7 +24,7 @@ DOWN = "<think>x</think><tool>down()</tool>"
 @pytest.fixture
 def players(gym: GymConfig, letters: Any) -> Callable[..., EpisodeRunner]:
     def make(connect: Any = None, **options: Any) -> EpisodeRunner:
-        chosen = connect or (lambda servers: connect_config(servers, timeout=30.0))
+        chosen = connect or (lambda servers: connect_environment(servers, timeout=30.0))
         return EpisodeRunner(
             gym, ChatTokens(letters), chosen, **{"max_tokens": 60, "max_seq_len": 9000, "max_turns": 3, **options}
         )

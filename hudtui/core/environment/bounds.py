@@ -6,7 +6,7 @@ A few bytes of JSON become an object of hundreds: what has too many values is re
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from hudtui.core.errors import ConnectError
@@ -109,35 +109,39 @@ def limit_stream(stream: Any, bounds: MessageSizeCounter, tell: Callable[[str], 
 
 
 class ServerMessages:
-    """The messages of a server as a session reads them, without notifications and without questions that never end.
+    """The messages of a server as a session reads them, without notifications and endless questions.
 
     Args:
         incoming: The stream of messages.
-        name: Of the server.
+        name: The server's name.
     """
 
     def __init__(self, incoming: Any, name: str) -> None:
         self._incoming = incoming
         self._name = name
         self._asked = 0
+        self.raw = False
+        """Hide results from the SDK, which validates them as a whole; `raw_result` returns them."""
 
     @property
     def last_context(self) -> Any:
-        """The context variables of who sent the last message, where the stream keeps them."""
+        """The context variables of the last message's sender, where the stream keeps them."""
         return getattr(self._incoming, "last_context", None)
 
     async def receive(self) -> Any:
         """The next message.
 
         Raises:
-            anyio.EndOfStream: There are no more.
+            anyio.EndOfStream: There are no more messages.
             ConnectError: The server asks without end, and does not answer.
         """
         while True:
             item = await self._incoming.receive()
-            message = getattr(item, "message", None)
+            message: Any = getattr(item, "message", None)
             if not hasattr(message, "method"):
                 self._asked = 0
+                if self.raw and hasattr(message, "result"):
+                    message.result = {**_ANY_RESULT, "_meta": {_RAW: _Hidden.of(message.result)}}
                 return item
             if hasattr(message, "id"):
                 self._asked += 1
@@ -150,7 +154,6 @@ class ServerMessages:
                 return item
 
     async def aclose(self) -> None:
-        """Read no further."""
         await self._incoming.aclose()
 
     def __aiter__(self) -> ServerMessages:
@@ -170,3 +173,27 @@ class ServerMessages:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._incoming.__aexit__(*error)
+
+
+class _Hidden(str):
+    """A raw result that travels through the SDK as an (empty) text in `_meta`, which the SDK hands on without looking at it."""
+
+    result: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> _Hidden:
+        hidden = cls()
+        hidden.result = result
+        return hidden
+
+
+_RAW = "hudtui/result"
+_LISTS = ("tools", "content", "resources", "resourceTemplates", "prompts", "contents")
+# A valid result of every request that we send, in every version of the protocol.
+_ANY_RESULT = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **{name: [] for name in _LISTS}}
+
+
+def raw_result(result: Any) -> Mapping[str, Any]:
+    """The result as the server sent it, from what the SDK made of it while `ServerMessages.raw` was set."""
+    hidden: _Hidden = result.meta[_RAW]
+    return hidden.result

@@ -1,9 +1,9 @@
-"""Sessions with environments: one server or several behind one set of tools.
+"""Sessions with environments: one MCP server or several behind one set of tools.
 
     async with connect(source) as session:
         await session.call_tool("move", {"direction": "left"})
 
-The session may be used from any task. Leaving the block ends every server that was started, also when the block is cancelled.
+A session may be used from any task. Leaving the block ends every server that was started, also when the block is cancelled.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from hudtui.core.environment.bundled import is_bundled
-from hudtui.core.environment.link import RpcError, ServerConnection
-from hudtui.core.environment.listing import read_result, read_tools
-from hudtui.core.environment.servers import Lookup, Secrets, ServerSpec, fill_variables, parse_mcp_config
+from hudtui.core.environment.connection import RpcError, ServerConnection
+from hudtui.core.environment.servers import Secrets, ServerSpec, fill_variables, parse_mcp_config
 from hudtui.core.environment.source import Source
-from hudtui.core.environment.values import ContentBlock, Tool, ToolResult
+from hudtui.core.environment.values import ContentBlock, Tool, ToolResult, read_result, read_tools
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
 from hudtui.core.trust import require
+from hudtui.core.variables import Lookup
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds: for the start and the handshake, for a listing, and for a call."""
@@ -41,6 +41,7 @@ class EnvironmentSession:
         self.warnings: list[str] = []
         """What a user should know: unset variables, malformed tools, clashing names."""
         self.timings: dict[str, float] = {}
+        """Seconds: `connect` and `list`."""
         self._tools: dict[str, Tool] = {}
         self._routes: dict[str, tuple[ServerConnection, str]] = {}
 
@@ -53,16 +54,13 @@ class EnvironmentSession:
         return self._tools
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> ToolResult:
-        """Call a tool and wait for its answer.
+        """Call a tool and return its answer; an error that the server answers, in whatever form, is a result with `is_error`.
 
         Args:
-            name: A listed tool; with several servers also `server_tool`. A tool that is not listed is asked for all the same
-                when there is one server: hubs hide functions that can be called.
+            name: A listed tool; with several servers also `server_tool`. With one server an unlisted name is sent all the same:
+                hubs hide functions that can be called.
             arguments: Sent as they are.
             timeout: Seconds; None for the session's own limit.
-
-        Returns:
-            The answer. An error that the server answers, in whatever form, is a result with `is_error`.
 
         Raises:
             ConnectError: The server died, or did not answer in time.
@@ -80,7 +78,11 @@ class EnvironmentSession:
         return read_result(raw)
 
     async def list_tools(self) -> None:
-        """Ask every server for its tools, and take them over."""
+        """Fill `tools` from every server.
+
+        Raises:
+            ConnectError: A server refuses to list its tools, or the connection broke.
+        """
         for link in self.links:
             if "tools" not in link.capabilities:
                 self.warnings.append(f"the server {link.spec.name!r} offers no tools")
@@ -118,14 +120,14 @@ async def connect(
     """A session with an environment, for the length of the block.
 
     Args:
-        source: What `parse_source` gave, or an `mcp_config`.
+        source: A source from `parse_source`, or an `mcp_config`.
         timeout: Seconds: for the start and the handshake, for listing the tools, and for a call that has no limit of its own.
-        lookup: Gives the values of variables; the source's own lookup, else the process environment, by default.
-        on_event: Told how the connection comes about.
+        lookup: Returns the values of variables; by default the source's own lookup, else the process environment.
+        on_event: Receives the progress of connecting.
 
     Raises:
         Untrusted: A file of the project names the source, and the user has not agreed to it.
-        SourceError: The source cannot be connected to, or a variable of it that cannot be done without is not set.
+        SourceError: The source cannot be connected to, or a required variable is not set.
         ConnectError: There is no connection, or it broke within the block; the error says why.
     """
     if isinstance(source, Source):
@@ -135,19 +137,19 @@ async def connect(
     else:
         specs = parse_mcp_config(source, "mcp_config")
     tell = on_event or (lambda _: None)
-    # Whatever lies in the current folder, a bundled environment imports its own modules.
+    # A bundled environment imports its own modules, whatever lies in the current folder.
     specs = tuple(replace(spec, env={**spec.env, "PYTHONSAFEPATH": "1"}) if is_bundled(spec) else spec for spec in specs)
     hidden = Secrets()
-    resolved = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
+    filled = [fill_variables(spec, lookup or os.environ.get, hidden) for spec in specs]
     links = [
         ServerConnection(spec, written=written, timeout=timeout, secrets=hidden)
-        for (spec, _), written in zip(resolved, specs, strict=True)
+        for (spec, _), written in zip(filled, specs, strict=True)
     ]
     session = EnvironmentSession(links, hidden)
-    session.warnings += [warning for _, warnings in resolved for warning in warnings]
+    session.warnings += [warning for _, warnings in filled for warning in warnings]
     try:
         began = time.perf_counter()
-        tell(Progress("connect", _whom(specs)))
+        tell(Progress("connect", ", ".join(f"{'Connecting to' if spec.url else 'Starting'} {spec.where}" for spec in specs)))
         await _open_all(links)
         session.timings["connect"] = time.perf_counter() - began
         tell(Progress("tools", "Listing tools"))
@@ -167,17 +169,25 @@ async def connect(
     await _close_all(links, hurry=False)
 
 
-@asynccontextmanager
-async def connect_config(
-    mcp_config: Mapping[str, Any], *, lookup: Lookup | None = None, timeout: float = DEFAULT_TIMEOUT
-) -> AsyncIterator[EnvironmentSession]:
-    """`connect` for the `mcp_config` of a task: a session with all its servers."""
-    async with connect(mcp_config, timeout=timeout, lookup=lookup) as session:
-        yield session
+def mask_result(result: ToolResult, secrets: Secrets) -> ToolResult:
+    """A copy of `result` that can be shown: the keys that the server was given are masked."""
+    blocks = tuple(ContentBlock(**secrets.hide_tree(dict(vars(block)))) for block in result.blocks)
+    return replace(result, blocks=blocks, structured=secrets.hide_tree(result.structured))
+
+
+def _servers(source: Source) -> tuple[ServerSpec, ...]:
+    if source.kind == "hud-v6":
+        raise SourceError(
+            "a HUD v6 environment has tasks, not MCP tools: it can be analyzed, but an MCP agent cannot play it",
+            fix="Use an environment that serves MCP (HUD v4 or v5).",
+        )
+    if not source.servers:
+        raise SourceError("this lock file names no image to run", fix="Name the image or the address of the environment instead.")
+    return source.servers
 
 
 async def _open_all(links: Sequence[ServerConnection]) -> None:
-    """Open all links at once. The first failure counts, and ends the wait for the others."""
+    """Open all connections at once. The first failure counts, and ends the wait for the others."""
     tasks = [asyncio.create_task(link.open()) for link in links]
     try:
         await asyncio.gather(*tasks)
@@ -189,20 +199,4 @@ async def _open_all(links: Sequence[ServerConnection]) -> None:
 
 
 async def _close_all(links: Sequence[ServerConnection], *, hurry: bool) -> None:
-    tasks = [asyncio.create_task(link.close(hurry=hurry)) for link in links]
-    await asyncio.gather(*tasks)
-
-
-def _servers(source: Source) -> tuple[ServerSpec, ...]:
-    if source.kind == "hud-v6":
-        raise SourceError(
-            "a HUD v6 environment has tasks, not MCP tools: it can be looked at, but not played by an MCP agent",
-            fix="Use an environment that serves MCP (HUD v4 or v5).",
-        )
-    if not source.servers:
-        raise SourceError("this lock file names no image to run", fix="Name the image or the address of the environment instead.")
-    return source.servers
-
-
-def _whom(specs: Sequence[ServerSpec]) -> str:
-    return ", ".join(f"Connecting to {spec.where}" if spec.url else f"Starting {spec.where}" for spec in specs)
+    await asyncio.gather(*[asyncio.create_task(link.close(hurry=hurry)) for link in links])

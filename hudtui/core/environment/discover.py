@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +11,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hudtui.core.environment.client import DEFAULT_TIMEOUT, EnvironmentSession, OnEvent, connect
-from hudtui.core.environment.link import RpcError, ServerConnection
-from hudtui.core.environment.listing import add_hub_functions, find_hubs, read_prompts, read_resources, read_tools
-from hudtui.core.environment.servers import Lookup
+from hudtui.core.environment.connection import RpcError, ServerConnection
 from hudtui.core.environment.source import Source
-from hudtui.core.environment.values import Analysis, Prompt, Resource, Server, Tool
+from hudtui.core.environment.values import (
+    Analysis,
+    Prompt,
+    Resource,
+    Server,
+    Tool,
+    hub_functions,
+    read_prompts,
+    read_resources,
+    read_tools,
+)
 from hudtui.core.errors import ConnectError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean_line, plural
+from hudtui.core.variables import Lookup
+
+_FUNCTIONS = re.compile(r"file:///(?P<hub>[^/]+)/functions\Z")
 
 
 async def analyze(
@@ -84,7 +96,7 @@ async def analyze_session(
             f"the environment was not listed within {timeout:g} s", fix="Give it more time with --timeout."
         ) from None
     for link in session.links:
-        count, first = link.junk
+        count, first = link.stray_output
         if count:
             warnings.append(
                 f"the server {link.spec.name!r} writes other text to standard output ({count} lines, the first: {first}); "
@@ -203,3 +215,33 @@ def _hide_tools(session: EnvironmentSession, tools: Sequence[Tool]) -> tuple[Too
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def find_hubs(tools: Sequence[Tool], resources: Sequence[Resource]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Hubs by schema, and the names of further tools that a resource `file:///<hub>/functions` declares to be hubs."""
+    hubs = {tool.name: functions for tool in tools if (functions := hub_functions(tool)) is not None}
+    names = {tool.name for tool in tools}
+    declared = [match["hub"] for resource in resources if (match := _FUNCTIONS.match(resource.uri))]
+    return hubs, [hub for hub in declared if hub in names and hub not in hubs]
+
+
+def add_hub_functions(tools: Sequence[Tool], hubs: Mapping[str, Sequence[str]]) -> tuple[Tool, ...]:
+    """`tools`, and after them one hidden tool for each function of a hub that the server does not list itself.
+
+    A listed tool `int_<function>` is such a function, and hidden as well.
+    """
+    owners = {function: hub for hub, functions in hubs.items() for function in functions}
+    told = tuple(
+        replace(tool, kind="hidden", hub=owners[tool.name.removeprefix("int_")])
+        if tool.name.startswith("int_") and tool.name.removeprefix("int_") in owners
+        else tool
+        for tool in tools
+    )
+    listed = {(tool.hub, tool.name.removeprefix("int_")) for tool in told if tool.hub}
+    functions = tuple(
+        Tool(function, f"Function of the hub {hub}", None, "hidden", hub)
+        for hub, functions in hubs.items()
+        for function in functions
+        if (hub, function) not in listed
+    )
+    return told + functions

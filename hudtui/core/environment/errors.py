@@ -1,7 +1,4 @@
-"""Why there is no connection, in words: from exceptions, HTTP answers and the end of a child's standard error to one message.
-
-Every function here takes what is known and gives a `ConnectError` with what happened, why, and what to do about it.
-"""
+"""Why there is no connection, in words: every function turns what is known into an error with what happened, why, and the fix."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +18,8 @@ from hudtui.core.variables import variable_names
 if TYPE_CHECKING:
     from hudtui.core.environment.stdio import ServerProcess
 
-_BY_STDERR: tuple[tuple[str, str], ...] = (
+# The fix for what a program writes to standard error before it ends.
+_FIXES = (
     (r"cannot connect to the docker daemon|is the docker daemon running", "Start the container engine, or set DOCKER_HOST."),
     (
         r"permission denied.*docker.*socket|dial unix .*permission denied",
@@ -40,11 +38,15 @@ _BY_STDERR: tuple[tuple[str, str], ...] = (
     (r"no module named", "Check the module's name, and that it is installed for this Python."),
     (r"address already in use", "Another process uses that port: stop it, or choose another port."),
 )
+_UNKNOWN_HOST = r"name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo"
+_CHECK_PATH = "Check the path: MCP endpoints usually end in /mcp or /sse."
+_ASK_LESS = "Ask it for less at a time, or look at what it does."
+_PUBLIC_HEADERS = ("mcp-image", "environment-name", "run-id")
 
 
 @dataclass(frozen=True)
 class ResponseInfo:
-    """What is remembered of one HTTP answer."""
+    """The parts of an HTTP response that explain a failure."""
 
     status: int
     url: str
@@ -66,7 +68,7 @@ def leaf_errors(error: BaseException) -> Iterator[BaseException]:
 def start_error(spec: ServerSpec, error: Exception) -> SourceError:
     """The program of a server could not be started at all."""
     program = clean_line(spec.command or "", 120)
-    shown = clean_line(spec.where, 200)
+    quoted = shlex.quote(program)
     if spec.cwd and not os.path.isdir(spec.cwd):
         return SourceError(f"the working folder {spec.cwd} does not exist", fix=f"It is `cwd` of the server {spec.name!r}.")
     if isinstance(error, FileNotFoundError):
@@ -77,38 +79,42 @@ def start_error(spec: ServerSpec, error: Exception) -> SourceError:
                 fix="Install docker or podman, or reach the environment by a URL or over `-- ssh user@host docker run ...`.",
             )
         if spec.literal and " " in program:
-            words = shlex.quote(program)
-            return SourceError(f"there is no program called {words}", fix="Give the program and its arguments as separate words.")
+            return SourceError(
+                f"there is no program called {quoted}", fix="Give the program and its arguments as separate words."
+            )
         return SourceError(
             f"there is no program called {program!r}", fix="Check its spelling, and that it is installed and on PATH."
         )
     if isinstance(error, PermissionError):
-        return SourceError(
-            f"{program!r} is not an executable program", fix=f"Make it executable: chmod +x {shlex.quote(program)}"
-        )
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return SourceError(f"{program!r} is not an executable program", fix=f"Make it executable: chmod +x {quoted}")
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOEXEC:
         return SourceError(
             f"{program!r} is not a program this system can run",
-            why=error.strerror,
+            why=os.strerror(errno.ENOEXEC),
             fix="If it is a script, its first line must name the interpreter (#!/usr/bin/env python3).",
         )
-    if isinstance(error, OSError) and error.errno == errno.E2BIG:
-        return SourceError("the command line is too long to start", why=error.strerror)
-    return SourceError(f"the program cannot be started: {shown}", why=clean_line(str(error), 300))
+    if number == errno.E2BIG:
+        return SourceError("the command line is too long to start", why=os.strerror(errno.E2BIG))
+    return SourceError(f"the program cannot be started: {clean_line(spec.where, 200)}", why=clean_line(str(error), 300))
 
 
 def timeout_error(
-    spec: ServerSpec, seconds: float, child: ServerProcess | None, secrets: Secrets, asked: str = ""
+    spec: ServerSpec, seconds: float, process: ServerProcess | None, secrets: Secrets, asked: str = ""
 ) -> ConnectError:
-    """Nothing came within the time limit."""
-    told = _told(child, secrets)
+    """Nothing came within the time limit; `asked` names the request, and is empty for the connection itself."""
+    stderr = _stderr(process, secrets)
+    fix = _fix_for(stderr) or f"Give it more time{'' if asked else ' with --timeout'}, or look at what it does."
+    if spec.contained and stderr and re.search(r"(?i)pulling|locally", stderr):
+        pull = f"{spec.command} pull {spec.args[-1]}"
+        fix = f"The image was still being fetched: run `{pull}` first, or give it more time with --timeout."
     what = f"the server {_name(spec, secrets)} gave no answer {f'to {asked} ' if asked else ''}within {seconds:g} s"
-    fix = f"Give it more time{'' if asked else ' with --timeout'}, or look at what it does."
-    if spec.contained and told and re.search(r"(?i)pulling|locally", told):
-        image = spec.args[-1]
-        fix = f"The image was still being fetched: run `{spec.command} pull {image}` first, or give it more time with --timeout."
-        return ConnectError(what, why=told, fix=fix)
-    return ConnectError(what, why=told, fix=_fix_by(told) or fix)
+    return ConnectError(what, why=stderr, fix=fix)
+
+
+def too_much_error(name: str, words: str) -> ConnectError:
+    """A server sent more than hudtui accepts: `words` says what, `name` is quoted already."""
+    return ConnectError(f"the server {name} sends more than hudtui accepts", why=f"It sent {words}.", fix=_ASK_LESS)
 
 
 def explain_failure(
@@ -116,72 +122,71 @@ def explain_failure(
     spec: ServerSpec,
     *,
     written: ServerSpec,
-    child: ServerProcess | None,
-    answers: list[ResponseInfo],
+    process: ServerProcess | None,
+    responses: Sequence[ResponseInfo],
     secrets: Secrets,
     connected: bool = False,
 ) -> HudtuiError:
-    """The message for a connection that did not come about, or that broke.
+    """The error for a connection that was not established, or that broke.
 
     Args:
-        error: What was raised, groups and all.
-        spec: The server, variables put in.
-        written: The server as configured: tells which variable holds the key.
-        child: Its process, for a server that was started.
-        answers: The HTTP answers so far, the newest last.
-        secrets: Taken out of every text.
+        error: The exception, with its groups.
+        spec: The server, variables filled in.
+        written: The server as configured: its variables name the key.
+        process: The process of a server that was started.
+        responses: The HTTP responses so far, the newest last.
+        secrets: Masked in every text.
         connected: The connection stood before it broke.
     """
     for leaf in leaf_errors(error):
         if isinstance(leaf, HudtuiError):
             return leaf
-    if child is not None:
-        return _child_failed(error, spec, child, secrets, connected)
-    return _http_failed(error, spec, written, answers, secrets, connected)
+    if process is not None:
+        return _process_failed(error, spec, process, secrets, connected)
+    return _http_failed(error, spec, written, responses, secrets, connected)
 
 
-def _child_failed(
-    error: BaseException, spec: ServerSpec, child: ServerProcess, secrets: Secrets, connected: bool
+def _process_failed(
+    error: BaseException, spec: ServerSpec, process: ServerProcess, secrets: Secrets, connected: bool
 ) -> ConnectError:
-    name = _name(spec, secrets)
-    told = _told(child, secrets)
-    if child.excess:
+    name, stderr = _name(spec, secrets), _stderr(process, secrets)
+    stray = secrets.hide(clean_line(process.first_stray, 160))
+    if process.excess:
+        return too_much_error(name, process.excess)
+    if process.refused:
         return ConnectError(
-            f"the server {name} answers more than is taken",
-            why=f"It sent {child.excess}.",
-            fix="Ask it for less at a time, or look at what it does.",
-        )
-    if child.refused:
-        return ConnectError(
-            f"the server {name} does not speak MCP on its standard output: it wrote {child.refused}",
-            why=f"It began with: {secrets.hide(clean_line(child.first_junk, 160))}" if child.first_junk else told,
+            f"the server {name} does not speak MCP on its standard output: it wrote {process.refused}",
+            why=f"It began with: {stray}" if stray else stderr,
             fix="Only protocol messages may go to standard output; logs belong on standard error.",
         )
-    code = child.died
+    code = process.died
     if code is not None:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return ConnectError(
             f"the server {name} {ended}{'' if connected else ' before it answered'}",
-            why=told or "It wrote nothing to standard error.",
-            fix=_fix_by(told) or f"Try it by hand: {clean_line(secrets.hide(spec.where), 300)}",
+            why=stderr or "It wrote nothing to standard error.",
+            fix=_fix_for(stderr) or f"Try it by hand: {clean_line(secrets.hide(spec.where), 300)}",
         )
-    detail = _protocol(error)
-    if detail is None and child.junk:
-        detail = f"It writes other text to standard output: {secrets.hide(clean_line(child.first_junk, 160))}"
+    detail = _answer(error) or (f"It writes other text to standard output: {stray}" if process.stray else None)
     return ConnectError(
         f"the server {name} {'broke off the connection' if connected else 'does not answer as an MCP server'}",
-        why="\n".join(part for part in (detail, told) if part) or None,
-        fix=_fix_by(told),
+        why="\n".join(part for part in (detail, stderr) if part) or None,
+        fix=_fix_for(stderr),
     )
 
 
 def _http_failed(
-    error: BaseException, spec: ServerSpec, written: ServerSpec, answers: list[ResponseInfo], secrets: Secrets, connected: bool
+    error: BaseException,
+    spec: ServerSpec,
+    written: ServerSpec,
+    responses: Sequence[ResponseInfo],
+    secrets: Secrets,
+    connected: bool,
 ) -> ConnectError:
     import httpx2
 
     url = secrets.hide(mask_url(spec.url or ""))
-    last = answers[-1] if answers else None
+    last = responses[-1] if responses else None
     text = secrets.hide(clean_line(str(next(iter(leaf_errors(error)), error)), 300))
     for leaf in leaf_errors(error):
         if isinstance(leaf, httpx2.TimeoutException):
@@ -205,11 +210,7 @@ def _http_failed(
     if last is not None and (last.status >= 300 or "html" in last.content_type):
         return http_status_error(last, spec, written, secrets)
     if last is not None and last.content_type and not last.content_type.startswith(("application/json", "text/event-stream")):
-        return ConnectError(
-            f"{url} answers {clean_line(last.content_type, 60)}, not MCP",
-            why=text,
-            fix="Check the path: MCP endpoints usually end in /mcp or /sse.",
-        )
+        return ConnectError(f"{url} answers {clean_line(last.content_type, 60)}, not MCP", why=text, fix=_CHECK_PATH)
     if "arse" in text and "JSON" in text:
         return ConnectError(
             f"{url} answers something that is not valid JSON",
@@ -218,32 +219,25 @@ def _http_failed(
         )
     return ConnectError(
         f"the connection to {url} broke" if connected else f"{url} does not answer as an MCP server",
-        why=_protocol(error) or text or type(error).__name__,
-        fix=None if connected else "Check the path: MCP endpoints usually end in /mcp or /sse.",
+        why=_answer(error) or text or type(error).__name__,
+        fix=None if connected else _CHECK_PATH,
     )
 
 
-def http_status_error(answer: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
-    """The message for an HTTP status that is no success, or for a web page."""
-    url = secrets.hide(mask_url(spec.url or ""))
-    status = answer.status
+def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
+    """The error for an HTTP status that is no success, or for a web page."""
+    url, status = secrets.hide(mask_url(spec.url or "")), response.status
     if status in (401, 403, 407):
-        return _refused(answer, url, written, secrets)
-    if "html" in answer.content_type and status < 400:
-        moved = (
-            ""
-            if answer.url.rstrip("/") == (spec.url or "").rstrip("/")
-            else f" (after a redirect to {secrets.hide(mask_url(answer.url))})"
-        )
-        return ConnectError(
-            f"{url} answers a web page, not MCP{moved}",
-            why=f"{status}, {clean_line(answer.content_type, 60)}",
-            fix="Check the path: MCP endpoints usually end in /mcp or /sse.",
-        )
+        return _unauthorized(response, url, written, secrets)
+    if "html" in response.content_type and status < 400:
+        same = response.url.rstrip("/") == (spec.url or "").rstrip("/")
+        moved = "" if same else f" (after a redirect to {secrets.hide(mask_url(response.url))})"
+        why = f"{status}, {clean_line(response.content_type, 60)}"
+        return ConnectError(f"{url} answers a web page, not MCP{moved}", why=why, fix=_CHECK_PATH)
     if 300 <= status < 400:
         return ConnectError(
             f"{url} redirects elsewhere ({status}), and MCP requests do not follow",
-            why=f"To {secrets.hide(mask_url(answer.location))}" if answer.location else None,
+            why=f"To {secrets.hide(mask_url(response.location))}" if response.location else None,
             fix="Use the address it redirects to, if you trust it.",
         )
     if status == 404:
@@ -252,11 +246,11 @@ def http_status_error(answer: ResponseInfo, spec: ServerSpec, written: ServerSpe
             fix="Check the path: MCP endpoints usually end in /mcp (streamable HTTP) or /sse.",
         )
     if status in (405, 406, 415):
+        here, other, path = (
+            ("event streams", "streamable HTTP", "/mcp") if spec.sse else ("streamable HTTP", "an SSE endpoint", "/sse")
+        )
         return ConnectError(
-            f"{status}: {url} does not take MCP requests over {'event streams' if spec.sse else 'streamable HTTP'}",
-            fix="If it is an SSE endpoint, its path usually ends in /sse."
-            if not spec.sse
-            else "If it is streamable HTTP, its path usually ends in /mcp.",
+            f"{status}: {url} does not take MCP requests over {here}", fix=f"If it is {other}, its path usually ends in {path}."
         )
     if status == 429:
         return ConnectError(f"429: {url} asks to send fewer requests", fix="Wait a little, and try again.")
@@ -264,26 +258,24 @@ def http_status_error(answer: ResponseInfo, spec: ServerSpec, written: ServerSpe
         return ConnectError(
             f"{status}: the server at {url} failed", fix="Try again in a while, and look at the server's log if it is yours."
         )
-    return ConnectError(f"{status}: {url} refused the request", why=clean_line(answer.content_type, 60) or None)
+    return ConnectError(f"{status}: {url} refused the request", why=clean_line(response.content_type, 60) or None)
 
 
-def _refused(answer: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
-    keys = {
-        name: value for name, value in written.headers.items() if name.lower() not in ("mcp-image", "environment-name", "run-id")
-    }
+def _unauthorized(response: ResponseInfo, url: str, written: ServerSpec, secrets: Secrets) -> ConnectError:
+    keys = {name: value for name, value in written.headers.items() if name.lower() not in _PUBLIC_HEADERS}
     holder = next((name for name in keys if name.lower() == "authorization"), next(iter(keys), None))
-    challenge = f"It asks for: {secrets.hide(clean_line(answer.challenge, 200))}" if answer.challenge else None
-    verb = "is not allowed" if answer.status == 403 else "was refused"
+    challenge = f"It asks for: {secrets.hide(clean_line(response.challenge, 200))}" if response.challenge else None
     if holder is None:
         return ConnectError(
-            f"{answer.status}: {url} wants credentials, and none were sent",
+            f"{response.status}: {url} wants credentials, and none were sent",
             why=challenge,
             fix="Give them as a header: --header 'Authorization=Bearer $NAME_OF_YOUR_KEY', or `headers` in the mcp_config.",
         )
     variables = variable_names(keys[holder])
     source = f" (from {', '.join(variables)})" if variables else ""
+    verb = "is not allowed" if response.status == 403 else "was refused"
     return ConnectError(
-        f"{answer.status}: the key in the header {holder}{source} {verb} by {url}",
+        f"{response.status}: the key in the header {holder}{source} {verb} by {url}",
         why=challenge,
         fix=f"Check {variables[0]}: is it the right key for this server, and still valid?"
         if variables
@@ -294,19 +286,15 @@ def _refused(answer: ResponseInfo, url: str, written: ServerSpec, secrets: Secre
 def _unreachable(url: str, text: str, secrets: Secrets) -> ConnectError:
     why = secrets.hide(clean_line(text, 300))
     if re.search(r"(?i)certificate|ssl|tls", text):
-        return ConnectError(
-            f"the certificate or encryption of {url} is not in order",
-            why=why,
-            fix="Check the address; for a certificate of your own set SSL_CERT_FILE.",
-        )
-    if re.search(
-        r"(?i)name or service not known|nodename nor servname|temporary failure in name|no address associated|getaddrinfo", text
-    ):
+        fix = "Check the address; for a certificate of your own set SSL_CERT_FILE."
+        return ConnectError(f"the certificate or encryption of {url} is not in order", why=why, fix=fix)
+    if re.search(_UNKNOWN_HOST, text, re.IGNORECASE):
         return ConnectError(f"the host of {url} is unknown", why=why, fix="Check its spelling, and the network.")
     return ConnectError(f"nothing answers at {url}", why=why, fix="Check that the server is running, and the port.")
 
 
-def _protocol(error: BaseException) -> str | None:
+def _answer(error: BaseException) -> str | None:
+    """What a server answered instead of shaking hands."""
     for leaf in leaf_errors(error):
         if "Unsupported protocol version" in str(leaf):
             version = clean_line(str(leaf).rpartition(":")[2], 40)
@@ -319,13 +307,13 @@ def _protocol(error: BaseException) -> str | None:
     return None
 
 
-def _told(child: ServerProcess | None, secrets: Secrets) -> str | None:
-    text = secrets.hide(clean(child.errors())) if child is not None else ""
+def _stderr(process: ServerProcess | None, secrets: Secrets) -> str | None:
+    text = secrets.hide(clean(process.errors())) if process is not None else ""
     return f"The end of its standard error:\n{text}" if text else None
 
 
-def _fix_by(told: str | None) -> str | None:
-    return next((fix for pattern, fix in _BY_STDERR if re.search(pattern, told, re.IGNORECASE)), None) if told else None
+def _fix_for(stderr: str | None) -> str | None:
+    return next((fix for pattern, fix in _FIXES if re.search(pattern, stderr, re.IGNORECASE)), None) if stderr else None
 
 
 def _name(spec: ServerSpec, secrets: Secrets) -> str:

@@ -23,9 +23,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from hudtui.core.errors import Location, SourceError
 from hudtui.core.http import is_loopback
 from hudtui.core.settings import looks_secret
-from hudtui.core.variables import substitute_tree, variable_names
-
-Lookup = Callable[[str], str | None]
+from hudtui.core.variables import Lookup, substitute_tree, variable_names
 
 MASK = "***"
 

@@ -28,11 +28,12 @@ from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
 from hudtui.core.environment.engine import ENGINES, find_engine
-from hudtui.core.environment.servers import Lookup, ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
+from hudtui.core.environment.servers import ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
 from hudtui.core.text import did_you_mean
 from hudtui.core.trust import Power, power
+from hudtui.core.variables import Lookup
 
 SourceKind = Literal["bundled", "image", "lock", "url", "command", "config", "hud-v6"]
 

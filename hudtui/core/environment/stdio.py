@@ -1,12 +1,11 @@
-"""A server as a child process: MCP's stdio transport, written for this house.
+"""A server as a child process: MCP's stdio transport.
 
-The SDK has a stdio client of its own. This one exists because of what happens at the end: a task that is cancelled natively,
-twice, or by the closing event loop still leaves no process behind; a cancelled one does not wait out a grace period first;
-standard error is kept as a short tail in memory instead of a growing file; stray text on standard output is counted and shown;
-and a message of many megabytes is read in linear time.
+The SDK's `stdio_client` does not serve here (measured with mcp 2.3): it joins the text of a message again with every chunk, so
+that 20 MB take 4 s and the time grows with the square; it parses a line before its size can be judged; a native cancellation of
+its clean-up leaves the process behind; and it does not give the process's id, exit status or standard error.
 
-The child leads a process group of its own. Leaving closes its standard input and waits; what is then still there is told to end,
-then killed, with everything it started in that group.
+The process leads a process group of its own. Leaving closes its standard input and waits; then the whole group is sent SIGTERM,
+and SIGKILL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, MessageTooLargeError
 from hudtui.core.text import clean
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 GRACE = 2.0
-"""Seconds for a child to go by itself once its standard input is closed, and again once it is told to end."""
+"""Seconds for a server to end by itself once its standard input is closed, and again after SIGTERM."""
 
 MAX_STRAY_LINES = 20_000
-"""Lines in a row on standard output that are no messages, after which the child is not listened to any longer."""
+"""Lines in a row on standard output that are no messages, after which reading stops."""
 
 _TAIL = 64 * 1024
 _POLL = 0.01
@@ -44,45 +43,66 @@ INHERITED_VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-"""What a child gets of our environment. Keys and tokens are not among it: they are passed on where a source asks for them."""
+"""The variables of our environment that a server gets. Keys and tokens are not among them: a source asks for those by name."""
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: `INHERITED_VARIABLES` of ours, and `extra` over it."""
+    """The environment of a server: `INHERITED_VARIABLES` of ours, and `extra` over it."""
     return {**{name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}, **extra}
 
 
-class ServerProcess:
-    """A running server process, and the two streams that an MCP session reads and writes.
+@contextlib.asynccontextmanager
+async def run_server(
+    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, cleanup: Sequence[str] = ()
+) -> AsyncIterator[tuple[ServerProcess, Incoming, Outgoing]]:
+    """A server process and its two message streams, for the length of the block.
 
-    Use `running`, which also ends it.
+    Args:
+        command: Program and arguments.
+        env: Its whole environment; see `child_environment`.
+        cwd: Its working folder; None for ours.
+        cleanup: A command that removes what the server leaves elsewhere, such as a container. It is started, and not waited for,
+            when the server had to be ended by force.
+
+    Raises:
+        OSError: The program cannot be started.
+        ValueError: An argument holds a zero byte.
     """
+    process = ServerProcess(_start(command, subprocess.PIPE, env, cwd=cwd, bufsize=0))
+    forced = True
+    try:
+        incoming, outgoing = await process.attach()
+        yield process, incoming, outgoing
+    finally:
+        try:
+            forced = await process.end()
+        finally:
+            if forced and cleanup:
+                _start_cleanup(cleanup)
 
-    def __init__(self, process: subprocess.Popen[bytes], cleanup: Sequence[str]) -> None:
+
+class ServerProcess:
+    """A running server process; `run_server` starts and ends it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._cleanup = tuple(cleanup)
-        self._errors: deque[bytes] = deque()
-        self._errors_size = 0
+        self._stderr: deque[bytes] = deque()
+        self._stderr_size = 0
         self._readers: list[asyncio.BaseTransport] = []
         self._writer: tuple[asyncio.WriteTransport, _Writer] | None = None
         self.hurry = False
         """Leave without the grace period: set when the work was cancelled."""
-        self.junk = 0
+        self.stray = 0
         """Lines on standard output that are no JSON-RPC message."""
-        self.first_junk = ""
+        self.first_stray = ""
         self.gone = asyncio.Event()
-        """Set when nothing more can come from it."""
+        """Set when no more messages can come."""
         self.died: int | None = None
         """The exit status it ended with by itself; see `settle`."""
         self.refused = ""
-        """Why reading was given up, where it was: what came cannot be MCP."""
+        """Why reading was given up: this output is not MCP."""
         self.excess = ""
-        """What was too much in a message, where reading was given up for that."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit status (negative: minus the signal), or None while it runs."""
-        return self._process.poll()
+        """Which limit a message exceeded."""
 
     @property
     def pid(self) -> int:
@@ -90,33 +110,34 @@ class ServerProcess:
         return self._process.pid
 
     def errors(self, lines: int = 15) -> str:
-        """The end of what the child wrote to standard error, cleaned for display."""
-        text = clean(b"".join(self._errors).decode(errors="replace"))
+        """The end of its standard error, cleaned for display."""
+        text = clean(b"".join(self._stderr).decode(errors="replace"))
         kept = [line.rstrip() for line in text.splitlines() if line.strip()]
         return "\n".join(line if len(line) <= 500 else line[:500] + "…" for line in kept[-lines:])
 
-    def keep_error(self, data: bytes) -> None:
-        """Take in more of standard error; only the end is kept."""
-        self._errors.append(data)
-        self._errors_size += len(data)
-        while self._errors_size - len(self._errors[0]) >= _TAIL:
-            self._errors_size -= len(self._errors.popleft())
+    def keep_stderr(self, data: bytes) -> None:
+        """Add to the end of standard error that is kept."""
+        self._stderr.append(data)
+        self._stderr_size += len(data)
+        while self._stderr_size - len(self._stderr[0]) >= _TAIL:
+            self._stderr_size -= len(self._stderr.popleft())
 
-    async def start(self) -> tuple[Incoming, Outgoing]:
-        """Attach to the child's three streams."""
+    async def attach(self) -> tuple[Incoming, Outgoing]:
+        """Attach to the three pipes; returns the message streams."""
         loop = asyncio.get_running_loop()
         process = self._process
-        assert process.stdin and process.stdout and process.stderr
-        errors, _ = await loop.connect_read_pipe(lambda: _Errors(self), process.stderr)
-        self._readers.append(errors)
         reader = asyncio.StreamReader()
-        incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-        self._readers.append(incoming)
+        for protocol, stream in (
+            (lambda: _Stderr(self), process.stderr),
+            (lambda: asyncio.StreamReaderProtocol(reader), process.stdout),
+        ):
+            transport, _ = await loop.connect_read_pipe(protocol, stream)
+            self._readers.append(transport)
         self._writer = await loop.connect_write_pipe(_Writer, process.stdin)
         return Incoming(self, reader), Outgoing(*self._writer)
 
     async def exited(self, seconds: float) -> bool:
-        """Wait for the process to end; tells whether it has."""
+        """Wait for the process to end; returns whether it has."""
         deadline = asyncio.get_running_loop().time() + seconds
         while self._process.poll() is None:
             if asyncio.get_running_loop().time() >= deadline:
@@ -125,13 +146,13 @@ class ServerProcess:
         return True
 
     async def settle(self) -> None:
-        """Give a child that has closed its output a moment to exit and to finish what it says on standard error."""
+        """Give a server that closed its output a moment to exit and to finish writing to standard error."""
         if await self.exited(0.5):
-            self.died = self.exit_code
+            self.died = self._process.poll()
             await asyncio.sleep(0.02)
 
-    async def end(self) -> None:
-        """End the process and its group, whatever state they are in. Interrupted, it kills them at once."""
+    async def end(self) -> bool:
+        """End the process and its group; returns whether that took force. Interrupted, it kills them at once."""
         forced = False
         try:
             if self._writer is not None:
@@ -148,12 +169,11 @@ class ServerProcess:
                 self._process.poll()
                 await asyncio.sleep(_POLL)
         finally:
-            forced = self._end_now() or forced
-            if forced and self._cleanup:
-                _stray(self._cleanup)
+            forced = self._kill() or forced
+        return forced
 
-    def _end_now(self) -> bool:
-        """Kill what is left, without waiting for more than the kernel takes. Tells whether anything was."""
+    def _kill(self) -> bool:
+        """Kill the rest of the group, without waiting for more than the kernel takes; returns whether anything was left."""
         left = self._process.poll() is None or self._group_alive()
         if left:
             self._signal(signal.SIGKILL)
@@ -171,11 +191,11 @@ class ServerProcess:
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+            os.killpg(self.pid, number)
 
     def _group_alive(self) -> bool:
         try:
-            os.killpg(self._process.pid, 0)
+            os.killpg(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
@@ -184,38 +204,24 @@ class ServerProcess:
 
 
 class Incoming:
-    """Messages from the child, as the SDK's sessions read them."""
+    """Messages from the server, as `ServerMessages` reads them."""
 
-    def __init__(self, child: ServerProcess, reader: asyncio.StreamReader) -> None:
-        self._child = child
+    def __init__(self, process: ServerProcess, reader: asyncio.StreamReader) -> None:
+        self._process = process
         self._reader = reader
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._size = 0
-        self._junk = 0
+        self._stray = 0
         self._closed = False
 
-    async def receive(self) -> SessionMessage | Exception:
+    async def receive(self) -> SessionMessage:
         """The next message.
 
         Raises:
-            anyio.EndOfStream: The child has closed its standard output.
+            anyio.EndOfStream: The server has closed its standard output, or writes what cannot be MCP.
         """
         import anyio
-
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
-
-    async def aclose(self) -> None:
-        """Read no further."""
-        self._closed = True
-
-    def __aiter__(self) -> Incoming:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
         from mcp.shared.message import SessionMessage
         from mcp.types import jsonrpc_message_adapter
 
@@ -225,22 +231,25 @@ class Incoming:
             try:
                 MessageSizeCounter().take(line)
             except MessageTooLargeError as error:
-                self._child.excess = str(error)
+                self._process.excess = str(error)
                 break
             try:
                 message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
-                self._child.junk += 1
-                self._junk += 1
-                self._child.first_junk = self._child.first_junk or line[:400].decode(errors="replace")
-                if self._junk >= MAX_STRAY_LINES:
-                    self._child.refused = f"{MAX_STRAY_LINES} lines in a row that are no messages"
+                self._process.stray += 1
+                self._stray += 1
+                self._process.first_stray = self._process.first_stray or line[:400].decode(errors="replace")
+                if self._stray >= MAX_STRAY_LINES:
+                    self._process.refused = f"{MAX_STRAY_LINES} lines in a row that are no messages"
                     break
             else:
-                self._junk = 0
+                self._stray = 0
                 return message
-        self._child.gone.set()
-        raise StopAsyncIteration
+        self._process.gone.set()
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        self._closed = True
 
     async def __aenter__(self) -> Incoming:
         return self
@@ -249,18 +258,19 @@ class Incoming:
         await self.aclose()
 
     async def _line(self) -> bytes | None:
+        """The next line. The parts of a line are joined once, which keeps long messages linear."""
         while not self._lines:
             if self._closed:
                 return None
             data = await self._reader.read(256 * 1024)
             if not data:
-                self._child.gone.set()
+                self._process.gone.set()
                 return None
             first, *rest = data.split(b"\n")
             self._parts.append(first)
             self._size += len(first)
             if self._size > MAX_MESSAGE_BYTES:
-                self._child.excess = f"more than {MAX_MESSAGE_BYTES >> 20} MiB in one line"
+                self._process.excess = f"more than {MAX_MESSAGE_BYTES >> 20} MiB in one line"
                 return None
             if rest:
                 self._lines.append(b"".join(self._parts))
@@ -271,7 +281,7 @@ class Incoming:
 
 
 class Outgoing:
-    """Messages to the child, as the SDK's sessions write them."""
+    """Messages to the server, as the SDK's sessions write them."""
 
     def __init__(self, transport: asyncio.WriteTransport, writer: _Writer) -> None:
         self._transport = transport
@@ -281,7 +291,7 @@ class Outgoing:
         """Write one message and wait until the pipe takes more.
 
         Raises:
-            anyio.BrokenResourceError: The child has closed its standard input.
+            anyio.BrokenResourceError: The server has closed its standard input.
         """
         import anyio
 
@@ -291,7 +301,7 @@ class Outgoing:
         await self._writer.free.wait()
 
     async def aclose(self) -> None:
-        """Nothing more is coming. The pipe is closed when the child is ended."""
+        """Does nothing: `ServerProcess.end` closes the pipe."""
 
     async def __aenter__(self) -> Outgoing:
         return self
@@ -300,12 +310,12 @@ class Outgoing:
         await self.aclose()
 
 
-class _Errors(asyncio.Protocol):
-    def __init__(self, child: ServerProcess) -> None:
-        self._child = child
+class _Stderr(asyncio.Protocol):
+    def __init__(self, process: ServerProcess) -> None:
+        self._process = process
 
     def data_received(self, data: bytes) -> None:
-        self._child.keep_error(data)
+        self._process.keep_stderr(data)
 
 
 class _Writer(asyncio.BaseProtocol):
@@ -325,53 +335,13 @@ class _Writer(asyncio.BaseProtocol):
         self.free.set()
 
 
-@contextlib.asynccontextmanager
-async def run_server(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, cleanup: Sequence[str] = ()
-) -> AsyncIterator[tuple[ServerProcess, Incoming, Outgoing]]:
-    """A child process for the length of the block.
-
-    Args:
-        command: Program and arguments.
-        env: Its whole environment; see `child_environment`.
-        cwd: Its working folder; None for ours.
-        cleanup: A command that removes what the child leaves elsewhere, such as a container. Started, and not waited for, when
-            the child had to be ended by force.
-
-    Raises:
-        OSError: The program cannot be started.
-        ValueError: An argument holds a zero byte.
-    """
-    child = ServerProcess(_spawn(command, env, cwd), cleanup)
-    try:
-        incoming, outgoing = await child.start()
-        yield child, incoming, outgoing
-    finally:
-        await child.end()
+def _start(command: Sequence[str], streams: int, env: Mapping[str, str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command as the leader of its own process group, its three standard streams all pipes or all null."""
+    return subprocess.Popen(command, stdin=streams, stdout=streams, stderr=streams, env=env, start_new_session=True, **options)
 
 
-def _spawn(command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,
-        bufsize=0,
-    )
-
-
-def _stray(command: Sequence[str]) -> None:
-    """Start a command that nobody waits for but the thread that reaps it."""
+def _start_cleanup(command: Sequence[str]) -> None:
+    """Start a command without waiting for it; a thread reaps it."""
     with contextlib.suppress(OSError):
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=child_environment({}),
-            start_new_session=True,
-        )
+        process = _start(command, subprocess.DEVNULL, child_environment({}))
         threading.Thread(target=process.wait, name=f"reap {process.pid}", daemon=True).start()

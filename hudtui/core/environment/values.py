@@ -1,17 +1,16 @@
-"""What is known of an environment, as frozen values: an `Analysis` and the results of its tools."""
+"""An environment as frozen values: its `Analysis`, the results of its tools, and how both are read from a server's JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
-"""Who a tool is for.
+from hudtui.core.text import clean_line
 
-The agent; the task's set-up or evaluation; other lifecycle work; or nobody directly, being a hub's function.
-"""
+ToolKind = Literal["agent", "setup", "evaluate", "lifecycle", "hidden"]
+"""Who a tool is for: the agent; the task's set-up or evaluation; other lifecycle work; `hidden` for a function of a hub."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,12 @@ class Tool:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui env analyze --json`."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "input_schema": self.input_schema,
-            "kind": self.kind,
-            "hub": self.hub,
-        }
+        return vars(self).copy()
 
 
 @dataclass(frozen=True)
 class Server:
-    """Who answered. Both are empty when the source is read offline and does not say."""
+    """The server's own name and version; empty when the source is read offline and does not say."""
 
     name: str = ""
     version: str = ""
@@ -66,7 +59,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything discovered about one environment source."""
+    """Everything known about one environment source."""
 
     source: str
     """The source as the user wrote it, secrets masked."""
@@ -98,47 +91,26 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui env analyze --json`; `analysis_from_json` reads it back."""
-        return {
-            "source": self.source,
-            "server": {"name": self.server.name, "version": self.server.version},
-            "protocol": self.protocol,
-            "tools": [tool.to_json() for tool in self.tools],
-            "hubs": {hub: list(functions) for hub, functions in self.hubs.items()},
-            "resources": [vars(resource) for resource in self.resources],
-            "prompts": [{**vars(prompt), "arguments": list(prompt.arguments)} for prompt in self.prompts],
-            "timings": dict(self.timings),
-            "warnings": list(self.warnings),
-            "instructions": self.instructions,
-            "image": self.image,
-            "analyzed_at": self.analyzed_at,
-        }
+        return {**asdict(self), "hubs": {hub: list(functions) for hub, functions in self.hubs.items()}}
 
 
-def analysis_from_json(data: Mapping[str, Any]) -> Analysis:
+def analysis_from_json(data: Any) -> Analysis:
     """The analysis that `Analysis.to_json` wrote.
 
     Raises:
         ValueError: A field is missing or of the wrong kind.
     """
+    import msgspec
+
+    if not isinstance(data, Mapping) or _ANALYSIS_FIELDS - data.keys():
+        raise ValueError("this is not an analysis: fields are missing")
     try:
-        return Analysis(
-            source=str(data["source"]),
-            server=Server(str(data["server"]["name"]), str(data["server"]["version"])),
-            protocol=data["protocol"],
-            tools=tuple(
-                Tool(tool["name"], tool["description"], tool["input_schema"], tool["kind"], tool["hub"]) for tool in data["tools"]
-            ),
-            hubs={hub: tuple(functions) for hub, functions in data["hubs"].items()},
-            resources=tuple(Resource(**resource) for resource in data["resources"]),
-            prompts=tuple(Prompt(**{**prompt, "arguments": tuple(prompt["arguments"])}) for prompt in data["prompts"]),
-            timings={name: float(seconds) for name, seconds in data["timings"].items()},
-            warnings=tuple(data["warnings"]),
-            instructions=data.get("instructions") or "",
-            image=data.get("image"),
-            analyzed_at=data.get("analyzed_at"),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no analysis: {error!r}") from None
+        return msgspec.convert(data, Analysis)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"this is not an analysis: {error}") from None
+
+
+_ANALYSIS_FIELDS = {"source", "server", "protocol", "tools", "hubs", "resources", "prompts", "timings", "warnings"}
 
 
 @dataclass(frozen=True)
@@ -156,7 +128,7 @@ class ContentBlock:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered. An error answer is a result too: `is_error`."""
+    """A tool's answer. An error answer is a result too: `is_error`."""
 
     blocks: tuple[ContentBlock, ...] = ()
     structured: Any = None
@@ -164,12 +136,12 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text blocks, joined with newlines. Not cleaned: whoever shows it does that."""
+        """All text blocks, joined with newlines; not cleaned for display."""
         return "\n".join(block.text for block in self.blocks if block.type == "text" and block.text is not None)
 
     @property
     def repeats_text(self) -> bool:
-        """Whether the structured content says what the text says: servers send both, for clients that know only one."""
+        """Whether the structured content says the same as the text: servers send both, for clients that know only one."""
         text = self.text
         if self.structured is None or not text:
             return False
@@ -182,7 +154,7 @@ class ToolResult:
 
 
 class Session(Protocol):
-    """An open connection to an environment: what an episode, a form or a test needs of it."""
+    """An open connection to an environment, as an episode, a form or a test needs it."""
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -201,3 +173,156 @@ class Session(Protocol):
             ConnectError: The server died, or did not answer in time.
         """
         ...
+
+
+SETUP_TOOLS = frozenset(("setup", "_setup", "setup_environment", "setup_task"))
+EVALUATE_TOOLS = frozenset(("evaluate", "_evaluate", "evaluate_environment", "evaluate_task"))
+LIFECYCLE_TOOLS = frozenset(
+    ("response", "_response", "teardown", "cleanup", "shutdown", "close_environment", "healthcheck", "health_check")
+)
+"""Customary names of tools that manage the environment itself; they are not for an agent."""
+
+
+def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
+    """Tools in their order with their kinds, and warnings: a malformed entry costs itself alone.
+
+    Args:
+        entries: Objects with `name`, `description` and `inputSchema` (or `input_schema`), as a server or a lock file lists them.
+    """
+    found: dict[str, Tool] = {}
+    warnings: list[str] = []
+    for index, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if not isinstance(name, str) or not name:
+            warnings.append(f"tool {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}")
+            continue
+        if name in found:
+            warnings.append(f"the tool {clean_line(name, 80)} is listed twice; the first one counts")
+            continue
+        schema = entry.get("inputSchema", entry.get("input_schema"))
+        if schema is None:
+            warnings.append(f"the tool {clean_line(name, 80)} has no input schema")
+        elif not isinstance(schema, Mapping):
+            warnings.append(f"the input schema of the tool {clean_line(name, 80)} is no object and is left out")
+            schema = None
+        found[name] = Tool(name, _text(entry.get("description")), schema)
+    hubs = {name: functions for name, tool in found.items() if (functions := hub_functions(tool)) is not None}
+    hidden = {f"int_{name}" for names in hubs.values() for name in names}
+    return [replace(tool, kind=_kind(tool.name, hidden)) for tool in found.values()], warnings
+
+
+def hub_functions(tool: Tool) -> tuple[str, ...] | None:
+    """The functions that a tool dispatches to, when it is a hub: its schema has `name` with an enum, and `arguments`."""
+    properties = (tool.input_schema or {}).get("properties")
+    if not isinstance(properties, Mapping) or "arguments" not in properties:
+        return None
+    names = _enum(properties.get("name"))
+    return tuple(names) if names else None
+
+
+def read_resources(entries: Iterable[Any]) -> tuple[tuple[Resource, ...], list[str]]:
+    """Resources and resource templates, with warnings about those that have no address."""
+    found: list[Resource] = []
+    warnings: list[str] = []
+    for index, entry in enumerate(entries):
+        uri = (entry.get("uri") or entry.get("uriTemplate")) if isinstance(entry, Mapping) else None
+        if not isinstance(uri, str):
+            warnings.append(f"resource {index + 1} has no address and is left out: {clean_line(repr(entry), 80)}")
+            continue
+        mime = entry.get("mimeType", entry.get("mime_type"))
+        found.append(
+            Resource(uri, _text(entry.get("name")), _text(entry.get("description")), mime if isinstance(mime, str) else None)
+        )
+    return tuple(found), warnings
+
+
+def read_prompts(entries: Iterable[Any]) -> tuple[tuple[Prompt, ...], list[str]]:
+    """Prompts, with warnings about those that have no name."""
+    found: list[Prompt] = []
+    warnings: list[str] = []
+    for index, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if not isinstance(name, str):
+            warnings.append(f"prompt {index + 1} has no name and is left out: {clean_line(repr(entry), 80)}")
+            continue
+        given = entry.get("arguments")
+        arguments = tuple(
+            argument["name"]
+            for argument in (given if isinstance(given, list) else [])
+            if isinstance(argument, Mapping) and isinstance(argument.get("name"), str)
+        )
+        found.append(Prompt(name, _text(entry.get("description")), arguments))
+    return tuple(found), warnings
+
+
+def read_result(raw: Mapping[str, Any]) -> ToolResult:
+    """A tool's answer. A block of an unknown type keeps its type, with its JSON as text."""
+    if raw.get("resultType") == "input_required":
+        text = "The tool asks the user for input in the middle of its work, and there is no user to ask."
+        return ToolResult((ContentBlock("text", text=text),), None, True)
+    content = raw.get("content")
+    blocks = tuple(_block(entry) for entry in (content if isinstance(content, list) else [] if content is None else [content]))
+    return ToolResult(blocks, raw.get("structuredContent"), raw.get("isError") is True)
+
+
+def _block(entry: Any) -> ContentBlock:
+    if isinstance(entry, str):
+        return ContentBlock("text", text=entry)
+    if not isinstance(entry, Mapping):
+        return ContentBlock("unknown", text=json.dumps(entry, ensure_ascii=False))
+    kind = entry.get("type")
+    mime = _optional(entry.get("mimeType"))
+    if kind == "text":
+        return ContentBlock("text", text=_text(entry.get("text")))
+    if kind in ("image", "audio"):
+        return ContentBlock(kind, data=_text(entry.get("data")), mime_type=mime)
+    if kind == "resource_link":
+        return ContentBlock(
+            kind,
+            text=_optional(entry.get("description")) or _optional(entry.get("name")),
+            mime_type=mime,
+            uri=_optional(entry.get("uri")),
+        )
+    inner = entry.get("resource")
+    if kind == "resource" and isinstance(inner, Mapping):
+        return ContentBlock(
+            kind,
+            text=_optional(inner.get("text")),
+            data=_optional(inner.get("blob")),
+            mime_type=_optional(inner.get("mimeType")),
+            uri=_optional(inner.get("uri")),
+        )
+    return ContentBlock(kind if isinstance(kind, str) else "unknown", text=json.dumps(entry, ensure_ascii=False))
+
+
+def _kind(name: str, hidden: Collection[str]) -> ToolKind:
+    if name in SETUP_TOOLS:
+        return "setup"
+    if name in EVALUATE_TOOLS:
+        return "evaluate"
+    if name in LIFECYCLE_TOOLS:
+        return "lifecycle"
+    return "hidden" if name in hidden else "agent"
+
+
+def _enum(schema: Any) -> list[str]:
+    if not isinstance(schema, Mapping):
+        return []
+    for part in (
+        schema,
+        *(part for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list) for part in schema[key]),
+    ):
+        if isinstance(part, Mapping):
+            if isinstance(part.get("enum"), list):
+                return [value for value in part["enum"] if isinstance(value, str)]
+            if isinstance(part.get("const"), str):
+                return [part["const"]]
+    return []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _optional(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -217,13 +217,13 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
 
 
 def _connect(request: EvalRequest, folder: Path, lookup: Lookup) -> Connect:
-    from hudtui.core.environment.client import connect, connect_config
+    from hudtui.core.environment.client import connect
     from hudtui.core.environment.source import parse_source
 
     if request.source is None:
 
         def open_config(mcp_config: Mapping[str, Any]) -> AbstractAsyncContextManager[Session]:
-            return connect_config(mcp_config, lookup=lookup, timeout=request.timeout)
+            return connect(mcp_config, lookup=lookup, timeout=request.timeout)
 
         return open_config
     source = parse_source(request.source, folder=folder, lookup=lookup)

@@ -101,14 +101,14 @@ async def try_task(task: Task, lookup: Lookup) -> Trial:
         task: The task.
         lookup: Values of the variables in its `mcp_config`.
     """
-    from hudtui.core.environment.client import connect_config
+    from hudtui.core.environment.client import connect
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.rollouts.episode import EpisodePlayer
 
     began = time.monotonic()
     steps: list[Step] = []
     try:
-        async with connect_config(task.mcp_config, lookup=lookup, timeout=TIMEOUT) as session:
+        async with connect(task.mcp_config, lookup=lookup, timeout=TIMEOUT) as session:
             recorder = _Recorder(session)
             steps = recorder.steps
             player = EpisodePlayer(recorder, GymConfig(), task, timeout=TIMEOUT)

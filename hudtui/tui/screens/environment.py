@@ -17,7 +17,7 @@ from textual.widgets import Static, TabbedContent, TabPane, Tree
 from textual.widgets._tabbed_content import ContentTabs
 from textual.widgets.tree import TreeNode
 
-from hudtui.core.environment.forms import form_fields, hub_call, read_form
+from hudtui.core.environment.form_args import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.errors import HudtuiError, InputError, Location

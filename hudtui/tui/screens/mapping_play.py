@@ -170,7 +170,7 @@ class MappingPlay(MappingFiles):
         self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
-        from hudtui.core.environment.client import connect_config
+        from hudtui.core.environment.client import connect
         from hudtui.core.environment.powers import task_powers
         from hudtui.core.rollouts.episode import EpisodePlayer
         from hudtui.core.rollouts.request import with_python_variable
@@ -186,9 +186,7 @@ class MappingPlay(MappingFiles):
         settings = await asyncio.to_thread(load_settings, folder, platform)
         stack = AsyncExitStack()
         try:
-            session = await stack.enter_async_context(
-                connect_config(task.mcp_config, lookup=with_python_variable(settings.lookup))
-            )
+            session = await stack.enter_async_context(connect(task.mcp_config, lookup=with_python_variable(settings.lookup)))
             player = EpisodePlayer(session, self.config, task)
             await player.start()
         except BaseException:

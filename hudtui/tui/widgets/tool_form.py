@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Static
 
-from hudtui.core.environment.forms import ALL_ARGUMENTS, FormField
+from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField
 from hudtui.core.text import clean_line
 from hudtui.tui.widgets.fields import Field, TextEntry
 from hudtui.tui.widgets.fit import pad

@@ -388,5 +388,5 @@ def test_ages():
 
 @pytest.mark.parametrize("data", [{}, {"source": "x"}, {**FOUND.to_json(), "tools": [{}]}, {**FOUND.to_json(), "hubs": 5}])
 def test_what_is_no_analysis(data):
-    with pytest.raises(ValueError, match="no analysis"):
+    with pytest.raises(ValueError, match="not an analysis"):
         analysis_from_json(data)

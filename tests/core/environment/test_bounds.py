@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.environment import bounds, link
+from hudtui.core.environment import bounds, connection
 from hudtui.core.environment.bounds import MessageSizeCounter, MessageTooLargeError
 from hudtui.core.environment.client import connect
 from hudtui.core.environment.source import parse_source
@@ -64,7 +64,7 @@ async def test_a_started_server_that_sends_too_many_values(odd, few_values):
     async with connect(command(*odd("values", 20_000))) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {})
-    assert "answers more than is taken" in caught.value.what
+    assert "sends more than hudtui accepts" in caught.value.what
     assert caught.value.why == "It sent more than 30,000 values in one message."
 
 
@@ -103,19 +103,19 @@ async def test_an_answer_over_http_with_too_many_values(odd_http, http_reply, fe
     async with connect(parse_source(f"{url}/mcp")) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {}, timeout=20)
-    assert "answers more than is taken" in caught.value.what
+    assert "sends more than hudtui accepts" in caught.value.what
     assert caught.value.why == "It sent more than 30,000 values in one message."
 
 
 async def test_an_answer_that_is_packed_unasked(odd_http, http_reply):
     url = await odd_http(answering(http_reply, {"content": []}, "packed"))
-    with pytest.raises(ConnectError, match="packs its answer"):
+    with pytest.raises(ConnectError, match="compresses its answer"):
         async with connect(parse_source(f"{url}/mcp")) as session:
             await session.call_tool("good", {}, timeout=20)
 
 
 async def test_more_tools_than_are_taken(odd, monkeypatch):
-    monkeypatch.setattr(link, "MAX_LISTED", 50)
+    monkeypatch.setattr(connection, "MAX_LISTED", 50)
     async with connect(command(*odd("many", 60))) as session:
         assert len(session.tools) == 50
         assert session.warnings == ["the server lists too many tools: the first 50 are taken, the others left out"]

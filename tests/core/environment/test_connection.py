@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.client import connect, connect_config
+from hudtui.core.environment.client import connect
 from hudtui.core.environment.source import parse_source
 from hudtui.core.errors import ConnectError, SourceError
 from hudtui.core.events import Progress
@@ -131,7 +131,7 @@ async def test_several_servers_stand_behind_one_session(odd):
         "second": {"command": program, "args": args},
         "third": {"command": program, "args": args},
     }
-    async with connect_config(config) as session:
+    async with connect(config) as session:
         assert list(session.tools) == ["move", "setup", "evaluate", "good", "third_good"]
         assert session.tools["third_good"].name == "third_good"
         assert session.warnings == ["two servers have a tool 'good': that of 'third' is called 'third_good'"]
@@ -147,7 +147,7 @@ async def test_one_bad_server_of_several_ends_the_others(odd, marker):
     good, bad = odd("stays", marker.word), odd("die", marker.word)
     config = {name: {"command": words[0], "args": list(words[1:])} for name, words in (("good", good), ("bad", bad))}
     with pytest.raises(ConnectError, match="'bad' ended with exit code 3"):
-        async with connect_config(config):
+        async with connect(config):
             pytest.fail("there should be no connection")
     assert marker.alive() == []
 
@@ -164,7 +164,7 @@ async def test_variables_are_put_in_when_the_connection_is_opened(odd):
 async def test_an_unset_variable_is_a_warning_where_the_server_can_start(odd):
     program, *args = odd("plain")
     config = {"s": {"command": program, "args": [*args, "$UNSET_ARG"], "env": {"A": "x$UNSET_ENV", "B": "${UNSET_TOO:-b}"}}}
-    async with connect_config(config, lookup=lambda _: None) as session:
+    async with connect(config, lookup=lambda _: None) as session:
         assert session.warnings == [
             "UNSET_ENV is not set: the server 's' starts without A",
             "UNSET_ARG is not set: left as written in the command of the server 's'",
@@ -256,7 +256,7 @@ async def test_a_flood_on_standard_error_does_not_block(odd):
 async def test_stray_lines_are_counted_and_cost_nothing(odd):
     async with connect(command(*odd("junk"))) as session:
         assert (await session.call_tool("good", {})).text == "{}"
-        count, first = session.links[0].junk
+        count, first = session.links[0].stray_output
         assert count >= 51
         assert first == "Loading layer 0"
 

@@ -10,7 +10,7 @@ from statistics import stdev
 
 import pytest
 
-from hudtui.core.environment.client import connect_config
+from hudtui.core.environment.client import connect as connect_environment
 from hudtui.core.environment.values import ContentBlock, ToolResult
 from hudtui.core.errors import ConnectError, HudtuiError, InputError
 from hudtui.core.events import Notice, Progress
@@ -364,7 +364,7 @@ async def test_over_the_wire_as_without_it(config, tasks, new_session, world, tm
     """The same episodes come out whether the environment is called in this process or as a server of its own."""
     source = policy_source("greedy", config)
     played = {}
-    for name, connect in (("wire", partial(connect_config, timeout=30)), ("direct", world.connect)):
+    for name, connect in (("wire", partial(connect_environment, timeout=30)), ("direct", world.connect)):
         events = evaluate(tasks[:2], config, policy=source, connect=connect, out_dir=tmp_path / name, concurrency=2)
         played[name] = {event.episode.task_id: event.episode async for event in events if isinstance(event, EpisodeDone)}
     for identity, episode in played["wire"].items():
@@ -389,7 +389,7 @@ async def test_a_server_that_is_killed_in_an_episode(config, task, tmp_path):
         [task],
         config,
         policy=policy_source("greedy", config),
-        connect=partial(connect_config, timeout=30),
+        connect=partial(connect_environment, timeout=30),
         out_dir=tmp_path,
         on_turn=kill,
     )
@@ -419,7 +419,7 @@ async def test_cancelling_leaves_no_server_behind(config, task, tmp_path):
             pass
 
     async def consume():
-        connect = partial(connect_config, timeout=30)
+        connect = partial(connect_environment, timeout=30)
         async with aclosing(
             evaluate([task], config, policy=Thinkers(), connect=connect, out_dir=tmp_path / "out", group=2)
         ) as events:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hudtui.core.environment.forms import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
+from hudtui.core.environment.form_args import ALL_ARGUMENTS, FormField, form_fields, hub_call, read_form
 from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 

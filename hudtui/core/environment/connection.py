@@ -1,0 +1,447 @@
+"""One open MCP connection to one server.
+
+Each connection has a task of its own that enters and leaves the SDK's contexts; requests may come from any task. A broken
+connection is therefore a `ConnectError` of the next request, and never a stray cancellation.
+
+The classic handshake comes first, and the newer sessionless protocol only where a server does not know the handshake.
+Environments keep state between calls, which over HTTP only the classic protocol has sessions for; and older servers answer at
+once instead of after the ten seconds that a probe for the newer protocol costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hudtui.core.environment.bounds import MAX_MESSAGE_BYTES, MessageSizeCounter, ServerMessages, limit_stream, raw_result
+from hudtui.core.environment.errors import (
+    ResponseInfo,
+    explain_failure,
+    http_status_error,
+    start_error,
+    timeout_error,
+    too_much_error,
+)
+from hudtui.core.environment.servers import Secrets, ServerSpec
+from hudtui.core.environment.stdio import ServerProcess, child_environment, run_server
+from hudtui.core.errors import ConnectError, HudtuiError
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+MAX_PAGES = 1000
+"""Pages of one listing that are requested."""
+
+MAX_LISTED = 10_000
+"""Entries of one listing that are kept."""
+
+_log = logging.getLogger("hudtui.environment")
+_ENDED = ("Server returned an error response", "Session terminated", "Not Found")
+
+
+class RpcError(Exception):
+    """The server answered a request with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class ServerConnection:
+    """An open connection to one server.
+
+    Args:
+        spec: The server, variables filled in.
+        written: The server as configured.
+        timeout: Seconds for the start and the handshake together, and for a request that has no limit of its own.
+        secrets: Masked in every message.
+    """
+
+    def __init__(self, spec: ServerSpec, *, written: ServerSpec, timeout: float, secrets: Secrets) -> None:
+        self.spec = spec
+        self.timeout = timeout
+        self._written = written
+        self._secrets = secrets
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._owner: asyncio.Task[None] | None = None
+        self._session: ClientSession | None = None
+        self._messages: ServerMessages | None = None
+        self._process: ServerProcess | None = None
+        self._responses: list[ResponseInfo] = []
+        self._failure: BaseException | None = None
+        self._excess: str | None = None
+        """Which limit an HTTP response exceeded."""
+        self._small_events = False
+        """The SDK limits an event to 1 MiB."""
+        self.server: tuple[str, str] = ("", "")
+        """The server's own name and version."""
+        self.protocol = ""
+        self.instructions = ""
+        self.capabilities: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of a server that was started."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def stray_output(self) -> tuple[int, str]:
+        """How many lines on standard output were no messages, and the first of them."""
+        process = self._process
+        return (0, "") if process is None else (process.stray, self._secrets.hide(clean_line(process.first_stray, 120)))
+
+    def errors(self) -> str:
+        """The end of a started server's standard error."""
+        return "" if self._process is None else self._secrets.hide(self._process.errors())
+
+    async def open(self) -> None:
+        """Start or reach the server and shake hands.
+
+        Raises:
+            SourceError: The program cannot be started.
+            ConnectError: There is no connection; the error says why.
+        """
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.spec.name}")
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            done, _ = await asyncio.wait({self._owner, ready}, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if ready in done:
+                return
+            if self._owner in done:
+                raise self._why()
+            error = timeout_error(self.spec, self.timeout, self._process, self._secrets)
+            await self.close(hurry=True)
+            raise error
+        except asyncio.CancelledError:
+            await self.close(hurry=True)
+            raise
+        finally:
+            ready.cancel()
+
+    async def close(self, *, hurry: bool = False) -> None:
+        """Close the connection; a server that was started has ended when this returns, by itself or by force.
+
+        Args:
+            hurry: Allow it no time to end by itself.
+        """
+        owner = self._owner
+        if owner is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._stop.set()
+        if hurry and self._process is not None:
+            self._process.hurry = True
+        if not self._ready.is_set():
+            owner.cancel()
+        cancelled: asyncio.CancelledError | None = None
+        deadline = loop.time() + (1.0 if hurry and self._process is None else 8.0)
+        while not owner.done():
+            try:
+                await asyncio.wait({owner}, timeout=max(0.0, deadline - loop.time()))
+            except asyncio.CancelledError as error:
+                if cancelled is not None:  # the second cancellation: the owner's own clean-up ends the process without us
+                    raise
+                cancelled = error
+                if self._process is not None:
+                    self._process.hurry = True
+                else:
+                    owner.cancel()
+            if not owner.done() and loop.time() >= deadline:
+                owner.cancel()
+                deadline = loop.time() + 1.0
+        if cancelled is not None:
+            raise cancelled
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> Mapping[str, Any]:
+        """Send a request and return its result as raw JSON: one malformed tool must not cost the others.
+
+        Args:
+            method: `tools/list`, `tools/call`, `resources/read` and so on.
+            params: The request's parameters.
+            timeout: Seconds to wait; None for the connection's own limit.
+
+        Raises:
+            RpcError: The server answered with a JSON-RPC error.
+            ConnectError: The connection is gone, or no answer came in time. After a timeout the connection stays usable.
+        """
+        import anyio
+        from mcp import MCPError
+        from mcp.types import EmptyResult, Request
+
+        if self._session is None or self._owner is None or self._owner.done():
+            raise self._why()
+        limit = self.timeout if timeout is None else timeout
+        before = len(self._responses)
+        message = Request[dict[str, Any] | None, str](method=method, params=None if params is None else dict(params))
+        try:
+            return raw_result(await self._session.send_request(message, EmptyResult, request_read_timeout_seconds=limit))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise await self._broken() from None
+        except MCPError as error:
+            latest = self._responses[-1] if len(self._responses) > before else None
+            raise await self._request_error(error, method, params, limit, latest) from None
+
+    async def pages(self, method: str, field: str) -> tuple[list[Any], list[str]]:
+        """All entries of a listing, page by page, and warnings where the server's paging makes no sense.
+
+        Raises:
+            RpcError: As for `request`.
+            ConnectError: As for `request`.
+        """
+        found: list[Any] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            raw = await self.request(method, {"cursor": cursor} if cursor else None)
+            entries = raw.get(field)
+            if not isinstance(entries, list):
+                return found, [f"the server's answer to {method} holds no list of {field}"]
+            found.extend(entries)
+            if len(found) > MAX_LISTED:
+                del found[MAX_LISTED:]
+                return found, [f"the server lists too many {field}: the first {MAX_LISTED:,} are taken, the others left out"]
+            cursor = raw.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                return found, []
+            if cursor in seen:
+                return found, [f"the server's pages of {field} go in a circle: reading stopped after {len(found)}"]
+            seen.add(cursor)
+        return found, [f"the server lists {field} without end: reading stopped after {len(found)}"]
+
+    async def learn_headers(self, tools: list[Any]) -> None:
+        """Show the SDK the tools where a server wants arguments repeated in HTTP headers (`x-mcp-header`)."""
+        if self._session is None or self._messages is None or not self.spec.url:
+            return
+        if self.protocol >= "2026" and "x-mcp-header" in repr(tools):
+            self._messages.raw = False
+            with contextlib.suppress(Exception):
+                await self._session.list_tools()
+            self._messages.raw = True
+
+    async def _own(self) -> None:
+        try:
+            if self.spec.url is not None:
+                await self._over_http(self.spec.url)
+            else:
+                await self._over_pipes()
+        except asyncio.CancelledError as error:
+            self._failure = self._failure or error
+        except BaseException as error:
+            self._failure = error
+            if self._stop.is_set():
+                _log.info("the connection to %s did not close cleanly", self.spec.name, exc_info=error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+        finally:
+            self._session = None
+
+    async def _over_pipes(self) -> None:
+        command, cleanup = self.spec.to_start()
+        try:
+            async with run_server(command, env=child_environment(self.spec.env), cwd=self.spec.cwd, cleanup=cleanup) as (
+                process,
+                *pipes,
+            ):
+                self._process = process
+                process.hurry = self._stop.is_set()
+                try:
+                    await asyncio.to_thread(_import_sdk)
+                    await self._serve(*pipes, gone=process.gone)
+                except Exception:
+                    await process.settle()
+                    raise
+        except (OSError, ValueError) as error:
+            if self._process is not None:
+                raise
+            raise start_error(self.spec, error) from None
+
+    async def _over_http(self, url: str) -> None:
+        await asyncio.to_thread(_import_sdk)
+        import httpx2
+
+        # Compressed, a small response could unpack to any size.
+        headers = {"accept-encoding": "identity", **self.spec.headers}
+        hooks: dict[str, list[Any]] = {"response": [self._note_response]}
+        patience = httpx2.Timeout(self.timeout, read=None)
+
+        if self.spec.sse:
+            from mcp.client.sse import sse_client
+
+            def client(
+                headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+            ) -> httpx2.AsyncClient:
+                return httpx2.AsyncClient(headers=headers, timeout=patience, auth=auth, follow_redirects=True, event_hooks=hooks)
+
+            async with sse_client(url, headers=headers, httpx_client_factory=client) as streams:
+                await self._serve(*streams)
+            return
+        from mcp.client.streamable_http import streamable_http_client
+
+        async with httpx2.AsyncClient(headers=headers, follow_redirects=True, timeout=patience, event_hooks=hooks) as web:
+            try:  # the SDK's own limit of 1 MiB an event is less than a screenshot
+                transport = streamable_http_client(url, http_client=web, max_sse_event_size=MAX_MESSAGE_BYTES)
+            except TypeError:  # mcp before 2.3, which trainings pin, cannot raise it
+                self._small_events = True
+                transport = streamable_http_client(url, http_client=web)
+            async with transport as streams:
+                await self._serve(*streams)
+
+    async def _serve(self, incoming: Any, outgoing: Any, *, gone: asyncio.Event | None = None) -> None:
+        """Hold a session open over a pair of streams, until `close` or until the other side is gone."""
+        from mcp import ClientSession
+        from mcp.types import Implementation
+
+        from hudtui import __version__
+
+        messages = ServerMessages(incoming, self.spec.name)
+        about = Implementation(name="hudtui", version=__version__)
+        async with ClientSession(messages, outgoing, client_info=about, message_handler=_ignore) as session:
+            await self._shake_hands(session)
+            info, known = session.server_info, session.server_capabilities
+            self.server = (info.name, info.version) if info is not None else ("", "")
+            self.protocol = session.protocol_version or ""
+            self.instructions = session.instructions or ""
+            self.capabilities = known.model_dump(by_alias=True, exclude_none=True) if known is not None else {}
+            messages.raw = True
+            self._messages, self._session = messages, session
+            self._ready.set()
+            waits = [asyncio.ensure_future(event.wait()) for event in (self._stop, gone) if event is not None]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+            if not self._stop.is_set():
+                raise ConnectionResetError("the server has closed its standard output")
+
+    async def _shake_hands(self, session: ClientSession) -> None:
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+        from pydantic import ValidationError
+
+        try:
+            await session.initialize()
+            return
+        except MCPError as error:
+            refused = bool(self._responses) and (
+                self._responses[-1].status in (401, 403, 407, 429) or self._responses[-1].status >= 500
+            )
+            if error.code == CONNECTION_CLOSED or refused:
+                raise
+            first: Exception = error
+        except RuntimeError as error:  # the SDK's way to say that it does not know the version
+            first = error
+        try:
+            await session.discover()
+        except (MCPError, RuntimeError, ValidationError):
+            raise first from None
+
+    async def _note_response(self, response: Any) -> None:
+        """Remember a response for error messages, and limit the size of its body."""
+        headers = response.headers
+        encoding = headers.get("content-encoding", "identity").lower()
+        if encoding != "identity" and response.status_code < 300:
+            raise ConnectError(
+                f"the server {self.spec.name!r} compresses its answer ({clean_line(encoding, 40)}), which was not asked for",
+                fix="Turn compression off at the server, or at what stands in front of it.",
+            )
+        kind = headers.get("content-type", "").lower()
+        # Of a compressed error response the status is enough.
+        counter = MessageSizeCounter(
+            events=kind.startswith("text/event-stream"), most=MAX_MESSAGE_BYTES if encoding == "identity" else 0
+        )
+        response.stream = limit_stream(response.stream, counter, self._note_excess)
+        if response.request.method == "POST" or self.spec.sse:
+            self._responses[:-20] = []
+            challenge, location = headers.get("www-authenticate", ""), headers.get("location", "")
+            self._responses.append(ResponseInfo(response.status_code, str(response.request.url), kind, challenge, location))
+
+    def _note_excess(self, words: str) -> None:
+        self._excess = words
+
+    async def _request_error(
+        self, error: Any, method: str, params: Mapping[str, Any] | None, limit: float, latest: ResponseInfo | None
+    ) -> Exception:
+        """The error of a request that the SDK failed with an `MCPError`; `latest` is the HTTP response to it, if one came."""
+        from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        name = self.spec.name
+        if self._excess is not None:
+            return self._excess_error()
+        if error.code == REQUEST_TIMEOUT:
+            asked = f"{method} {clean_line(str(params['name']), 60)}" if params and "name" in params else method
+            return timeout_error(self.spec, limit, self._process, self._secrets, asked)
+        if error.code == CONNECTION_CLOSED and (
+            self._owner is None or self._owner.done() or error.message == "Connection closed"
+        ):
+            return await self._broken()
+        if latest is not None and latest.status >= 300 and error.message in _ENDED:
+            if error.message == "Session terminated":
+                return ConnectError(
+                    f"the server {name!r} has ended the session", why=f"It answered {latest.status}.", fix="Connect again."
+                )
+            return http_status_error(latest, self.spec, self._written, self._secrets)
+        if error.message.startswith("SSE stream"):
+            return ConnectError(
+                f"the server {name!r} broke off its answer to {method}",
+                why=error.message,
+                fix="It may have been over 1 MiB, which this version of the MCP SDK does not accept: use mcp 2.3."
+                if self._small_events
+                else None,
+            )
+        if latest is not None and latest.status < 300 and error.message.startswith("Unexpected content type"):
+            return explain_failure(
+                error, self.spec, written=self._written, process=None, responses=[latest], secrets=self._secrets
+            )
+        return RpcError(error.code, error.message)
+
+    def _excess_error(self) -> ConnectError:
+        words, self._excess = self._excess or "", None
+        return too_much_error(repr(self.spec.name), words)
+
+    async def _broken(self) -> HudtuiError:
+        """Why the connection that just failed a request is gone. Lets the owner task finish first: it has the reason."""
+        if self._owner is not None:
+            await asyncio.wait({self._owner}, timeout=3.0)
+        return self._why()
+
+    def _why(self) -> HudtuiError:
+        if self._excess is not None:
+            return self._excess_error()
+        if self._failure is None or isinstance(self._failure, asyncio.CancelledError):
+            return ConnectError(f"the connection to the server {self.spec.name!r} is closed")
+        return explain_failure(
+            self._failure,
+            self.spec,
+            written=self._written,
+            process=self._process,
+            responses=self._responses,
+            secrets=self._secrets,
+            connected=self._ready.is_set(),
+        )
+
+
+def _import_sdk() -> None:
+    """Import the MCP SDK, which takes a second or two: call it in a thread, so that a screen keeps being drawn.
+
+    Python writes log records that no handler takes to standard error; null handlers keep the libraries' records off it. A log
+    file still gets them.
+    """
+    for name in ("mcp", "httpx2", "httpcore2", "asyncio"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            logger.addHandler(logging.NullHandler())
+    import mcp.client.sse
+    import mcp.client.streamable_http  # noqa: F401
+
+
+async def _ignore(message: Any) -> None:
+    """Drop stray transport faults: the SDK would log them otherwise."""
