@@ -215,7 +215,7 @@ def _bound(fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check
     return make
 
 
-def _length(kind: type, fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check]:
+def _length(kind: Any, fits: Callable[[Any, Any], bool]) -> Callable[[Any, list[int]], Check]:
     def make(limit: Any, left: list[int]) -> Check:
         if type(limit) is not int:
             raise _NotCovered
