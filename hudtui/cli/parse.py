@@ -151,11 +151,5 @@ def _json(text: str) -> tuple[Any, str | None]:
 
 def _write(value: dict[str, Any], *, pretty: bool = False) -> None:
     # All ASCII: an argument may hold half a surrogate pair or a control character, and neither belongs on a terminal.
-    from hudtui.core.gym.json_safe import dumps
-
-    try:
-        text = json.dumps(value, indent=2) if pretty else dumps(value)
-    except RecursionError:
-        text = dumps(value)
-    typer.echo(text)
+    typer.echo(json.dumps(value, indent=2 if pretty else None))
     sys.stdout.flush()

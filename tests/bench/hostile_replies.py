@@ -9,11 +9,11 @@ the time for 1 MB over the time for 100 kB.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.json_safe import dumps
 
 CONFIG = """
 action_mappings:
@@ -53,7 +53,7 @@ def measure(interpreter: Interpreter, reply: str, rounds: int) -> float:
     found = 9e9
     for _ in range(rounds):
         began = time.process_time()
-        dumps(interpreter.interpret(reply).to_json())
+        json.dumps(interpreter.interpret(reply).to_json())
         found = min(found, time.process_time() - began)
     return found * 1000
 

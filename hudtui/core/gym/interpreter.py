@@ -68,10 +68,7 @@ class Interpretation(NamedTuple):
     """Why the call could not be held against a schema, where one was asked for and that was not possible."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `hudtui parse` prints.
-
-        The arguments are nested as deeply as the agent wrote them: `jsonvalues.dumps` writes them at any depth.
-        """
+        """Return the object that `hudtui parse` prints."""
         action, error, call = self.action, self.error, self.call
         return {
             "think": self.think,

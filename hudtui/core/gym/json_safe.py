@@ -1,76 +1,52 @@
-"""Values on their way into JSON: checked, copied and written without recursion, however deeply they are nested."""
+"""Values on their way into JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
-_PLAIN = frozenset((int, bool, type(None)))
-_ADVICE = {
-    "set": "; sorted(...) makes a list of it",
-    "range": "; list(...) makes a list of it",
-    "zip": "; list(...) makes a list of it",
-    "enumerate": "; list(...) makes a list of it",
-    "dict_keys": "; list(...) makes a list of it",
-    "dict_values": "; list(...) makes a list of it",
-    "dict_items": "; list(...) makes a list of it",
-}
+MAX_DEPTH = 200
+"""Levels of lists and objects inside each other. An argument has at most half of that (see `reply`)."""
+
+_ATOMS = frozenset((int, bool, type(None)))
+_ADVICE = {"set": "; sorted(...) makes a list of it"} | dict.fromkeys(
+    ("range", "zip", "enumerate", "dict_keys", "dict_values", "dict_items"), "; list(...) makes a list of it"
+)
 
 
 class NotJsonError(Exception):
     """A value that JSON cannot hold; the text says why."""
 
 
-def to_json_value(value: Any) -> Any:
-    """A copy of `value` made of what JSON knows: tuples become lists, numbers as keys become text.
+def to_json_value(value: Any, depth: int = 0) -> Any:
+    """Return a copy of a value, made of what JSON knows: tuples become lists, and numbers that are keys become text.
+
+    Args:
+        value: Any value.
+        depth: Lists and objects around it.
 
     Raises:
-        NotSendableError: It holds a number that is not finite, half a surrogate pair, or something that is no JSON at all.
+        NotJsonError: It holds a number that is not finite, half a surrogate pair, or something that is no JSON at all, or it is
+            nested too deeply.
     """
     kind = type(value)
-    if kind in _PLAIN or (kind is str and value.isascii()):
+    if kind in _ATOMS:
         return value
-    if kind is list and value and type(value[0]) is str:
-        try:
-            if "".join(value).isascii():
-                return value[:]
-        except TypeError:  # not all of it is text
-            pass
-    top: list[Any] = []
-    pending: list[tuple[Any, Any]] = [((value,), top)]
-    while pending:
-        source, target = pending.pop()
-        if type(source) is dict:
-            for key, item in source.items():
-                target[_key(key)] = _converted(item, pending)
-        else:
-            for item in source:
-                target.append(_converted(item, pending))
-    return top[0]
-
-
-def _converted(item: Any, pending: list[tuple[Any, Any]]) -> Any:
-    kind = type(item)
-    if kind in _PLAIN:
-        return item
     if kind is str:
-        return item if item.isascii() else _text(item)
+        return value if value.isascii() else _text(value)
     if kind is float:
-        if math.isfinite(item):
-            return item
-        raise NotJsonError(f"the number {item} is not finite")
+        if math.isfinite(value):
+            return value
+        raise NotJsonError(f"the number {value} is not finite")
+    if depth == MAX_DEPTH:
+        raise NotJsonError(f"the value is nested more than {MAX_DEPTH} deep")
+    depth += 1
     if kind is list or kind is tuple:
-        copy: Any = []
-    elif kind is dict:
-        copy = {}
-    else:
-        name = kind.__name__
-        raise NotJsonError(f"a value of type {name} cannot be sent{_ADVICE.get(name, '')}")
-    if item:
-        pending.append((item, copy))
-    return copy
+        return [to_json_value(item, depth) for item in value]
+    if kind is dict:
+        return {_key(key): to_json_value(item, depth) for key, item in value.items()}
+    raise NotJsonError(f"a value of type {kind.__name__} cannot be sent{_ADVICE.get(kind.__name__, '')}")
 
 
 def _text(text: str) -> str:
@@ -88,18 +64,15 @@ def _text(text: str) -> str:
 
 
 def _key(key: Any) -> str:
-    kind = type(key)
-    if kind is str:
+    if type(key) is str:
         return key if key.isascii() else _text(key)
-    if kind is bool or key is None or kind is int or (kind is float and math.isfinite(key)):
+    if type(key) in _ATOMS or (type(key) is float and math.isfinite(key)):
         return json.dumps(key)
-    raise NotJsonError(f"a key of type {kind.__name__} cannot be sent")
+    raise NotJsonError(f"a key of type {type(key).__name__} cannot be sent")
 
 
 def dumps(value: Any) -> str:
-    """`value` as compact JSON on one line, all ASCII, at any depth.
-
-    `json.dumps` recurses, and an agent can nest its arguments as deeply as its reply is long.
+    """Return a value as compact JSON on one line, all ASCII; what a server nested too deeply is left out.
 
     Raises:
         TypeError: It holds something that is no JSON.
@@ -107,37 +80,4 @@ def dumps(value: Any) -> str:
     try:
         return json.dumps(value)
     except RecursionError:
-        return _dumped(value)
-
-
-class _Raw(str):
-    __slots__ = ()
-
-
-def _dumped(value: Any) -> str:
-    parts: list[str] = []
-    pending: list[Any] = [value]
-    while pending:
-        item = pending.pop()
-        if type(item) is _Raw:
-            parts.append(item)
-        elif isinstance(item, Mapping):
-            pending.append(_Raw("}"))
-            first = True
-            for key, member in reversed(list(item.items())):
-                if not first:
-                    pending.append(_Raw(", "))
-                first = False
-                pending.append(member)
-                pending.append(_Raw(json.dumps(key if isinstance(key, str) else json.dumps(key)) + ": "))
-            pending.append(_Raw("{"))
-        elif isinstance(item, list | tuple):
-            pending.append(_Raw("]"))
-            for index, member in enumerate(reversed(item)):
-                if index:
-                    pending.append(_Raw(", "))
-                pending.append(member)
-            pending.append(_Raw("["))
-        else:
-            parts.append(json.dumps(item))
-    return "".join(parts)
+        return '"[nested too deeply]"'

@@ -1,19 +1,17 @@
 r"""The agent's text: a reply into think and tool, a tool text into a call.
 
-Everything here is linear in the length of its input, keeps its own stack instead of recursing, and answers any text with a value:
-what cannot be read comes back as a `ParseFailure` that says why and where.
+Everything here is linear in the length of its input and answers any text with a value: what cannot be read comes back as a
+`ParseFailure` that says why and where. JSON's spelling of values and Python's are both understood, in any mix.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
-
-from hudtui.core.gym.literals import ParseFailure, nested, number_or_word, quoted
-
-__all__ = ["Call", "ParseFailure", "Reply", "TagSpan", "parse_call", "split_reply"]
 
 _OPEN = re.compile(r"<(?:think|tool)>")
 _PLAIN = re.compile(r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</tool>)[^<]*+").fullmatch
@@ -21,21 +19,47 @@ _PLAIN = re.compile(r"[^<]*+(<think>([^<]*+)</think>)?[^<]*+(<tool>([^<]*+)</too
 _THINK, _THINK_END = "<think>", "</think>"
 _TOOL, _TOOL_END = "<tool>", "</tool>"
 _INSIDE = re.compile(r"\"\"\"|'''|[\"']|<think>|</tool>")
-_QUOTE_REST = {
-    '"': re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL),
-    "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL),
-    '"""': re.compile(r'[^"\\]*+(?:(?:\\.|(?!""")")[^"\\]*+)*"""', re.DOTALL),
-    "'''": re.compile(r"[^'\\]*+(?:(?:\\.|(?!''')')[^'\\]*+)*'''", re.DOTALL),
-}
+
+MAX_DIGITS = 4_300
+"""Digits of a whole number. Reading one takes time with the square of its length."""
+
+MAX_DEPTH = 100
+"""Levels of lists and objects inside each other in one argument."""
+
+MAX_ODD_KEYS = 1_000
+"""Keys that are not text, in all objects of one argument. Numbers can be chosen so that finding one compares all others."""
 
 _NAME = re.compile(r"\s*+(\w++)\s*+")
 _BLANKS = re.compile(r"\s*+")
 _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
 _BARE = re.compile(r"[^\"',()\[\]{}]*+")
+_WORD = re.compile(r"[^\s\"',:()\[\]{}]++")
 _SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
 """An argument that needs no further look, and the comma behind it or the parenthesis that follows."""
-
 _PARENTHESIS = re.compile(r"[()]")
+_CLOSES = {"[": "]", "{": "}", "(": ")"}
+_QUOTES = {'"', "'"}
+_STRINGS = {
+    '"': re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL),
+    "'": re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL),
+    '"""': re.compile(r'"""([^"\\]*+(?:(?:\\.|(?!""")")[^"\\]*+)*+)"""', re.DOTALL),
+    "'''": re.compile(r"'''([^'\\]*+(?:(?:\\.|(?!''')')[^'\\]*+)*+)'''", re.DOTALL),
+}
+_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|N\{([^{}]{1,120})\}|(\r?\n|.))", re.DOTALL
+)
+_ESCAPES = {"\n": "", "\r\n": "", "\\": "\\", "'": "'", '"': '"'} | dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+_WORDS = {"true": True, "True": True, "false": False, "False": False, "none": None, "None": None, "null": None}
+_DIGITS = r"[0-9](?:_?[0-9])*+"
+_INTEGER = re.compile(rf"[+-]?{_DIGITS}")
+_NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
+
+
+class ParseFailure(NamedTuple):
+    """Why a text is not a call. The column counts from 1 in the text that was parsed."""
+
+    message: str
+    column: int
 
 
 class TagSpan(NamedTuple):
@@ -208,11 +232,11 @@ class _Splitter:
                         if close < 0:
                             return None, -1, True
             elif token not in literal:
-                rest = _QUOTE_REST[token].match(text, at, close)
-                if rest is None:
+                string = _STRINGS[token].match(text, found.start(), close)
+                if string is None:
                     literal.add(token)
                 else:
-                    at = rest.end()
+                    at = string.end()
         return None, -1, True
 
 
@@ -223,91 +247,213 @@ def parse_call(text: str) -> Call | ParseFailure:
         text: The text of a tool tag, stripped; any text will do.
 
     Returns:
-        The call, or why it is none with the column (from 1) of the place that says so.
+        The call, or why the text is not a call, with the column of the place that shows it.
     """
-    head = _NAME.match(text)
-    if head is None:
-        return ParseFailure("expected a call like name(arguments)", _BLANKS.match(text).end() + 1 if text.strip() else 1)  # type: ignore[union-attr]
-    name, at = head[1], head.end()
-    if not text.startswith("(", at):
-        return ParseFailure(f"expected ( after the name {_cut(name)}", at + 1)
-    opened = at
-    at += 1
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    arg_columns: list[int] = []
-    kwarg_columns: list[int] = []
-    size = len(text)
-    while True:
-        while not kwargs and (simple := _SIMPLE.match(text, at)) is not None:
-            index = simple.lastindex or 1
-            args.append(int(simple[1]) if index == 1 else simple[index])
-            arg_columns.append(simple.start(index) + (1 if index == 1 else 0))
-            at = simple.end()
-        at = _skip(text, at)
-        if at < size and text[at] == ")":
-            break
-        column = at + 1
-        keyword = _KEYWORD.match(text, at)
-        if keyword is not None:
-            at = keyword.end()
-        result = _argument(text, at, opened)
-        if isinstance(result, ParseFailure):
-            return result
-        value, at = result
-        if keyword is not None:
-            word = keyword[1]
-            if word in kwargs:
-                return ParseFailure(f"the argument {_cut(word)} is given twice", column)
-            kwargs[word] = value
-            kwarg_columns.append(column)
-        elif kwargs:
-            return ParseFailure("an argument without a name cannot follow one with a name", column)
-        else:
-            args.append(value)
-            arg_columns.append(column)
-        at = _skip(text, at)
-        if at < size and text[at] == ",":
-            at += 1
-        elif at >= size:
-            return _not_closed(opened)
-        elif text[at] != ")":
-            return ParseFailure(f"expected , or ) before {text[at]!r}", at + 1)
-    rest = _PARENTHESIS.search(text, at + 1)
-    if rest is not None:
-        return ParseFailure("expected one call; after it there is another parenthesis", rest.start() + 1)
-    return Call(name, tuple(args), kwargs, (*arg_columns, *kwarg_columns))
+    try:
+        return _Parser(text).call()
+    except _ParseError as error:
+        return ParseFailure(error.message, error.at + 1)
 
 
-def _argument(text: str, at: int, opened: int) -> tuple[Any, int] | ParseFailure:
-    if at >= len(text):
-        return _not_closed(opened)
-    first = text[at]
-    if first in "\"'":
-        return quoted(text, at)
-    if first in "[{(":
-        return nested(text, at)
-    end = _BARE.match(text, at).end()  # type: ignore[union-attr]
-    raw = text[at:end].strip()
-    if end >= len(text):
-        return _not_closed(opened)
-    if text[end] not in ",)":
+class _ParseError(Exception):
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+
+class _Parser:
+    """Reads one call. Each method takes an offset in the text, and returns what it read and the offset behind it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.odd_keys = 0
+
+    def skip(self, at: int) -> int:
+        return _BLANKS.match(self.text, at).end()  # type: ignore[union-attr]
+
+    def call(self) -> Call:
+        text = self.text
+        head = _NAME.match(text)
+        if head is None:
+            raise _ParseError("expected a call like name(arguments)", self.skip(0) if text.strip() else 0)
+        name, opened = head[1], head.end()
+        if not text.startswith("(", opened):
+            raise _ParseError(f"expected ( after the name {_cut(name)}", opened)
+        at = opened + 1
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        columns: list[int] = []
+        while True:
+            while not kwargs and (simple := _SIMPLE.match(text, at)) is not None:
+                index = simple.lastindex or 1
+                args.append(int(simple[1]) if index == 1 else simple[index])
+                columns.append(simple.start(index) + (1 if index == 1 else 0))
+                at = simple.end()
+            at = self.skip(at)
+            if text.startswith(")", at):
+                break
+            begin = at
+            keyword = _KEYWORD.match(text, at)
+            value, at = self.argument(at if keyword is None else keyword.end(), opened)
+            columns.append(begin + 1)
+            if keyword is not None:
+                if keyword[1] in kwargs:
+                    raise _ParseError(f"the argument {_cut(keyword[1])} is given twice", begin)
+                kwargs[keyword[1]] = value
+            elif kwargs:
+                raise _ParseError("an argument without a name cannot follow one with a name", begin)
+            else:
+                args.append(value)
+            at = self.skip(at)
+            if text.startswith(",", at):
+                at += 1
+            elif at >= len(text):
+                raise _not_closed("parenthesis", opened)
+            elif text[at] != ")":
+                raise _ParseError(f"expected , or ) before {text[at]!r}", at)
+        rest = _PARENTHESIS.search(text, at + 1)
+        if rest is not None:
+            raise _ParseError("expected one call; after it there is another parenthesis", rest.start())
+        return Call(name, tuple(args), kwargs, tuple(columns))
+
+    def argument(self, at: int, opened: int) -> tuple[Any, int]:
+        text = self.text
+        first = text[at : at + 1]
+        if first in _QUOTES:
+            return self.quoted(at)
+        if first in _CLOSES:
+            self.odd_keys = 0
+            return self.nested(at, 1)
+        end = _BARE.match(text, at).end()  # type: ignore[union-attr]
+        if end >= len(text):
+            raise _not_closed("parenthesis", opened)
+        raw = text[at:end].strip()
+        if text[end] not in ",)":
+            if not raw:
+                raise _ParseError(f"unexpected {text[end]}", end)
+            what = "a quote" if text[end] in _QUOTES else text[end]
+            raise _ParseError(f"{what} in the middle of a text without quotes; put the whole text in quotes", end)
         if not raw:
-            return ParseFailure(f"unexpected {text[end]}", end + 1)
-        what = "a quote" if text[end] in "\"'" else text[end]
-        return ParseFailure(f"{what} in the middle of a text without quotes; put the whole text in quotes", end + 1)
-    if not raw:
-        return ParseFailure("a value is missing", at + 1)
-    value = number_or_word(raw, at)
-    return value if isinstance(value, ParseFailure) else (value, end)
+            raise _ParseError("a value is missing", at)
+        return _bare(raw, at), end
+
+    def nested(self, at: int, depth: int) -> tuple[Any, int]:
+        """Read a list or an object."""
+        if depth > MAX_DEPTH:
+            raise _ParseError(f"nested more than {MAX_DEPTH} deep", at)
+        text, opened, closes = self.text, at, _CLOSES[self.text[at]]
+        items: list[Any] = []
+        members: dict[Any, Any] = {}
+        at = self.skip(at + 1)
+        while not text.startswith(closes, at):
+            if closes != "}":
+                value, at = self.member(at, depth, opened)
+                items.append(value)
+            else:
+                key, at = self.key(at, opened)
+                members[key], at = self.member(self.skip(at), depth, opened)
+            at = self.skip(at)
+            if text.startswith(",", at):
+                at = self.skip(at + 1)
+            elif at >= len(text):
+                raise _not_closed("bracket", opened)
+            elif text[at] != closes:
+                raise _ParseError(f"expected , or {closes} before {text[at]!r}", at)
+        return (members if closes == "}" else items), at + 1
+
+    def member(self, at: int, depth: int, opened: int) -> tuple[Any, int]:
+        """Read a value inside brackets."""
+        if self.text[at : at + 1] in _CLOSES:
+            return self.nested(at, depth + 1)
+        return self.atom(at, opened, "a value")
+
+    def key(self, at: int, opened: int) -> tuple[Any, int]:
+        """Read the key of an object and the colon after it."""
+        if self.text[at : at + 1] in _CLOSES:
+            raise _ParseError("a key is a text or a number", at)
+        key, at = self.atom(at, opened, "a key")
+        if type(key) is not str:
+            self.odd_keys += 1
+            if self.odd_keys > MAX_ODD_KEYS:
+                raise _ParseError(f"more than {MAX_ODD_KEYS:,} keys that are not text", at)
+        at = self.skip(at)
+        if not self.text.startswith(":", at):
+            raise _ParseError("expected : after a key", at)
+        return key, at + 1
+
+    def atom(self, at: int, opened: int, what: str) -> tuple[Any, int]:
+        """Read a quoted text, a number or a word of JSON or Python."""
+        first = self.text[at : at + 1]
+        if not first:
+            raise _not_closed("bracket", opened)
+        if first in _QUOTES:
+            return self.quoted(at)
+        found = _WORD.match(self.text, at)
+        if found is None:
+            raise _ParseError(f"expected {what} before {first!r}", at)
+        value = _bare(found[0], at)
+        if type(value) is str:
+            raise _ParseError(f"the text {value[:40]!r} needs quotes inside brackets", at)
+        return value, found.end()
+
+    def quoted(self, at: int) -> tuple[str, int]:
+        """Read a quoted text, and decode its escapes."""
+        quote = self.text[at]
+        if self.text.startswith(quote * 3, at):
+            quote *= 3
+        found = _STRINGS[quote].match(self.text, at)
+        if found is None:
+            raise _ParseError(f"the quote {quote} is not closed", at)
+        raw = found[1]
+        if "\\" in raw:
+            try:
+                raw = _ESCAPE.sub(_unescape, raw)
+            except _ParseError as error:
+                raise _ParseError(error.message, found.start(1) + error.at) from None
+        return raw, found.end()
 
 
-def _skip(text: str, at: int) -> int:
-    return _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+def _bare(raw: str, at: int) -> Any:
+    """The value of a text without quotes: a number, a word of JSON or Python, else the text itself."""
+    if raw[0] not in "0123456789+-.":
+        return _WORDS.get(raw, raw)
+    if not _NUMBER.fullmatch(raw):
+        return raw
+    if len(raw) > MAX_DIGITS:
+        raise _ParseError(f"a number of {len(raw):,} digits is too long", at)
+    if _INTEGER.fullmatch(raw):
+        return int(raw)
+    value = float(raw)
+    if not math.isfinite(value):
+        raise _ParseError(f"the number {raw[:40]} is not finite", at)
+    return value
 
 
-def _not_closed(opened: int) -> ParseFailure:
-    return ParseFailure(f"the parenthesis that opens in column {opened + 1} is not closed", opened + 1)
+def _unescape(found: re.Match[str]) -> str:
+    octal, x, u, long, name, simple = found.groups()
+    if simple is not None:
+        if simple in "xuUN":
+            raise _ParseError(f"the escape \\{simple} is not complete", found.start())
+        return _ESCAPES.get(simple, found[0])
+    if octal is not None:
+        return chr(int(octal, 8))
+    if name is not None:
+        try:
+            character = unicodedata.lookup(name)
+        except KeyError:
+            character = ""
+        if len(character) != 1:
+            raise _ParseError(f"there is no character of the name {name}", found.start())
+        return character
+    code = int(x or u or long, 16)
+    if code > 0x10FFFF:
+        raise _ParseError("an escape beyond the last character of Unicode", found.start())
+    return chr(code)
+
+
+def _not_closed(what: str, opened: int) -> _ParseError:
+    return _ParseError(f"the {what} that opens in column {opened + 1} is not closed", opened)
 
 
 def _cut(name: str) -> str:

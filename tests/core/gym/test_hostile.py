@@ -12,7 +12,6 @@ import pytest
 
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.json_safe import dumps
 
 BIG = "'a' * 1_000_000"
 WORDS = "'abcdefghi ' * 99_000"
@@ -383,7 +382,7 @@ def test_half_a_megabyte_of_anything_gets_an_answer(name: str) -> None:
     assert config is not None
     interpreter = Interpreter(config)
     for reply in shapes(REPLIES[name], 500_000):
-        json.loads(dumps(interpreter.interpret(reply).to_json()))
+        json.loads(json.dumps(interpreter.interpret(reply).to_json()))
 
 
 def shapes(unit: str, size: int) -> list[str]:
@@ -418,7 +417,7 @@ def test_deep_arguments_reach_the_answer() -> None:
     meaning = Interpreter(config).interpret(reply)
     assert meaning.error is None
     assert meaning.call is not None
-    text = dumps(meaning.to_json())
+    text = json.dumps(meaning.to_json())
     assert text.count("[" * depth) == 3  # tool text, action, call
     refused = Interpreter(config).interpret(f"<tool>type({'[' * 101}{']' * 101})</tool>")
     assert refused.error is not None and (refused.error.stage, refused.error.column) == ("syntax", 106)

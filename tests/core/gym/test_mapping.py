@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from hudtui.core.gym.config import parse_config
-from hudtui.core.gym.json_safe import NotJsonError, dumps, to_json_value
+from hudtui.core.gym.json_safe import MAX_DEPTH, NotJsonError, dumps, to_json_value
 from hudtui.core.gym.lint.findings import errors_of
 from hudtui.core.gym.mapping import MappedArguments, bind_arguments, map_arguments
 from hudtui.core.gym.reply import Call, parse_call
@@ -226,9 +227,14 @@ def test_plain_makes_json_of_values() -> None:
     assert to_json_value(value) == {"a": [1, [2, [3]]], "4": {"b": None, "true": 1.5, "2.5": "é"}}
     assert to_json_value("\ud83d\ude00") == "\U0001f600"  # two halves make one character
     nested: Any = 1
+    for _ in range(MAX_DEPTH):
+        nested = (nested,)
+    assert json.dumps(to_json_value(nested)) == "[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH
     for _ in range(100_000):
         nested = (nested,)
-    assert dumps(to_json_value(nested)) == "[" * 100_000 + "1" + "]" * 100_000
+    for deep in (nested, {"a": [nested]}):
+        with pytest.raises(NotJsonError, match="nested more than 200 deep"):
+            to_json_value(deep)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +246,9 @@ def test_what_json_cannot_hold(value: Any) -> None:
 
 
 def test_dumps_writes_what_json_writes() -> None:
-    import json
-
     value = {"a": [1, "é\n", None, True, 2.5, {}, []], 'k"': {"b": [[]]}, "3": {5: 6, None: 7, True: 8}}
-    from hudtui.core.gym.json_safe import _dumped
-
-    assert _dumped(value) == json.dumps(value)
     assert dumps(value) == json.dumps(value)
+    nested: Any = 1
+    for _ in range(100_000):
+        nested = [nested]
+    assert dumps(nested) == '"[nested too deeply]"'
