@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
 """Carries out a run on a machine, alone: standard library only, Python 3.8 and newer, one file.
 
-    supervisor.py start DIR            begin the run in DIR, or take up one whose supervisor was killed; returns at once
+    supervisor.py start DIR            begin the run in DIR, or continue a run whose supervisor was killed; returns at once
     supervisor.py status DIR           print what is known and what is alive
     supervisor.py stop DIR [SECONDS|- [WHY]]   ask the run to stop; after SECONDS what does not obey is killed
 
 `start` reads secrets as `{"env": {NAME: VALUE}}` from standard input; they are kept in memory and handed to the stages that name
 them. Everything else is a file in DIR:
 
-    plan.json        what to do; written by whoever starts the run
+    plan.json        what to do; written by the hudtui that starts the run
     status.json      state, heartbeat, stages; replaced in one step
     events.jsonl     what happened, one JSON object a line, appended by the supervisor alone
     logs/STAGE.log   what the stage printed, byte for byte
-    stages/          who started which attempt, and how it ended
+    stages/          which process started which attempt, and how the attempt ended
     stop.json        a request to stop
     limits.json      other limits than the plan's; written while it runs
     gpu.jsonl        how busy the GPUs are, a line every 10 s; only where nvidia-smi is
 
-Each stage has a runner of its own (`supervisor.py stage`), in a window of the tmux session named in the plan, or as a detached
-process where tmux is missing. The program writes straight to its log file, so that nothing between can stall it, lose a byte or
-break with it; the runner shows the log in the window, waits for the end, and sees to it that nothing of the stage is left over.
-Supervisor and runners may be killed at any moment: what each has done is in the files before it goes on.
+Each attempt of a stage runs under a wrapper (`supervisor.py stage`), a detached process that writes down how the attempt ended,
+and ends what it left behind. The program writes straight to its log file, so that nothing in between can stall it, lose a byte
+or break with it. Where tmux is, a window of the session named in the plan shows the log (`supervisor.py show`). Supervisor,
+wrappers and windows may be killed at any moment: what each has done is in the files before it does the next thing.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
-from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 BEAT = 2.0  # seconds between heartbeats
 TICK = 0.2  # seconds between looks at the stages
 SAMPLE = 10.0  # seconds between looks at the GPUs
 SAMPLES_LIMIT = 32 * 1024 * 1024  # bytes that they may take: eight GPUs for six weeks
-TEXT_LIMIT = 2000  # characters of a text in an event: whoever reads it takes no more than twice as much
-START_LIMIT = 60.0  # seconds for a runner to come up on a machine under load
-SLACK = 4.0  # seconds beyond its grace that a runner gets before the supervisor kills for it
+TEXT_LIMIT = 2000  # characters of a text in an event: readers accept twice as much
+START_LIMIT = 60.0  # seconds for a wrapper to come up on a machine under load
+SLACK = 4.0  # seconds beyond its grace that a wrapper gets before the supervisor kills in its place
+SHOWN = 256 * 1024  # bytes that a window shows at once; of more only the end
 ENDED = ("finished", "failed", "stopped")
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # in names of variables
 
@@ -65,7 +65,7 @@ def clock() -> float:
 _boot = ""
 
 
-def boot() -> str:
+def boot_id() -> str:
     """Differs after a restart of the machine."""
     global _boot
     if not _boot:
@@ -113,17 +113,17 @@ def identity(pid: int) -> Optional[str]:
     return entry[2] if entry else None
 
 
-def alive(record: Optional[Dict[str, Any]], who: str = "pid") -> bool:
+def is_alive(record: Optional[Dict[str, Any]], who: str = "pid") -> bool:
     """Whether the process that wrote (or is named in) a record still runs."""
-    if not record or record.get("boot") != boot():
+    if not record or record.get("boot") != boot_id():
         return False
     found = identity(int(record[who]))
     return found is not None and found == record[who + "_id"]
 
 
-def me() -> Dict[str, Any]:
+def own_record() -> Dict[str, Any]:
     """The record by which others know this process."""
-    return {"pid": os.getpid(), "pid_id": identity(os.getpid()), "boot": boot()}
+    return {"pid": os.getpid(), "pid_id": identity(os.getpid()), "boot": boot_id()}
 
 
 def descendants(root: int, table: Dict[int, Tuple[int, int, str]]) -> Set[int]:
@@ -178,7 +178,7 @@ def signal_name(number: int) -> str:
         return "signal %d" % number
 
 
-def complain(text: str) -> None:
+def log_problem(text: str) -> None:
     """A line in supervisor.log; on a full disk it is left out."""
     with contextlib.suppress(OSError, ValueError):
         os.write(2, ("%s: %s\n" % (time.ctime(), text)).encode("utf-8", "replace"))
@@ -192,7 +192,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
     try:
         with open(path, "rb") as stream:
             found = json.loads(stream.read().decode("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -231,10 +231,41 @@ def take_lock(path: str) -> Optional[int]:
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK):
             return None
         raise
-    text = json.dumps(me()).encode("ascii")
+    text = json.dumps(own_record()).encode("ascii")
     os.pwrite(handle, text, 0)
     os.ftruncate(handle, len(text))
     return handle
+
+
+def detach(work: Callable[[int], int]) -> bytes:
+    """Call `work` with a pipe in a process of its own session, and return what it writes there. Its result is the exit status."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        code = 1
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                os.close(reading)
+                code = work(writing)
+        except BaseException:
+            log_problem(traceback.format_exc())
+        finally:
+            os._exit(code)
+    os.close(writing)
+    os.wait()
+    with os.fdopen(reading, "rb") as stream:
+        return stream.read()
+
+
+def leave_terminal(log: str) -> None:
+    """Read nothing, print into a file, and keep running when the terminal is closed."""
+    handle, null = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), os.open(os.devnull, os.O_RDONLY)
+    for number, target in ((0, null), (1, handle), (2, handle)):
+        os.dup2(target, number)
+    os.close(handle)
+    os.close(null)
+    os.chdir("/")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 # --- GPUs ---------------------------------------------------------------------------------------------------------------------
@@ -381,7 +412,7 @@ class Supervisor:
         self.mode = saved.get("mode", "")  # type: str
         self.started = saved.get("started") or time.time()  # type: float
         self.spent = float(saved.get("elapsed", 0.0))
-        if saved.get("boot") == boot():
+        if saved.get("boot") == boot_id():
             self.zero = float(saved["zero"])
         else:
             self.zero = clock() - max(time.time() - self.started if saved else 0.0, self.spent)
@@ -482,7 +513,7 @@ class Supervisor:
             "elapsed": round(clock() - self.zero, 3),
             "heartbeat": time.time(),
             "beats": self.beats,
-            "boot": boot(),
+            "boot": boot_id(),
             "zero": self.zero,
             "disk_free": free,
             "stages": {stage.name: stage.saved() for stage in self.stages},
@@ -490,7 +521,7 @@ class Supervisor:
         try:
             write_json(self.path("status.json"), value, durable)
         except OSError as error:
-            complain("status.json: %s" % error)
+            log_problem("status.json: %s" % error)
             return False
         return True
 
@@ -500,7 +531,7 @@ class Supervisor:
         """Run a tmux command.
 
         If it is the one that starts the server, then that keeps the environment for all of the user's sessions and shows it to
-        whoever asks: what sounds like a secret stays out. Stages get theirs another way.
+        every client: variables that sound like a secret stay out. Stages get theirs another way.
         """
         env = {name: value for name, value in os.environ.items() if not SECRET.search(name)}
         return subprocess.run(
@@ -521,9 +552,9 @@ class Supervisor:
         self.mode = "processes"
         self.event("note", message="%s: stages run as detached processes, without windows" % why, mode=self.mode)
 
-    def open_window(self, name: str, command: List[str]) -> Optional[str]:
-        """Run a command in the window of that name; what went wrong, or None."""
-        session = "=" + self.session
+    def open_window(self, stage: StageState) -> None:
+        """Show the log of a stage in the window of its name; without a tmux that works, there are no windows any more."""
+        session, name, command = "=" + self.session, stage.name, self.command("show", stage)
         # A dead window stays readable while the run lasts. The user's own settings must not end the session early.
         settings = [";", "set-option", "-w", "-t", "%s:%s" % (self.session, name), "remain-on-exit", "on"]
         settings += [";", "set-option", "-t", self.session, "destroy-unattached", "off"]
@@ -535,14 +566,17 @@ class Supervisor:
                 size = ["-x", "180", "-y", "50"]
                 done = self.tmux("new-session", "-d", *size, "-s", self.session, "-n", name, *(command + settings))
             elif not self.tmux("list-clients", "-t", session).stdout.strip():
-                # Whoever comes next sees what runs; whoever is there already is not led away.
+                # A client that attaches later sees what runs; a client that is attached already stays where it is.
                 self.tmux("select-window", "-t", "%s:=%s" % (session, name))
         except (OSError, subprocess.SubprocessError) as error:
-            return str(error)
-        return None if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip() or "tmux failed"
+            problem = str(error)
+        else:
+            problem = done.stderr.decode("utf-8", "replace").strip() or "tmux failed" if done.returncode else ""
+        if problem:
+            self.without_windows("tmux cannot be used (%s)" % problem)
 
     def close_session(self) -> None:
-        """Close the windows; someone who looks at them keeps them until he leaves."""
+        """Close the windows; while a client is attached they stay until it leaves."""
         if self.mode != "tmux":
             return
         try:
@@ -552,7 +586,7 @@ class Supervisor:
             elif clients.returncode == 0:
                 self.tmux("kill-session", "-t", "=" + self.session)
         except (OSError, subprocess.SubprocessError) as error:
-            complain("tmux: %s" % error)
+            log_problem("tmux: %s" % error)
 
     # -- stages
 
@@ -569,11 +603,12 @@ class Supervisor:
         problem = None  # type: Optional[str]
         if not os.path.exists(self.record_path(stage, "start")):
             missing = [name for name in stage.spec.get("secrets", ()) if name not in self.secrets]
-            problem = "its secrets are not known here: " + ", ".join(missing) if missing else self._start_runner(stage)
+            problem = "its secrets are not known here: " + ", ".join(missing) if missing else self._start_wrapper(stage)
         if self.adopt(stage):
             return
+        self.kill_stage(stage)  # a wrapper that was killed may have got as far as the program
         end = read_json(self.record_path(stage, "exit")) or {}
-        problem = end.get("error") or problem or "its runner ended before the program was started"
+        problem = end.get("error") or problem or "its wrapper ended before the program was started"
         if _no_room(self.folder):
             problem = "the disk is full"
         self._ended(stage, end.get("exit", 127), end.get("by", "error"), problem)
@@ -583,44 +618,33 @@ class Supervisor:
         stage.record = read_json(self.record_path(stage, "start"))
         if stage.record is None:
             return False
-        same = stage.record.get("boot") == boot()
+        same = stage.record.get("boot") == boot_id()
         stage.state, stage.started = "running", stage.record["at"]
         stage.since = stage.record["clock"] if same else clock()
         self.event("stage_started", stage=stage.name, attempt=stage.attempt, pid=stage.record["child"])
         return True
 
-    def _start_runner(self, stage: StageState) -> Optional[str]:
-        pipe, private = self.record_path(stage, "pipe"), ""
-        try:
-            os.mkfifo(pipe, 0o600)
-        except FileExistsError:
-            pass  # a runner may wait at it already
-        except OSError:
-            private = tempfile.mkdtemp(prefix="hudtui-")  # a file system without pipes
-            pipe = os.path.join(private, "pipe")
-            os.mkfifo(pipe, 0o600)
-        try:
-            command = [sys.executable or "python3", "-I", "-S", os.path.abspath(__file__), "stage", self.folder, stage.name]
-            if not alive(read_json(self.record_path(stage, "lock"))):
-                self._spawn(stage, [*command, str(stage.attempt), pipe])
-            return self._hand_over(stage, pipe)
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(pipe)
-                if private:
-                    os.rmdir(private)
+    def _start_wrapper(self, stage: StageState) -> Optional[str]:
+        """Start the wrapper of an attempt, or find the one that a killed supervisor has started; wait until it has begun."""
+        wrapper = None  # type: Optional[subprocess.Popen[bytes]]
+        if not is_alive(read_json(self.record_path(stage, "lock"))):
+            if self.mode == "tmux":
+                self.open_window(stage)
+            wrapper = self._spawn(stage)
+        began = clock()
+        while clock() - began < START_LIMIT:
+            running = wrapper.poll() is None if wrapper else is_alive(read_json(self.record_path(stage, "lock")))
+            begun = os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit"))
+            # From its record on, a window that is closed ends its stage.
+            shown = self.mode != "tmux" or clock() - began > SLACK or os.path.exists(self.record_path(stage, "window"))
+            if not running or (begun and shown):
+                return None
+            self.keep_up()
+            time.sleep(0.01)
+        return "its wrapper did not come up within %d s" % START_LIMIT
 
-    def _spawn(self, stage: StageState, command: List[str]) -> None:
-        if self.mode == "tmux":
-            problem = self.open_window(stage.name, command)
-            if problem is None:
-                return
-            self.without_windows("tmux cannot be used (%s)" % problem)
-        with open(self.path("supervisor.log"), "ab") as log:
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-    def _hand_over(self, stage: StageState, pipe: str) -> Optional[str]:
-        """Give the runner its job, secrets included, through a pipe that only this user can open; wait until it has begun."""
+    def _spawn(self, stage: StageState) -> "subprocess.Popen[bytes]":
+        """Start a wrapper. Its job, secrets included, goes through a pipe; one that is cut short starts nothing."""
         env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
         env["HUDTUI_RUN_ID"] = str(self.plan["run"])
@@ -633,27 +657,19 @@ class Supervisor:
             "grace": stage.grace,
             "signal": stage.spec.get("stop_signal", "TERM"),
         }
-        limit, handed, seen = clock() + START_LIMIT, False, False
-        while clock() < limit:
-            if not handed:
-                try:
-                    handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                    os.set_blocking(handle, True)
-                    with os.fdopen(handle, "wb") as stream:
-                        stream.write(json.dumps(job).encode("utf-8"))
-                    handed = True
-                except OSError as error:
-                    if error.errno not in (errno.ENXIO, errno.EPIPE):  # nobody reads there yet
-                        return str(error)
-            running = alive(read_json(self.record_path(stage, "lock")))
-            if os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit")):
-                return None
-            if seen and not running:
-                return None
-            seen = seen or running
-            self.tend()
-            time.sleep(0.01)
-        return "its runner did not come up within %d s" % START_LIMIT
+        with open(self.path("supervisor.log"), "ab") as log:
+            wrapper = subprocess.Popen(
+                self.command("stage", stage), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+        assert wrapper.stdin is not None
+        with contextlib.suppress(BrokenPipeError), wrapper.stdin as stream:
+            stream.write(json.dumps(job).encode("utf-8"))
+        return wrapper
+
+    def command(self, what: str, stage: StageState) -> List[str]:
+        """The command of this program for the present attempt of a stage."""
+        program = [sys.executable or "python3", "-I", "-S", os.path.abspath(__file__)]
+        return [*program, what, self.folder, stage.name, str(stage.attempt)]
 
     def observe(self, stage: StageState) -> None:
         """Notice the end of a stage that runs."""
@@ -666,13 +682,13 @@ class Supervisor:
                 return
         if stage.record is None:
             stage.record = read_json(self.record_path(stage, "start"))
-        running = alive(stage.record)  # before the exit record is read, which a runner writes before it ends
+        running = is_alive(stage.record)  # before the exit record is read, which a wrapper writes before it ends
         end = read_json(self.record_path(stage, "exit"))
         if end is not None:
             self._ended(stage, end.get("exit"), str(end.get("by")), end.get("error"), end.get("at"), end.get("max_rss_kib"))
         elif not running:
             self.kill_stage(stage)
-            restarted = stage.record is not None and stage.record.get("boot") != boot()
+            restarted = stage.record is not None and stage.record.get("boot") != boot_id()
             why = "the machine was restarted" if restarted else "its runner was killed from outside"
             self._ended(stage, None, "error", why)
 
@@ -738,9 +754,9 @@ class Supervisor:
             record = stage.record
             if record:
                 table = processes()
-                if alive(record):
+                if is_alive(record):
                     victims |= descendants(int(record["pid"]), table) | {int(record["pid"])}
-                if alive(record, "child"):
+                if is_alive(record, "child"):
                     victims |= {pid for pid, entry in table.items() if entry[1] == int(record["child"])}
             if not victims:
                 return
@@ -751,7 +767,7 @@ class Supervisor:
         """Those that are still there after `limit` seconds."""
         until = clock() + limit
         while pids and clock() < until:
-            self.tend()
+            self.keep_up()
             pids = {pid for pid in pids if identity(pid) is not None}
             if pids:
                 time.sleep(0.02)
@@ -827,24 +843,24 @@ class Supervisor:
             self.begin_stop("failed", "%s: it was not ready after %g s" % (stage.name, wanted.get("timeout", 600.0)))
 
     def ask(self, stage: StageState, reason: str) -> None:
-        """Tell a runner to end its program politely, then hard."""
+        """Tell a wrapper to end its program politely, then hard."""
         stage.asked, stage.reason = clock(), reason
         # On a full disk the signal alone does it, with the plan's own grace.
         with contextlib.suppress(OSError):
             write_json(self.record_path(stage, "ask"), {"by": reason, "grace": self.patience(stage)})
-        if stage.record is not None and alive(stage.record):
+        if stage.record is not None and is_alive(stage.record):
             send({int(stage.record["pid"])}, signal.SIGTERM)
 
     def wind_down(self) -> None:
         """Stop what still runs, the newest first; then conclude."""
         for stage in reversed(self.stages):
             if stage.state == "starting" and not self.adopt(stage):
-                # A killed supervisor had begun with it. Its runner leaves the program unstarted when it is told to end now.
-                runner = read_json(self.record_path(stage, "lock"))
-                if runner is not None and alive(runner):
+                # A killed supervisor had begun with it. A wrapper that is ended now leaves the program unstarted.
+                wrapper = read_json(self.record_path(stage, "lock"))
+                if wrapper is not None and is_alive(wrapper):
                     hard = stage.asked is not None and clock() - stage.asked > SLACK
                     stage.asked = stage.asked or clock()
-                    send({int(runner["pid"])}, signal.SIGKILL if hard else signal.SIGTERM)
+                    send({int(wrapper["pid"])}, signal.SIGKILL if hard else signal.SIGTERM)
                     return
                 if not self.adopt(stage):
                     stage.state = "ended"
@@ -872,12 +888,11 @@ class Supervisor:
             time.sleep(1.0)  # a full disk: whoever asks later should find the truth
             self.flush_events()
 
-    def tend(self) -> None:
-        """What has to go on also while something is waited for."""
-        if self.mode == "processes":
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+    def keep_up(self) -> None:
+        """What must not wait: the heartbeat, the events that found no room, the GPUs."""
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # wrappers that have ended
+                pass
         self.sampler.tick()
         if clock() >= self.next_beat:
             self.flush_events()
@@ -900,7 +915,7 @@ class Supervisor:
             else:
                 self.wind_down()
             if self.state not in ENDED:
-                self.tend()
+                self.keep_up()
                 busy = self.outcome is not None or clock() - self.zero < 5.0
                 time.sleep(TICK / 4 if busy else TICK)
 
@@ -914,17 +929,7 @@ def start(folder: str, text: bytes = b"") -> int:
         except (ValueError, KeyError, TypeError, AttributeError):
             print(json.dumps({"ok": False, "status": 2, "error": "standard input is not the JSON object that was expected"}))
             return 2
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() != 0:
-            os._exit(0)
-        os.close(reading)
-        _daemon(folder, secrets, writing)
-    os.close(writing)
-    os.wait()
-    with os.fdopen(reading, "rb") as stream:
-        answer = stream.read()
+    answer = detach(lambda report: _serve(folder, secrets, report))
     if not answer:
         print(json.dumps({"ok": False, "error": "the supervisor died while it started; see supervisor.log"}))
         return 1
@@ -932,67 +937,56 @@ def start(folder: str, text: bytes = b"") -> int:
     return int(json.loads(answer.decode("utf-8"))["status"])
 
 
-def _daemon(folder: str, secrets: Dict[str, str], report: int) -> NoReturn:
-    code = 1
+def _serve(folder: str, secrets: Dict[str, str], report: int) -> int:
+    """Carry out the run in this process; tells the one that started it how that began."""
+
+    def answer(status: int, **data: Any) -> None:
+        os.write(report, json.dumps(dict(data, ok=status == 0, status=status)).encode("utf-8"))
+        os.close(report)
+
     try:
+        os.chmod(folder, 0o700)
+        leave_terminal(os.path.join(folder, "supervisor.log"))
+        os.environ.pop("TMUX", None)  # the default server, where `tmux attach` looks
+        os.environ.pop("TMUX_PANE", None)
+        for name in ("logs", "stages"):
+            os.makedirs(os.path.join(folder, name), 0o700, exist_ok=True)
+        lock = take_lock(os.path.join(folder, "supervisor.lock"))
+        if lock is None:
+            answer(3, error="another supervisor carries out this run", pid=_holder(folder))
+            return 3
+        supervisor = Supervisor(folder, secrets)
+        if supervisor.state in ENDED:
+            answer(0, state=supervisor.state, pid=None)
+            return 0
 
-        def say(status: int, **data: Any) -> None:
-            os.write(report, json.dumps(dict(data, ok=status == 0, status=status)).encode("utf-8"))
-            os.close(report)
+        def on_signal(number: int, _frame: Any) -> None:
+            supervisor.signalled = number
 
-        try:
-            os.chmod(folder, 0o700)
-            log = os.open(os.path.join(folder, "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for number, target in ((0, null), (1, log), (2, log)):
-                os.dup2(target, number)
-            os.close(log)
-            os.close(null)
-            os.chdir("/")
-            os.environ.pop("TMUX", None)  # the default server, where `tmux attach` looks
-            os.environ.pop("TMUX_PANE", None)
-            for name in ("logs", "stages"):
-                os.makedirs(os.path.join(folder, name), 0o700, exist_ok=True)
-            lock = take_lock(os.path.join(folder, "supervisor.lock"))
-            if lock is None:
-                say(3, error="another supervisor carries out this run", pid=_holder(folder))
-                os._exit(3)
-            supervisor = Supervisor(folder, secrets)
-            if supervisor.state in ENDED:
-                say(0, state=supervisor.state, pid=None)
-                os._exit(0)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-            def on_signal(number: int, _frame: Any) -> None:
-                supervisor.signalled = number
-
-            signal.signal(signal.SIGTERM, on_signal)
-            signal.signal(signal.SIGINT, on_signal)
-            if not supervisor.save():
-                say(1, error="the disk is full" if _no_room(folder) else "status.json cannot be written; see supervisor.log")
-                os._exit(1)
-        except (OSError, SystemExit, KeyError, ValueError) as error:
-            say(1, error="the supervisor cannot work in %s: %s" % (folder, error))
-            os._exit(1)
-        say(0, state=supervisor.state, pid=os.getpid())
-        try:
-            supervisor.run()
-            code = 0
-        except Exception as error:
-            complain(traceback.format_exc())
-            for stage in supervisor.stages:
-                supervisor.kill_stage(stage)
-            supervisor.outcome = ("failed", "the supervisor broke down: %r" % (error,))
-            supervisor.conclude()
-    except BaseException:
-        complain(traceback.format_exc())
-    finally:
-        os._exit(code)
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        if not supervisor.save():
+            answer(1, error="the disk is full" if _no_room(folder) else "status.json cannot be written; see supervisor.log")
+            return 1
+    except (OSError, SystemExit, KeyError, ValueError) as error:
+        answer(1, error="the supervisor cannot work in %s: %s" % (folder, error))
+        return 1
+    answer(0, state=supervisor.state, pid=os.getpid())
+    try:
+        supervisor.run()
+        return 0
+    except Exception as error:
+        log_problem(traceback.format_exc())
+        for stage in supervisor.stages:
+            supervisor.kill_stage(stage)
+        supervisor.outcome = ("failed", "the supervisor broke down: %r" % (error,))
+        supervisor.conclude()
+        return 1
 
 
 def _holder(folder: str) -> Optional[int]:
     record = read_json(os.path.join(folder, "supervisor.lock"))
-    return int(record["pid"]) if record and alive(record) else None
+    return int(record["pid"]) if record and is_alive(record) else None
 
 
 def _no_room(folder: str) -> bool:
@@ -1008,7 +1002,7 @@ def status(folder: str) -> int:
     records = []
     for name, stage in (found or {}).get("stages", {}).items():
         record = read_json(os.path.join(folder, "stages", "%s.%s.start" % (name, stage.get("attempt"))))
-        if alive(record) or alive(record, "child"):
+        if is_alive(record) or is_alive(record, "child"):
             records.append(name)
     session = False
     if found and found.get("session") and shutil.which("tmux"):
@@ -1039,23 +1033,21 @@ def stop(folder: str, grace: Optional[float], why: str) -> int:
     return 0
 
 
-# --- runner -------------------------------------------------------------------------------------------------------------------
+# --- wrapper of a stage -------------------------------------------------------------------------------------------------------
 
 
-class Runner:
-    """Runs the program of one attempt of a stage, and clears up behind it."""
+class StageWrapper:
+    """Runs the program of one attempt of a stage, writes down how it ended, and ends what it left behind."""
 
     def __init__(self, folder: str, name: str, attempt: str) -> None:
         self.base = os.path.join(folder, "stages", "%s.%s." % (name, attempt))
         self.log = os.path.join(folder, "logs", name + ".log")
-        self.folder, self.name = folder, name
+        self.folder = folder
         self.by = "itself"
         self.asked = None  # type: Optional[float]
         self.grace = 10.0
         self.signal = int(signal.SIGTERM)
         self.child = 0
-        self.shown = 0
-        self.window = os.isatty(1)
 
     def finish(self, **end: Any) -> int:
         """Write down how it ended; on a full disk as soon as there is room."""
@@ -1071,11 +1063,10 @@ class Runner:
 
     def fail(self, error: str) -> int:
         """Give up before the program was started."""
-        self.note(error)
         return self.finish(exit=127, by="error", error=error)
 
     def main(self, pipe: str) -> int:
-        """From the lock to the exit record."""
+        """From the lock to the exit record. The job comes from standard input, or from the pipe that earlier supervisors made."""
         lock = take_lock(self.base + "lock")
         if lock is None or os.path.exists(self.base + "start") or os.path.exists(self.base + "exit"):
             return 0
@@ -1083,9 +1074,13 @@ class Runner:
             signal.signal(number, self.on_signal)
         signal.signal(signal.SIGALRM, lambda *_: os._exit(1))
         signal.alarm(int(START_LIMIT))
-        with open(pipe, "rb") as stream:
-            job = json.loads(stream.read().decode("utf-8"))
+        with open(pipe or 0, "rb") as stream:
+            text = stream.read().decode("utf-8")
         signal.alarm(0)
+        try:
+            job = json.loads(text)
+        except ValueError:
+            return 1  # the supervisor was killed meanwhile: the next one starts the attempt
         self.grace = job["grace"]
         self.signal = int(getattr(signal, "SIG" + job["signal"]))
         # Orphans of the program become children of this process, instead of the machine's first one: none can slip away.
@@ -1093,7 +1088,6 @@ class Runner:
             ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
         try:
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            self.shown = os.fstat(log).st_size
         except OSError as error:
             return self.fail("its log cannot be written: %s" % error.strerror)
         wakeup, signalled = os.pipe()
@@ -1101,67 +1095,69 @@ class Runner:
             os.set_blocking(handle, False)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # The program waits behind a gate until it is written down that it was started: so it is started once, whoever is killed.
-        gate, opener = os.pipe()
-        trouble, report = os.pipe()
-        watched = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        self.child = os.fork()
-        if self.child == 0:
-            _become(job, log, gate, opener, report)
-        for handle in (gate, report, log):
-            os.close(handle)
-        while _leads(self.child) is False:
-            time.sleep(0.001)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
-        if self.asked is None:
-            record = dict(me(), child=self.child, child_id=identity(self.child), at=time.time(), clock=clock())
-            try:
-                write_json(self.base + "start", record)
-            except OSError as error:
-                os.close(opener)  # the child leaves without having become the program
-                return self.fail("it cannot be started: %s" % error.strerror)
-            with contextlib.suppress(BrokenPipeError):
-                os.write(opener, b"1")
-        os.close(opener)
-        del job
-        with os.fdopen(trouble, "rb") as stream:
-            error_text = stream.read().decode("utf-8", "replace")
+        # Written down before and after: an attempt that has `begun` is never begun again, whatever is killed in between.
+        shown = os.fstat(log).st_size
+        try:
+            write_json(self.base + "begun", own_record())
+        except OSError as error:
+            return self.fail("it cannot be started: %s" % error.strerror)
+        if self.asked is not None:
+            return self.finish(exit=1)
+        try:
+            # Kept: an object that is thrown away collects the exit status that `wait` is to find.
+            where = {"cwd": job["cwd"], "env": job["env"], "start_new_session": True}
+            self.program = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **where)
+        except OSError as error:
+            what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
+            return self.fail("%s cannot be used: %s" % (what, error.strerror))
+        self.child = self.program.pid
+        if self.asked is not None:  # asked while it started
+            self.pass_on()
+        os.close(log)
+        del job, text
+        record = dict(own_record(), child=self.child, child_id=identity(self.child), at=time.time(), clock=clock(), log=shown)
+        try:
+            write_json(self.base + "start", record)
+        except OSError as error:
+            os.killpg(self.child, signal.SIGKILL)
+            self.wait(wakeup)
+            return self.fail("it cannot be started: %s" % error.strerror)
         status, memory = self.wait(wakeup)
         self.clear()
-        self.show(2.0)
-        self.note(error_text or "ended with status %s" % status)
-        if error_text:
-            return self.finish(exit=127, by="error", error=error_text)
         return self.finish(exit=status, max_rss_kib=memory)
 
     def on_signal(self, number: int, _frame: Any) -> None:
-        """Pass a wish to end on to the program."""
+        """Pass a request to end on to the program."""
         if self.asked is None:
             self.by = {signal.SIGHUP: "hangup", signal.SIGINT: "interrupt"}.get(signal.Signals(number), "stop")
             wish = read_json(self.base + "ask")
             if wish:
                 self.by, self.grace = str(wish["by"]), float(wish["grace"])
             self.asked = clock()
-            if self.child > 0:
-                with contextlib.suppress(OSError):
-                    os.killpg(self.child, self.signal)
+            if self.child:
+                self.pass_on()
+
+    def pass_on(self) -> None:
+        """Send the program the signal by which its stage is stopped."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.child, self.signal)
 
     def wait(self, wakeup: int) -> Tuple[int, int]:
         """The program's exit status (negative: a signal) and its largest memory in KiB."""
-        pause, killed = 0.1, False
+        killed = False
         while True:
             pid, code, usage = os.wait4(-1, os.WNOHANG)
             if pid == self.child:
                 return -os.WTERMSIG(code) if os.WIFSIGNALED(code) else os.WEXITSTATUS(code), usage.ru_maxrss
             if pid:
                 continue
-            if self.asked is not None and not killed and clock() - self.asked > self.grace:
-                killed = True
-                with contextlib.suppress(OSError):
-                    os.killpg(self.child, signal.SIGKILL)
-            pause = 0.1 if self.show(0.05) else min(pause * 1.25, 0.25)
-            limit = pause if self.window or self.asked is not None else 30.0
+            limit = 30.0
+            if self.asked is not None and not killed:
+                limit = self.asked + self.grace - clock()
+                if limit <= 0.0:
+                    killed, limit = True, 30.0
+                    with contextlib.suppress(OSError):
+                        os.killpg(self.child, signal.SIGKILL)
             if select.select([wakeup], [], [], limit)[0]:
                 with contextlib.suppress(OSError):
                     os.read(wakeup, 4096)
@@ -1182,74 +1178,55 @@ class Runner:
                 asked = True
             time.sleep(0.05)
 
-    def show(self, limit: float) -> bool:
-        """Copy what the program printed to the window, for at most `limit` seconds; whether there was something."""
-        if not self.window:
-            return False
-        try:
-            size = os.stat(self.log).st_size
-            if size <= self.shown:
-                return False
-            if size - self.shown > 262144:
-                self.note("%d bytes are left out here; they are in %s" % (size - self.shown - 65536, self.log))
-                self.shown = size - 65536
-            with open(self.log, "rb") as stream:
-                stream.seek(self.shown)
-                data = stream.read(size - self.shown)
-            os.set_blocking(1, False)  # a window that is held up must not hold up the run
-            until = clock() + limit
-            while data and clock() < until:
-                if select.select([], [1], [], until - clock() if until > clock() else 0)[1]:
-                    with contextlib.suppress(BlockingIOError):
-                        written = os.write(1, data)
-                        data, self.shown = data[written:], self.shown + written
-        except OSError:
-            self.window = False  # it was closed
-        return True
 
-    def note(self, text: str) -> None:
-        """A word of our own in the window, never in the log."""
-        if self.window:
-            with contextlib.suppress(OSError):
-                os.write(1, ("\n[hudtui] %s: %s\n" % (self.name, text)).encode("utf-8"))
+def show(folder: str, name: str, attempt: str) -> int:
+    """Show what an attempt prints, in a window; a closed window or Ctrl-C ends the attempt."""
+    base, log = os.path.join(folder, "stages", "%s.%s." % (name, attempt)), os.path.join(folder, "logs", name + ".log")
+
+    def wrapper() -> Optional[Dict[str, Any]]:
+        found = read_json(base + "lock")
+        return found if is_alive(found) else None
+
+    def pass_on(number: int, _frame: Any) -> None:
+        found = wrapper()
+        if found and not os.path.exists(base + "exit"):
+            send({int(found["pid"])}, number)
+        if number == signal.SIGHUP:
+            os._exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    with contextlib.suppress(OSError):
+        write_json(base + "window", own_record(), durable=False)
+    until = clock() + START_LIMIT
+    while not (os.path.exists(base + "start") or os.path.exists(base + "exit") or clock() > until):
+        time.sleep(0.05)
+    with contextlib.suppress(OSError), open(log, "rb") as stream:
+        stream.seek((read_json(base + "start") or {}).get("log", 0))
+        while True:
+            ended = wrapper() is None  # before the last look
+            new = os.fstat(stream.fileno()).st_size - stream.tell()
+            if new > SHOWN:
+                _print("\n[hudtui] %d bytes are left out here; they are in %s\n" % (new - SHOWN // 4, log))
+                stream.seek(new - SHOWN // 4, os.SEEK_CUR)
+            sys.stdout.buffer.write(stream.read(max(min(new, SHOWN), 0)))
+            sys.stdout.buffer.flush()
+            if new <= 0 and ended:
+                break
+            time.sleep(0.0 if new > 0 else 0.1)
+    end = read_json(base + "exit") or {}
+    _print("\n[hudtui] %s: %s\n" % (name, end.get("error") or "ended with status %s" % end.get("exit")))
+    return 0
 
 
-def _leads(child: int) -> Optional[bool]:
-    """Whether the child leads a process group of its own by now; None when it is gone."""
-    try:
-        return os.getpgid(child) == child
-    except OSError:
-        return None
-
-
-def _become(job: Dict[str, Any], log: int, gate: int, opener: int, trouble: int) -> NoReturn:
-    """In the forked child: wait at the gate, then turn into the program."""
-    try:
-        os.close(opener)
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        defaults = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGALRM]
-        for number in defaults:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, defaults)
-        if os.read(gate, 1) != b"1":
-            os._exit(1)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.chdir(job["cwd"])
-        os.execvpe(job["argv"][0], job["argv"], job["env"])
-    except OSError as error:
-        what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
-        os.write(trouble, ("%s cannot be used: %s" % (what, error.strerror)).encode("utf-8"))
-    finally:
-        os._exit(127)
+def _print(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
 
 
 def main(arguments: List[str]) -> int:
     """The command line; see the text at the top of the file."""
-    if len(arguments) < 2 or arguments[0] not in ("start", "status", "stop", "stage"):
+    if len(arguments) < 2 or arguments[0] not in ("start", "status", "stop", "stage", "show"):
         print(__doc__, file=sys.stderr)
         return 2
     folder = os.path.realpath(os.path.expanduser(arguments[1]))
@@ -1263,7 +1240,9 @@ def main(arguments: List[str]) -> int:
     if arguments[0] == "stop":
         grace = float(arguments[2]) if len(arguments) > 2 and arguments[2] != "-" else None
         return stop(folder, grace, arguments[3] if len(arguments) > 3 else "stopped on request")
-    return Runner(folder, arguments[2], arguments[3]).main(arguments[4])
+    if arguments[0] == "show":
+        return show(folder, arguments[2], arguments[3])
+    return StageWrapper(folder, arguments[2], arguments[3]).main(arguments[4] if len(arguments) > 4 else "")
 
 
 if __name__ == "__main__":

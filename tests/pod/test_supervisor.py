@@ -165,8 +165,8 @@ def test_windows_show_the_logs_and_outlive_their_stages(run: Run) -> None:
     run.start()
     run.running("second")
     assert sessions() == ["hudtui-r"]
-    listed = subprocess.run(["tmux", "list-windows", "-t", "=hudtui-r", "-F", "#W #{pane_dead}"], capture_output=True, text=True)
-    assert listed.stdout.split("\n")[:2] == ["first 1", "second 0"]
+    listed = ["tmux", "list-windows", "-t", "=hudtui-r", "-F", "#W #{pane_dead}"]
+    run.until(lambda: subprocess.run(listed, capture_output=True, text=True).stdout.split("\n")[:2] == ["first 1", "second 0"])
 
     def shown() -> bool:
         show = subprocess.run(["tmux", "capture-pane", "-p", "-t", "=hudtui-r:=second"], capture_output=True, text=True)
@@ -600,11 +600,11 @@ def test_bad_calls_are_answered(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_process_is_known_by_more_than_its_number() -> None:
-    record = supervisor.me()
-    assert supervisor.alive(record)
-    assert not supervisor.alive({**record, "pid_id": "1"})
-    assert not supervisor.alive({**record, "boot": "another"})
-    assert not supervisor.alive(None)
+    record = supervisor.own_record()
+    assert supervisor.is_alive(record)
+    assert not supervisor.is_alive({**record, "pid_id": "1"})
+    assert not supervisor.is_alive({**record, "boot": "another"})
+    assert not supervisor.is_alive(None)
     assert os.getpid() in supervisor.processes()
 
 

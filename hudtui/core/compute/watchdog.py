@@ -1,6 +1,6 @@
 """The guard that lives on a rented machine, and carries on when nobody is there: what it is told, and how it gets there.
 
-What it does stands in `hudtui/pod/guard.py`. Without a key of its own it can only switch the machine off; with one it ends it.
+What it does stands in `hudtui/pod/watchdog.py`. Without a key of its own it can only switch the machine off; with one it ends it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key
     Args:
         host: The machine.
         folder: Where the guard's files are; made if it is not there.
-        rules: See `hudtui/pod/guard.py`.
+        rules: See `hudtui/pod/watchdog.py`.
         key: What goes into the file that the rule `end` names.
 
     Raises:
@@ -96,9 +96,9 @@ async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key
     if key is not None:
         await host.put(key.encode(), f"{folder}/{KEY_FILE}", mode=0o600)
     await host.put(json.dumps(dict(rules), indent=1).encode(), f"{folder}/guard.json", mode=0o600)
-    code = resources.files("hudtui.pod").joinpath("guard.py").read_bytes()
-    await host.put(code, f"{folder}/guard.py", mode=0o700)
-    await _run(host, ["python3", f"{folder}/guard.py", "arm", folder])
+    for name in ("supervisor.py", "watchdog.py"):
+        await host.put(resources.files("hudtui.pod").joinpath(name).read_bytes(), f"{folder}/{name}", mode=0o700)
+    await _run(host, ["python3", f"{folder}/watchdog.py", "arm", folder])
 
 
 async def _run(host: Host, command: list[str]) -> None:

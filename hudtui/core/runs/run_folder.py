@@ -140,7 +140,7 @@ class RunFolder:
         """Start the guard that ends the machine when nobody needs it, or tell the one that is at work its rules.
 
         Args:
-            rules: See `hudtui/pod/guard.py`.
+            rules: See `hudtui/pod/watchdog.py`.
             key: For the rule `end`.
 
         Raises:

@@ -141,7 +141,7 @@ async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
 
 
 def _folder(command: str) -> str | None:
-    """The folder of the run that a pane's command names: `... supervisor.py stage FOLDER NAME ...`."""
+    """The folder of the run that a pane's command names: `... supervisor.py show FOLDER NAME ...`, once `stage`."""
     try:
         words = shlex.split(command)
         while len(words) == 1 and " " in words[0]:
@@ -149,7 +149,7 @@ def _folder(command: str) -> str | None:
     except ValueError:
         return None
     for place, word in enumerate(words[:-2]):
-        if word.endswith("/supervisor.py") and words[place + 1] == "stage" and words[place + 2].startswith("/"):
+        if word.endswith("/supervisor.py") and words[place + 1] in ("show", "stage") and words[place + 2].startswith("/"):
             return words[place + 2]
     return None
 

@@ -1,72 +1,51 @@
 #!/usr/bin/env python3
-"""Ends a rented machine when nobody needs it any more: standard library only, Python 3.8 and newer, one file.
+"""Ends a rented machine that is not needed any more: standard library only, Python 3.8 and newer; `supervisor.py` lies beside it.
 
-    guard.py arm DIR      start the guard of the run in DIR, or find that one is at work; returns at once
-    guard.py disarm DIR   end it: the machine stays on
+    watchdog.py arm DIR      start the watchdog of the run in DIR, or find that it runs already; returns at once
+    watchdog.py disarm DIR   end it: the machine stays on
 
-It needs nobody: the program that armed it may be gone for good, and so may DIR. What it goes by is `guard.json` in DIR, read
-anew at every look; where that cannot be read, what was read last holds. Only `disarm` ends it, or the end of its machine (the
-home that it was armed in is gone: so a simulated machine ends).
+It needs nothing else: the hudtui that armed it may be gone for good, and so may DIR. It obeys `guard.json` in DIR, which it reads
+at every look; while that cannot be read, the rules that were read last hold. Only `disarm` ends it, or the end of its machine
+(the home that it was armed in is gone: so a simulated machine ends).
 
-    max_seconds     so long after it was armed, the run is asked to stop
-    grace_seconds   so long after that, the machine is switched off
-    start_seconds   so long may it take until a run begins
-    after_seconds   so long may a run that has ended wait for somebody who fetches its results
-    idle_seconds    so long may there be neither a log line nor work for a GPU
-    look_seconds    so long between two looks, and between attempts to end it, where that is less than usual
-    count_from      any word; from the moment that another one stands there, max_seconds counts anew
+    max_seconds     after this time since it was armed, the run is asked to stop
+    grace_seconds   after this time since then, the machine is switched off
+    start_seconds   how long it may take until a run begins
+    after_seconds   how long a run that has ended may wait until its results are fetched
+    idle_seconds    how long there may be neither a log line nor work for a GPU
+    look_seconds    time between two looks, and between attempts to end the machine, where that is less than usual
+    count_from      any word; from the moment that another word stands there, max_seconds counts again from zero
     end             {"url", "key_file"}: the request (DELETE) that tells the provider to end this machine, and the file in DIR
-                    with the key for it, one that may do nothing else
+                    with the key for it, which may do nothing else
     power_off       commands to switch off with, tried one after the other; empty: nothing is switched off
 
-Each may be missing, or null for no limit; a file that is no JSON object is none. What it does is written to `guard.jsonl`. A
-machine that it could neither end nor switch off is tried again, for as long as it is on and its time is over. Without `end` it
-cannot end a contract: a machine that is switched off may still be charged for, until its provider is told to end it.
+Each may be missing, or null for no limit; a file that is no JSON object counts as unreadable. What it does is written to
+`guard.jsonl`. A machine that it could neither end nor switch off is tried again for as long as it is on and its time is over.
+Without `end` it cannot end a contract: a machine that is switched off may still be charged for, until its provider ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from http.client import HTTPException
-from typing import Any, Dict, List, NoReturn, Optional, Set
+from typing import Any, List, Optional, Set
+
+if __package__:
+    from hudtui.pod.supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
+else:  # on a machine, as a program of its own
+    from supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
 
 LOOK = 5.0  # seconds between looks
 BUSY = 3.0  # percent of a GPU's time from which on it works
-ENDED = ("finished", "failed", "stopped")
 PAUSES = (0, 5, 20)  # seconds before each attempt to tell the provider
 AGAIN = 300.0  # seconds until all of it is tried again, when nothing worked
-
-
-def clock() -> float:
-    """Seconds that only grow, also through sleep and changes of the date."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None when there is none that can be read."""
-    try:
-        with open(path, "rb") as stream:
-            found = json.loads(stream.read().decode("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def write_json(path: str, value: Dict[str, Any]) -> None:
-    """Replace a file in one step."""
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    with open(temporary, "w") as stream:
-        json.dump(value, stream)
-    os.replace(temporary, path)
 
 
 class Watchdog:
@@ -97,7 +76,7 @@ class Watchdog:
                 stream.write(json.dumps(dict(data, at=time.time(), type=what)).encode("utf-8") + b"\n")
 
     def trouble(self, problem: str) -> None:
-        """Something that nobody foresaw; each is told once."""
+        """Write down something unforeseen, each once."""
         if problem not in self.problems:
             self.problems.add(problem)
             self.say("trouble", problem=problem)
@@ -121,14 +100,14 @@ class Watchdog:
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("inf")
 
     def look(self) -> Optional[str]:
-        """Do what is due; why the machine is to be switched off, once it is."""
+        """Do what is due; returns why the machine is to be switched off, once it is."""
         now = clock()
         if self.rules.get("count_from") != self.count_from:
             self.count_from, self.armed = self.rules.get("count_from"), now
         if self.status.get("state") in ENDED:
             self.ended = self.ended or now
             if now - self.ended > self.limit("after_seconds"):
-                return "the run has ended, and nobody came for its results"
+                return "the run has ended, and its results were not fetched"
             return None
         self.ended = None
         if not self.status and now - self.armed > self.limit("start_seconds"):
@@ -171,7 +150,7 @@ class Watchdog:
         return now - last
 
     def run(self) -> None:
-        """Until the machine is off, or the guard is disarmed."""
+        """Look until the machine is off, or the watchdog is disarmed."""
         self.say("armed", pid=os.getpid())
         while os.path.isdir(self.home):
             if os.path.exists(self.path("guard.disarmed")):
@@ -183,7 +162,7 @@ class Watchdog:
                 why = self.look()
                 if why is not None and clock() >= self.again and self.switch_off(why, min(AGAIN, pause)):
                     return
-            except Exception as error:  # whatever it is: with the guard all limits of the machine would end
+            except Exception as error:  # whatever it is: with the watchdog all limits of the machine would end
                 self.trouble(type(error).__name__)
             time.sleep(min(LOOK, pause))
 
@@ -238,41 +217,20 @@ class Watchdog:
 
 
 def arm(folder: str) -> int:
-    """Start the guard in the background."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() != 0:
-            os._exit(0)
-        os.close(reading)
-        _daemon(folder, writing)
-    os.close(writing)
-    os.wait()
-    with os.fdopen(reading, "rb") as stream:
-        answer = stream.read().decode("ascii") or '{"ok": false}'
+    """Start the watchdog in the background, and print how that went."""
+
+    def watch(report: int) -> int:
+        lock = take_lock(os.path.join(folder, "guard.lock"))
+        leave_terminal(os.devnull)
+        os.write(report, json.dumps({"ok": True, "already": lock is None}).encode("ascii"))
+        os.close(report)
+        if lock is not None:
+            Watchdog(folder).run()
+        return 0
+
+    answer = detach(watch).decode("ascii") or '{"ok": false}'
     print(answer)
     return 0 if json.loads(answer)["ok"] else 1
-
-
-def _daemon(folder: str, report: int) -> NoReturn:
-    try:
-        lock = os.open(os.path.join(folder, "guard.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.write(report, b'{"ok": true, "already": true}')
-            os._exit(0)
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
-        os.chdir("/")
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        os.write(report, b'{"ok": true, "already": false}')
-        os.close(report)
-        Watchdog(folder).run()
-        os._exit(0)
-    finally:
-        os._exit(1)
 
 
 def main(words: List[str]) -> int:

@@ -1,4 +1,4 @@
-"""The guard as it is used: armed by its command line, and the only thing it may ever switch off is a file."""
+"""The watchdog as it is used: armed by its command line, and the only thing it may ever switch off is a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from hudtui.pod import guard
+from hudtui.pod import watchdog
 
-FILE = Path(guard.__file__)
+FILE = Path(watchdog.__file__)
 
 
 class Guarded:
@@ -97,7 +97,7 @@ def test_a_run_that_never_began_and_one_that_nobody_fetches(run: Guarded, tmp_pa
     other = Guarded(tmp_path / "other" / "r")
     other.state("finished")
     other.arm(after_seconds=0.1, max_seconds=0.0)
-    assert "nobody came for its results" in other.until("power_off")["why"]
+    assert "its results were not fetched" in other.until("power_off")["why"]
     other.ended()
     assert not (other.folder / "stop.json").exists()
 
@@ -233,9 +233,9 @@ def test_what_nobody_foresaw_is_told_once_and_the_guard_goes_on(run: Guarded, mo
             raise error
         (run.folder / "guard.disarmed").touch()
 
-    monkeypatch.setattr(guard.Watchdog, "look", look)
+    monkeypatch.setattr(watchdog.Watchdog, "look", look)
     (run.folder / "guard.json").write_text('{"look_seconds": 0.01}')
-    guard.Watchdog(str(run.folder)).run()
+    watchdog.Watchdog(str(run.folder)).run()
     assert [(line["type"], line.get("problem")) for line in run.said] == [
         ("armed", None),
         ("trouble", "ZeroDivisionError"),
@@ -296,10 +296,10 @@ def test_rules_that_cannot_be_read_are_not_taken_for_no_limits(run: Guarded, spo
 
 def test_time_does_not_count_anew_when_the_rules_are_there_again(run: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(guard, "clock", lambda: now[0])
+    monkeypatch.setattr(watchdog, "clock", lambda: now[0])
     run.state("running")
     rules, path = json.dumps({"max_seconds": 100, "grace_seconds": 0, "count_from": "one"}), run.folder / "guard.json"
-    one, said = guard.Watchdog(str(run.folder)), []
+    one, said = watchdog.Watchdog(str(run.folder)), []
     for moment, text in ((0.0, rules), (90.0, ""), (95.0, rules), (101.0, rules), (102.0, "")):
         now[0] = moment
         path.write_text(text)
