@@ -382,7 +382,7 @@ async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> Non
     notices = await reconcile_runs(store)
     assert sorted(notice.message for notice in notices) == [
         "run other-1 was started on another-machine; look at it there",
-        "run pod-1: where pod:hudtui-nobody-knows is, is not known here: "
+        "run pod-1: the address of pod:hudtui-nobody-knows is not known here: "
         "it is not ready yet, it is gone, or it was rented from another computer",
     ]
     assert {summary.state for summary in store.runs()} == {"planned"}
