@@ -27,16 +27,15 @@ class KeyCheck:
     name: str
     verdict: Verdict
     message: str
-    """One sentence for the person. Never holds the key."""
+    """One sentence for the user, without the key."""
     account: str | None = None
-    """Who the key belongs to, as the service says."""
+    """The owner of the key, as the service says."""
     host: str | None = None
-    """Who was asked."""
+    """The service that was asked."""
     seconds: float | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether the key can be used."""
         return self.verdict == "works"
 
     def to_json(self) -> dict[str, object]:
@@ -66,11 +65,11 @@ class _Request:
     body: Mapping[str, str] | None = None
     basic: bool = False
     variable: str = ""
-    """What sets the address."""
+    """The setting that holds the address."""
 
 
 def can_check(name: str, settings: Settings) -> bool:
-    """Whether there is a service that can be asked about this key."""
+    """Whether a service can be asked about this key."""
     request = _request(name, settings)
     return request is not None and request.base is not None
 
@@ -81,12 +80,12 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
     Args:
         name: The variable that holds the key.
         settings: Where the key and the service's address are looked up.
-        base_url: Ask there instead.
+        base_url: Asks this address instead of the settings'.
         timeout: Seconds for the whole exchange.
 
     Raises:
-        InputError: `name` is not a key that this program knows.
-        Untrusted: Settings of the project that the user has not agreed to might decide where the key goes.
+        InputError: `name` is not a key that can be tested.
+        Untrusted: The user has not agreed to settings of the project, which might decide where the key goes.
     """
     settings.require_trust()
     request = _request(name, settings)
@@ -97,7 +96,7 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
         return KeyCheck(name, "missing", f"{name} is not set.")
     base = base_url or request.base
     if base is None:
-        return KeyCheck(name, "untestable", f"There is no service that could be asked; {request.variable} would name one.")
+        return KeyCheck(name, "untestable", f"No service can be asked about {name}: {request.variable} is not set.")
     if bad_key_character(key) is not None:
         return KeyCheck(name, "refused", f"{name} holds a blank, a line end or a character that no key has. Copy it again.")
     url = base.rstrip("/") + request.path

@@ -1,4 +1,4 @@
-"""What this installation has, where it keeps things, and what is missing: the facts behind `hudtui doctor`."""
+"""The facts behind `hudtui doctor`: versions, folders, the workspace, programs, keys and the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hudtui.core.text import clean_line
 from hudtui.core.workspace import open_workspace
 
 State = Literal["ok", "info", "missing", "problem"]
-"""`missing`: something is less comfortable or not possible; `problem`: something is wrong and should be put right."""
+"""`missing`: something is less comfortable or not possible; `problem`: something is wrong and should be corrected."""
 
 GROUPS = ("versions", "places", "workspace", "programs", "keys", "terminal")
 
@@ -33,7 +33,7 @@ PROGRAM_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that was looked at."""
+    """One result of the examination."""
 
     group: str
     name: str
@@ -48,21 +48,19 @@ class Fact:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """Everything that was looked at, in the order of `GROUPS`."""
+    """All results, in the order of `GROUPS`."""
 
     facts: tuple[Fact, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; something may still be missing."""
+        """Whether there is no problem; something may still be missing."""
         return not self.of_state("problem")
 
     def group(self, name: str) -> tuple[Fact, ...]:
-        """The facts of one group."""
         return tuple(fact for fact in self.facts if fact.group == name)
 
     def of_state(self, *states: State) -> tuple[Fact, ...]:
-        """The facts in these states."""
         return tuple(fact for fact in self.facts if fact.state in states)
 
     def to_json(self) -> dict[str, object]:
@@ -71,10 +69,13 @@ class DoctorReport:
 
 
 async def examine(folder: Path) -> DoctorReport:
-    """Look at everything. Nothing is changed, no service is asked, and no secret is in the report.
+    """Examine the installation and a project folder, without changing anything or asking a service.
 
     Args:
-        folder: The project folder. Trouble in it becomes a fact, not an error.
+        folder: The project folder. A problem in it becomes a fact, not an error.
+
+    Returns:
+        A report without secrets.
     """
     facts = [*_versions(), *_places(), *_workspace(folder), *await _programs(), *_keys(folder), *_terminal()]
     facts += await _git(folder)
@@ -87,7 +88,7 @@ def _versions() -> list[Fact]:
     facts.append(Fact("versions", "system", f"{system.system()} {system.release()} {system.machine()}"))
     for name in ("textual", "rich", "mcp", "pydantic", "httpx2"):
         version = _version_of(name)
-        fix = None if version else "Install hudtui again: a library that it needs is not there."
+        fix = None if version else "Install hudtui again: a library that it needs is not installed."
         facts.append(Fact("versions", name, version or "not installed", "info" if version else "problem", fix))
     return facts
 
@@ -158,11 +159,11 @@ def _env_file(path: Path) -> Fact:
 
 
 async def _git(folder: Path) -> list[Fact]:
-    """Whether keys in `.env` are about to be put under version control."""
+    """A problem if git does not ignore `.env`, whose keys could be committed then."""
     git = shutil.which("git")
     if git is None or not (folder / ".env").is_file():
         return []
-    # What an unpacked folder's own `.git/config` names as programs is not started.
+    # Programs that an unpacked folder's own `.git/config` names are not started.
     harmless = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     code, _ = await _say((git, *harmless, "-C", str(folder), "check-ignore", "-q", ".env"))
     if code != 1:  # 0: ignored; 128: no repository
@@ -198,7 +199,7 @@ async def _programs() -> list[Fact]:
     if not there:
         fix = "Install one to start environments from images. Environments behind an address or a command work without."
         return [*facts, Fact("programs", "docker or podman", "not found", "missing", fix)]
-    # One that works is enough. One that is merely not running is no fault of this installation.
+    # One engine that works is enough, and an engine that merely does not run is not a problem of this installation.
     rest: State = "info" if any(fact.state == "ok" for fact in there) else "missing"
     advice = "Is its service running, and may you use it? It is needed to start environments from images."
     there = [fact if fact.state == "ok" else Fact("programs", fact.name, fact.value, rest, advice) for fact in there]
@@ -220,7 +221,7 @@ async def _program(name: str, arguments: Sequence[str], use: str) -> Fact:
 
 
 async def _say(command: Sequence[str]) -> tuple[int | None, str]:
-    """Exit code and output of a short command; no code when it does not end in time or cannot be started."""
+    """Exit code and output of a short command; None as the code of a command that does not end in time."""
     try:
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -262,7 +263,7 @@ def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
         return Fact("keys", name, f"{problems[name]} (from {_from(settings, name)})", "problem", f"hudtui settings set {name}")
     if settings.get(name) is not None:
         return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
-    # What another platform needs is not missing here.
+    # A key of another platform is not missing here.
     elsewhere = (
         key.name.endswith("_API_KEY") and name in ("HUD_API_KEY", "BUCKEYE_API_KEY") and name != settings.platform.key_variable
     )

@@ -1,16 +1,16 @@
-"""Errors that are meant for a user: what happened, why, and what to do about it.
+"""Errors for the user: what happened, why, and what to do about it.
 
     HudtuiError
     ├── InputError          a file, a flag or a text that cannot be used as it is
     │   ├── ConfigError     a gym configuration with findings of severity "error"
     │   └── SourceError     an environment source that cannot be understood or started
-    ├── ConnectError        no session with an environment came about, or it was lost
+    ├── ConnectError        no session with an environment could be opened, or it was lost
     ├── ToolError           the environment answered a call with an error
     ├── MachineError        a host, tmux or a process refused what a run needs
     └── RunError            a run does not exist, or is not in a state that allows the request
 
-Commands print them on standard error and exit with `exit_code`; screens show them in place. Anything else that escapes the
-core is a defect of hudtui and is reported as one.
+Commands print them on standard error and exit with `exit_code`; screens show them in place. Any other exception that leaves the
+core is a defect of hudtui and is reported as such.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class InputError(HudtuiError):
 
 
 class ConfigError(InputError):
-    """A gym configuration that cannot be used; `findings` holds everything that is wrong with it."""
+    """A gym configuration that cannot be used; `findings` holds all of its problems."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SourceError(InputError):
 
 
 class ConnectError(HudtuiError):
-    """No session with an environment came about, or an open one was lost."""
+    """No session with an environment could be opened, or an open one was lost."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""What long work reports while it goes on: values on an async iterator, rendered by commands and screens alike."""
+"""Events of long work: values on an async iterator, rendered by commands and screens alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Progress:
-    """Work that moves on. `total` is None while the end is not known."""
+    """Progress of the work. `total` is None while the end is not known."""
 
     stage: str
     message: str = ""
@@ -18,7 +18,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the user should read but that stops nothing."""
+    """A message that the user should read; the work continues."""
 
     severity: Literal["info", "warning", "error"]
     message: str

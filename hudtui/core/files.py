@@ -1,4 +1,4 @@
-"""Reading what users give us and writing what they keep: every encoding in, nothing half-written out."""
+"""Reading files in any Unicode encoding and writing them in one step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from hudtui.core.errors import InputError, Location
 
 MAX_BYTES = 64 << 20
-"""Of a file that is read as a whole, unless a reader says otherwise."""
+"""Of a file that is read as a whole, by default."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -29,7 +29,7 @@ _MARKS = (
 
 
 def find_encoding(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark that `data` begins with, and its encoding; no mark and UTF-8 where there is none."""
+    """The byte order mark that `data` begins with, and its encoding; an empty mark and UTF-8 if there is none."""
     return next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), (b"", "utf-8"))
 
 
@@ -62,10 +62,10 @@ def decode(data: bytes, name: str) -> str:
 
 
 def open_file(path: Path | str) -> BinaryIO:
-    """An ordinary file, opened to be read. Neither waits for a pipe nor opens a device.
+    """Open an ordinary file for reading. Neither waits for a pipe nor opens a device.
 
     Raises:
-        InputError: The file is missing, a folder or no ordinary file, or cannot be opened.
+        InputError: The file is missing, a folder or not an ordinary file, or cannot be opened.
     """
     name = os.fspath(path)
     try:
@@ -80,18 +80,18 @@ def open_file(path: Path | str) -> BinaryIO:
     os.close(handle)
     if stat.S_ISDIR(kind):
         raise InputError("this is a folder, and a file is needed", where=Location(name))
-    raise InputError("this is not an ordinary file", fix="Save what it gives in one first.", where=Location(name))
+    raise InputError("this is not an ordinary file", fix="Save its content in an ordinary file first.", where=Location(name))
 
 
 def read_bytes(path: Path | str, *, limit: int = MAX_BYTES) -> bytes:
-    """What an ordinary file holds.
+    """The content of an ordinary file.
 
     Args:
         path: The file.
         limit: The most bytes that it may have.
 
     Raises:
-        InputError: The file cannot be opened by `open_file`, cannot be read, or is larger than the limit.
+        InputError: See `open_file`; or the file cannot be read, or is larger than the limit.
     """
     name = os.fspath(path)
     with open_file(path) as stream:
@@ -114,14 +114,13 @@ def read_text(path: Path | str, *, limit: int = MAX_BYTES) -> str:
 
 
 def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = None) -> None:
-    """Put `content` under `path` in one step: readers see the old file or the new one, never a part.
+    """Write `content` to `path` in one step: readers see the old file or the new one, never a part.
 
     A symbolic link is followed, so that it stays a link. The mode of an existing file is kept unless `mode` is given; a new file
     gets `mode` or the process's default. The owner is kept where the system allows it.
 
     Raises:
-        InputError: The folder is read-only, the disk is full, or anything else kept the file from being written. What stood under
-            `path` before is untouched.
+        InputError: The file cannot be written, for instance because the disk is full. The old file is unchanged then.
     """
     target = Path(os.path.realpath(path))
     data = content.encode() if isinstance(content, str) else content
@@ -143,12 +142,12 @@ def write_atomic(path: Path | str, content: str | bytes, *, mode: int | None = N
         if not isinstance(error, OSError):
             raise
         raise InputError(
-            "this file cannot be written; what stood there before is untouched",
+            "this file cannot be written; its old content is unchanged",
             why=error.strerror or str(error),
             fix=_WRITE_ADVICE.get(error.errno or 0),
             where=Location(os.fspath(path)),
         ) from None
-    with contextlib.suppress(OSError):  # the new name itself survives a power cut only when the folder is on disk too
+    with contextlib.suppress(OSError):  # the new name survives a power cut only when the folder is on the disk too
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -180,17 +179,17 @@ def _keep_owner(handle: int, target: Path) -> None:
 
 @contextlib.contextmanager
 def file_lock(path: Path | str, *, timeout: float = 10.0) -> Iterator[None]:
-    """Keep other processes and threads that also use `exclusive` from changing `path` meanwhile: for read, edit, write.
+    """Hold a lock while a file is read, edited and written, against other processes and threads that use `file_lock`.
 
-    The lock is the system's advisory one on the file's folder. It leaves no file behind and ends with the process. Where the file
-    system has no such locks, the work goes on without one.
+    The lock is the system's advisory lock (`flock`) on the file's folder. It leaves no file behind and ends with the process.
+    On a file system without such locks the work is done without one. Waiting blocks the thread: use `to_thread` on an event loop.
 
     Args:
-        path: The file that is going to be changed; it need not exist, its folder is made.
+        path: The file that is going to be changed; it need not exist, and its folder is made.
         timeout: Seconds to wait for another holder.
 
     Raises:
-        InputError: Somebody else held it all that time, or the folder cannot be made or opened.
+        InputError: Another holder kept it all that time, or the folder cannot be made or opened.
     """
     import fcntl
 
@@ -236,10 +235,11 @@ def _mode_for(target: Path) -> int:
 
 
 def parse_json(text: str, name: str) -> Any:
-    """`text` as one JSON document: no duplicate keys, no NaN or Infinity, no unbounded nesting.
+    """`text` as one JSON document.
 
     Raises:
-        InputError: With line and column where the parser knows them.
+        InputError: It is not valid JSON, has a key twice in one object, NaN or Infinity, or is nested too deeply; with line and
+            column where the parser knows them.
     """
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:

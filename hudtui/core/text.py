@@ -1,7 +1,7 @@
-"""Text that came from elsewhere, made safe to show.
+"""Text: foreign text made safe to show, near misses of words, counts and durations.
 
-Logs, tool results, descriptions and error texts are written by servers that nobody vouches for. Whatever reaches a terminal or
-a widget goes through `clean` first, so that no control sequence of theirs is ever carried out.
+Logs, tool results, descriptions and error texts come from servers that need not be trusted. All of it goes through `clean` before
+it reaches a terminal or a widget, so that none of its control sequences is ever executed.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str, limit: int | None = None) -> str:
-    """`clean` for a place that holds one line.
-
-    Runs of white space become one blank; what goes beyond `limit` characters is cut, with an ellipsis.
-    """
+    """`clean`, on one line: white space becomes one blank, and a line of more than `limit` characters ends with an ellipsis."""
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
 
@@ -137,7 +134,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time for people: `3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash where unknown."""
+    """A length of time for people: `3 d 4 h`, `2 h 05 min`, `7 min`, `12 s`; a dash if it is unknown."""
     if seconds is None:
         return "–"
     minutes, rest = divmod(max(int(seconds), 0), 60)

@@ -1,15 +1,15 @@
-"""What a project folder may have hudtui do: nothing, until its user trusts it.
+"""Trust: what the files of a project folder may make hudtui do. Nothing, until the user agrees.
 
-A folder that was cloned or unpacked holds files that can act: `.env` names keys and addresses, a lock file an image to run, a
-task file servers to start or to send keys to, `.hudtui/runs.db` runs to carry on. Each such thing is a `Power`. Looking at a
-folder uses none of them. What would use one calls `require` first, which raises `Untrusted` with the powers that the user has
-not agreed to; commands and screens show them, ask once, and call `agree`.
+The files of a cloned or unpacked folder can cause actions: `.env` names keys and addresses, a lock file an image to run, a task
+file servers to start or to send keys to, `.hudtui/runs.db` runs to continue. Each such action is a `Power`. Reading a folder uses
+no power. Code that uses one calls `require` first, which raises `Untrusted` with the powers that the user has not agreed to;
+commands and screens show them, ask once, and call `agree`.
 
-Agreements lie in the user's state folder, one file a project, with a digest of exactly what each power does. A file that comes to
-do something else is asked about again, and only about that.
+Agreements are kept in the user's state folder, one file for each project, with a digest of exactly what each power does. If a
+file changes so that it does something else, hudtui asks again, and only about the change.
 
-Runs are marked apart: a run is this user's when `mark_run` has noted it, with a digest of its plan. The store of a folder is read
-by anyone who opens the folder, but only marked runs are ever acted on.
+Runs are marked separately: a run belongs to this user if `mark_run` has recorded it with a digest of its plan. Anyone who opens a
+folder can read its runs, but hudtui acts on marked runs only.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _HEADINGS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Power:
-    """One thing that a file of a project folder would have hudtui do."""
+    """One action that a file of a project folder asks for."""
 
     kind: Kind
     text: str
-    """What it is, in one line for people. Secrets are masked, control characters are gone."""
+    """The action in one line for people. Secrets are masked, control characters are removed."""
     file: Path
     """The file that asks for it."""
     token: str
@@ -61,7 +61,7 @@ class Power:
 
     @property
     def heading(self) -> str:
-        """What kind of thing it is, as the end of "this folder would have hudtui ..."."""
+        """The kind, as the end of the sentence "this folder would have hudtui ..."."""
         return _HEADINGS[self.kind]
 
     def to_json(self) -> dict[str, str]:
@@ -79,7 +79,7 @@ class Agreement:
 
 
 class Untrusted(InputError):
-    """The user has not agreed to something that this folder would have hudtui do. Nothing of it was done.
+    """The user has not agreed to an action that this folder's files ask for. None of it was done.
 
     Args:
         folder: The project folder.
@@ -102,10 +102,10 @@ def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
     """A power, with the digest of `exact` as its token.
 
     Args:
-        kind: What kind of thing it is.
-        text: What it is, secrets masked already.
+        kind: Its kind.
+        text: What it does, with secrets masked already.
         file: The file that asks for it.
-        exact: Everything that decides what would be done, as JSON values.
+        exact: Everything that decides what it does, as JSON values.
     """
     told = json.dumps([kind, *exact], sort_keys=True, default=str)
     shown = clean_line(text)
@@ -138,17 +138,17 @@ def missing(folder: Path, powers: Iterable[Power]) -> tuple[Power, ...]:
 
 
 def require(folder: Path, powers: Iterable[Power]) -> None:
-    """Make sure that the user has agreed to `powers` in this folder.
+    """Raise unless the user has agreed to all `powers` in this folder.
 
     Raises:
-        Untrusted: There is one that the user has not agreed to.
+        Untrusted: The user has not agreed to some of them.
     """
     if lacking := missing(folder, powers):
         raise Untrusted(folder, lacking)
 
 
 def agree(folder: Path, powers: Iterable[Power]) -> None:
-    """Note that the user agrees to `powers` in this folder, beside what was agreed to before.
+    """Record that the user agrees to `powers` in this folder, in addition to earlier agreements.
 
     Raises:
         InputError: The state folder cannot be written.
@@ -166,7 +166,7 @@ def agree(folder: Path, powers: Iterable[Power]) -> None:
 
 
 def revoke(folder: Path) -> bool:
-    """Forget every agreement about this folder, and that its runs are the user's. Whether there was anything to forget."""
+    """Delete every agreement about this folder and the marks of its runs. Returns whether there were any."""
     path, marks = _file(folder), _marks(folder / ".hudtui" / "runs.db")
     found = path.exists() or marks.exists()
     path.unlink(missing_ok=True)
@@ -175,7 +175,7 @@ def revoke(folder: Path) -> bool:
 
 
 def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
-    """What the files of `powers` were agreed to do before and do no longer: the other half of a change."""
+    """Agreements about the files of `powers` that no power matches any more: the old half of a change."""
     tokens = {one.token for one in powers}
     files = {str(one.file) for one in powers}
     return tuple(item for token, item in agreed(folder).items() if token not in tokens and item.file in files)
@@ -185,12 +185,12 @@ def replaced(folder: Path, powers: Iterable[Power]) -> tuple[Agreement, ...]:
 
 
 def mark_run(store: Path, run: str, content: str) -> None:
-    """Note that this user has started a run, or takes it over: from now on it may be acted on.
+    """Record that this user has started a run or takes it over: from now on hudtui may act on it.
 
     Args:
         store: The file that keeps the run.
         run: Its id.
-        content: All that decides what it does: any change of it makes the mark void.
+        content: All that decides what it does; any change of it makes the mark invalid.
 
     Raises:
         InputError: The state folder cannot be written.
@@ -206,7 +206,7 @@ def mark_run(store: Path, run: str, content: str) -> None:
 
 
 def owns_run(store: Path, run: str, content: str) -> bool:
-    """Whether `mark_run` was called for this run, and nothing about it has changed since."""
+    """Whether `mark_run` was called for this run with the same content."""
     try:
         return (_marks(store) / _name(run)).read_text() == hashlib.sha256(content.encode()).hexdigest()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Variables in the texts of a task or a platform: `$X`, `${X}`, `${X:default}`, `${X:-default}`, and `$$` for a dollar sign.
 
 Every other dollar sign is ordinary text. A default may itself hold variables. It is used when the variable is unset or empty.
-Values are put in as they are and never scanned again, so a secret with a dollar sign in it arrives whole. All of this is
-linear in the length of the text, whatever the text is.
+Values are inserted as they are and never scanned again, so a secret that contains a dollar sign stays intact. The time is linear
+in the length of the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Lookup = Callable[[str], str | None]
-"""The value of a variable, or None where there is none."""
+"""Returns the value of a variable, or None if it has none."""
 
 _MARK = re.compile(
     r"(?P<dollar>\$\$)"
@@ -30,8 +30,8 @@ def substitute(text: str, lookup: Lookup) -> tuple[str, tuple[str, ...]]:
         lookup: Gives the value of a name; see `make_lookup`.
 
     Returns:
-        The new text, and the names that have neither value nor default, each once, in the order of their appearance. Such a
-        reference stays in the text as it was written.
+        The new text, and the names that have neither value nor default, each once, in order of appearance. Such a reference stays
+        in the text as written.
     """
     if "$" not in text:
         return text, ()
@@ -95,7 +95,7 @@ def substitute_tree(value: Any, lookup: Lookup) -> tuple[Any, tuple[str, ...]]:
 
 
 def variable_names(value: Any) -> tuple[str, ...]:
-    """Every variable that a text or nested data refers to, each once, those with a default included."""
+    """Every variable that a text or nested data refers to, each once, also those with a default."""
     names: dict[str, None] = {}
 
     def note(name: str) -> None:
@@ -120,9 +120,8 @@ def make_lookup(
 
     Args:
         mapping: Names and values.
-        ignore_case: Where the exact name is missing, take the one that differs only in case: the one in capitals if there are
-            several, none if that is not among them.
-        on_other_case: Told the name that was asked for and the name that was taken instead.
+        ignore_case: If the exact name is missing, use the one that differs only in case; of several, the one in capitals or none.
+        on_other_case: Called with the name that was asked for and the name that was used instead.
     """
     if not ignore_case:
         return mapping.get

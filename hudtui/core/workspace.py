@@ -1,7 +1,7 @@
 """The project folder: which configs, task files and lock it holds, and where this program keeps its own files in it.
 
-Finding them reads names, sizes and the beginning (of Parquet: the end) of files that could be ours, and parses nothing. What was
-looked at once is remembered until the file changes, so that asking again costs little more than listing the folders.
+Finding them reads names, sizes and the beginning (of Parquet: the end) of files that could be tasks or configs, and parses
+nothing. Results are kept until a file changes, so that a second search costs little more than listing the folders.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ STATE_FOLDER = ".hudtui"
 """The folder inside a workspace that belongs to this program."""
 
 _DATASET = "dataset.json"
-"""In that folder: the dataset that was made last, where there is no lock file to say it."""
+"""In that folder: the dataset that was made last, if there is no lock file to name it."""
 _DATASET_FILES = (".parquet", ".jsonl", ".json")
 
 MAX_DEPTH = 3
-"""How many folders below the workspace are looked into."""
+"""Levels of folders below the workspace that are searched."""
 MAX_ENTRIES = 20_000
-"""How many files and folders are looked at in all."""
+"""The most files and folders that are examined."""
 
 Kind = Literal["config", "tasks", "scenarios"]
-"""Scenarios are tasks that do not train as they are: they come after the others."""
+"""Scenarios are tasks without a prompt, which cannot be trained on directly; they are listed after the others."""
 
 _SKIPPED = frozenset(
     ("node_modules", "__pycache__", "site-packages", "venv", "build", "dist", "outputs", "wandb", "target", "vendor")
@@ -75,20 +75,19 @@ class Workspace:
     env_file: Path | None = None
     """`.env`, if it is there."""
     notices: tuple[str, ...] = ()
-    """What the user should know, e.g. that there are two lock files, or more files than were looked at."""
+    """What the user should know, e.g. that there are two lock files, or more files than were examined."""
 
     @property
     def state_dir(self) -> Path:
-        """Where runs, caches and analyses of this workspace go. Need not exist; `make_state_dir` makes it."""
+        """The folder of this workspace's runs, caches and analyses. It need not exist; `make_state_dir` makes it."""
         return self.folder / STATE_FOLDER
 
     @property
     def name(self) -> str:
-        """The folder's own name."""
         return self.folder.name or str(self.folder)
 
     def relative(self, path: Path) -> str:
-        """A path as it is shown: relative to the folder where it lies inside."""
+        """A path as it is shown: relative to the folder if it lies inside."""
         try:
             return str(path.relative_to(self.folder))
         except ValueError:
@@ -96,14 +95,14 @@ class Workspace:
 
 
 def open_workspace(folder: Path, platform: str | Platform | None = None) -> Workspace:
-    """Look at a project folder. Takes milliseconds; changes nothing.
+    """Read what a project folder holds. Takes milliseconds and changes nothing.
 
     Args:
         folder: The folder. It may be empty or read-only.
         platform: The platform, or its name; by default as `explain_choice` picks it.
 
     Raises:
-        InputError: The folder is none or cannot be read, or no platform has that name.
+        InputError: It is not a folder or cannot be read, or no platform has that name.
     """
     place = Path(os.path.abspath(folder))
     try:
@@ -144,18 +143,17 @@ def open_workspace(folder: Path, platform: str | Platform | None = None) -> Work
 
 
 def make_state_dir(folder: Path) -> Path:
-    """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control, and give its path.
+    """Make `.hudtui/` in a project folder, with a `.gitignore` that keeps it out of version control. Returns its path.
 
     Raises:
-        InputError: The folder is read-only, the disk is full, something else of that name is in the way, or it is a link out of
-            the folder.
+        InputError: The folder cannot be made, or is a link out of the project folder.
     """
     state = folder / STATE_FOLDER
     if state.is_symlink() and not state.resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"{STATE_FOLDER} is a link to a place outside of this folder, and is not written",
             why=f"It leads to {state.resolve()}.",
-            fix="Put a folder of its own in the place of the link.",
+            fix="Replace the link by a folder.",
             where=Location(str(folder)),
         )
     try:
@@ -179,14 +177,14 @@ def make_state_dir(folder: Path) -> Path:
 
 
 def _keep_others_out(folder: Path) -> None:
-    """Take from others the right to write: who may exchange a run's folder decides what is run."""
+    """Remove other users' right to write: whoever can replace a run's folder decides what is run."""
     found = folder.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
         folder.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
 
 
 def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Path:
-    """Write down which dataset was made from this project's tasks, where no lock file can say it. The note's path.
+    """Record which dataset was made from this project's tasks, for a project without a lock file. Returns the record's path.
 
     Raises:
         InputError: See `make_state_dir`.
@@ -198,7 +196,7 @@ def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Pat
 
 
 def last_dataset_name(folder: Path) -> str | None:
-    """The dataset of the last `save_dataset_name`; None where there is none, or where it was a file that is gone."""
+    """The dataset of the last `save_dataset_name`; None if there is none, or if it was a file that no longer exists."""
     try:
         note = json.loads((folder / STATE_FOLDER / _DATASET).read_bytes()[:_SNIFFED])
     except (OSError, ValueError, RecursionError):
@@ -211,7 +209,7 @@ def last_dataset_name(folder: Path) -> str | None:
 
 
 def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """Entries that may be ours, folder by folder from the top down, each with its depth."""
+    """Entries that may be configs or tasks, folder by folder from the top down, each with its depth."""
     level = [str(folder)]
     seen = 0
     for depth in range(MAX_DEPTH + 1):
@@ -221,11 +219,11 @@ def _walk(folder: Path, notices: list[str]) -> Iterator[tuple[int, os.DirEntry[s
                 with os.scandir(name) as listing:
                     entries = sorted(listing, key=lambda entry: entry.name)
             except OSError:
-                continue  # a folder that is not ours to read holds nothing of ours
+                continue  # a folder that the user cannot read
             for entry in entries:
                 seen += 1
                 if seen > MAX_ENTRIES:
-                    notices.append(f"There are more than {MAX_ENTRIES:,} files here; those deeper down were not looked at.")
+                    notices.append(f"There are more than {MAX_ENTRIES:,} files here; those deeper down were not examined.")
                     return
                 if entry.name.startswith("."):
                     continue
@@ -260,7 +258,7 @@ _remembered: dict[str, tuple[tuple[int, int], Kind | None]] = {}
 
 
 def _kind(entry: os.DirEntry[str], budget: _Budget) -> Kind | None:
-    """What a file is by its name and a look inside; the answer holds until the file changes."""
+    """The kind of a file by its name and content; kept until the file changes."""
     try:
         status = entry.stat()
     except OSError:
@@ -287,7 +285,7 @@ def _kind(entry: os.DirEntry[str], budget: _Budget) -> Kind | None:
 
 class _Budget:
     odd_json = 1000
-    """How many JSON files whose name says nothing are still looked into."""
+    """JSON files without a telling name that may still be opened."""
 
 
 def _guess(name: str) -> str | None:
@@ -316,12 +314,12 @@ def _look(path: Path, guess: str, size: int) -> Kind | None:
         return "tasks" if v4 else "scenarios" if _SCENARIO.search(data) or _NAMED_ENV.search(data) else None
     if path.parent.name != "configs":
         return "config" if _MAPPINGS.search(data) else None
-    # In `configs/` also one that is only begun or broken, but not one that plainly is something else.
+    # In `configs/` an unfinished or broken file counts too, but not a file that plainly is something else.
     return "config" if _GYM_KEY.search(data) or not _ANY_KEY.search(data) else None
 
 
 def _part(path: Path, size: int, *, end: bool) -> bytes | None:
-    """The first or last part of a file, UTF-16 as UTF-8; None for what cannot be read."""
+    """The first or last part of a file, UTF-16 as UTF-8; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             if end and size > _SNIFFED:

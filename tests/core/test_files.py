@@ -224,7 +224,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         write_atomic(path, "x" * 5000)
     assert path.read_text() == "old"
     assert not leftovers(tmp_path)
-    assert "untouched" in caught.value.what
+    assert "unchanged" in caught.value.what
     assert caught.value.why == "File too large"
     with file_size_limit(1000):
         write_atomic(path, "x" * 1000)
@@ -321,10 +321,10 @@ def test_readers_see_the_old_or_the_new_file(tmp_path: Path) -> None:
 COUNT_UP = """
 import sys, time
 from pathlib import Path
-from hudtui.core.files import exclusive, write_atomic
+from hudtui.core.files import file_lock, write_atomic
 path = Path("count")
 for _ in range(20):
-    with exclusive(path):
+    with file_lock(path):
         number = int(path.read_text())
         time.sleep(0.0005)
         write_atomic(path, str(number + 1))

@@ -417,7 +417,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
     try:
-        with pytest.raises(InputError, match="untouched"):
+        with pytest.raises(InputError, match="unchanged"):
             set_primary_dataset(path, "o/n", 1, NOW)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -624,7 +624,7 @@ async def test_a_file_that_cannot_be_saved_keeps_hudtui_open(
     open_app: Any, desk: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*given: Any, **options: Any) -> None:
-        raise InputError("this file cannot be written; what stood there before is untouched", why="Read-only file system")
+        raise InputError("this file cannot be written; its old content is unchanged", why="Read-only file system")
 
     async with mapping(open_app, settle, desk) as (screen, pilot):
         monkeypatch.setattr(files, "write_atomic", refuse)
