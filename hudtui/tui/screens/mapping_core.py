@@ -290,7 +290,7 @@ class MappingCore(StationScreen):
 
     def show_meaning(self) -> None:
         """What the sample means under the configuration."""
-        from hudtui.core.gym.editing.preview import interpret_reply
+        from hudtui.core.gym.interpreter import Interpreter
         from hudtui.tui.screens.mapping_view import brief, preview_lines
 
         sheet = self.query_one("#map-meaning", Sheet)
@@ -301,7 +301,7 @@ class MappingCore(StationScreen):
             self.query_one("#map-brief", Static).update(Content(""))
             note.display = False
             return
-        meaning = self.meaning = interpret_reply(self.config, self.tools, self.reply.text)
+        meaning = self.meaning = Interpreter(self.config, self.tools).interpret(self.reply.text)
         lines = preview_lines(meaning, self.config)
         if self.answer:
             lines += [Content(""), *self.answer]
@@ -382,7 +382,7 @@ class MappingCore(StationScreen):
         self.show_table()
 
     def show_table(self) -> None:
-        """The table of actions: only cells that say something else are drawn anew."""
+        """The table of actions: only cells whose content changed are drawn again."""
         from hudtui.tui.screens.mapping_view import row_cells
 
         grid = self.grid

@@ -15,14 +15,13 @@ from hudtui.core.gym.editing.preview import (
     describe_call,
     describe_check,
     example_call,
-    interpret_reply,
     prompt_examples,
     reply_of,
 )
 from hudtui.core.gym.editing.samples import Samples, load_samples, samples_from_replies, save_samples
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
-from hudtui.core.gym.lint.worker import LintWorker, finding_from_json
+from hudtui.core.gym.lint.worker import LintWorker
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.paths import app_paths
 
@@ -82,31 +81,6 @@ def config(text: str = TEXT) -> GymConfig:
     return found
 
 
-@pytest.mark.parametrize("tools", [None, TOOLS], ids=["no tools", "tools"])
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "<tool>",
-        "<tool>go(</tool>",
-        '<think>a</think><tool>go("LEFT")</tool>',
-        '<tool>go("up")</tool>',
-        "<tool>go(1)</tool>",
-        "<tool>jmup(1, [2])</tool>",
-        "<tool>bad(1)</tool>",
-        "<tool>leap(1)</tool>",
-        "<tool>done(1)</tool>",
-        "<tool>whatever(1)</tool>",
-    ],
-)
-@pytest.mark.parametrize("unmapped", [False, True])
-def test_one_reply_means_the_same_as_to_the_interpreter_of_everything(
-    reply: str, tools: dict[str, Tool] | None, unmapped: bool
-) -> None:
-    whole = config(TEXT + ("allow_unmapped: true\n" if unmapped else ""))
-    assert interpret_reply(whole, tools, reply).to_json() == Interpreter(whole, tools).interpret(reply).to_json()
-
-
 def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> None:
     table = ActionTable()
     rows = table.rows(config(), TOOLS)
@@ -124,7 +98,7 @@ def test_every_action_has_a_row_and_only_what_changed_is_worked_out_again() -> N
 
 def test_a_made_up_example_passes_transforms_and_schema() -> None:
     text = example_call(config().mappings["jump"], TOOLS)
-    meaning = interpret_reply(config(), TOOLS, reply_of(text))
+    meaning = Interpreter(config(), TOOLS).interpret(reply_of(text))
     assert meaning.error is None and describe_call(meaning).startswith("leap(height=")
 
 
@@ -235,7 +209,6 @@ async def test_the_helper_gives_what_lint_gives() -> None:
         one, two = await asyncio.gather(checker.check(text, "c.yaml", TOOLS), checker.check(text, "c.yaml", None))
         assert one == lint(text, name="c.yaml", tools=TOOLS) and any(finding.fix for finding in one)
         assert two == lint(text, name="c.yaml", tools=None)
-        assert tuple(finding_from_json(finding.to_json()) for finding in one) == one
         waiting = asyncio.create_task(checker.check(text, "c.yaml", TOOLS))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -244,7 +217,7 @@ async def test_the_helper_gives_what_lint_gives() -> None:
         await checker.close()
 
 
-async def test_a_helper_that_dies_is_told_of_and_started_again() -> None:
+async def test_a_helper_that_dies_is_reported_and_started_again() -> None:
     checker = LintWorker()
     try:
         await checker.check("x: 1", "c.yaml", None)

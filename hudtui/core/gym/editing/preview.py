@@ -1,16 +1,16 @@
-"""What a configuration makes of replies, for somebody who is writing it: one reply in full, and one example of every action."""
+"""What a configuration makes of replies while it is being written: one example of every action, and calls in words."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.gym.interpreter import DONE, Interpretation, Interpreter
 from hudtui.core.gym.lint.prompt import PLACEHOLDERS, usage_examples
-from hudtui.core.gym.reply import Call, parse_call, split_reply
+from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema, literal
 from hudtui.core.gym.transform import TransformFailure
 from hudtui.core.gym.values import ActionMapping, FromArg, FromArgs, GymConfig
@@ -25,21 +25,6 @@ _MOST_TRIED = 60
 def agent_tools(analysis: Analysis) -> dict[str, Tool]:
     """The tools that a call of the agent can reach while a task is played."""
     return {tool.name: tool for tool in analysis.tools if tool.kind not in _KEPT_FROM_AGENT}
-
-
-def interpret_reply(config: GymConfig, tools: Tools, reply: str) -> Interpretation:
-    """What `Interpreter(config, tools).interpret(reply)` gives, without preparing the actions that the reply does not use."""
-    parts = split_reply(reply, config.parser.use_thinking)
-    call = parse_call(parts.tool) if parts.tool is not None else None
-    if isinstance(call, Call):
-        mapping = config.mappings.get(call.name)
-        if mapping is not None:
-            return Interpreter(replace(config, mappings={call.name: mapping}), tools).interpret(reply)
-        # The names alone matter: to tell which ones there are.
-        reach = next((tool.name for tool in tools.values() if tool.hub is None), "") if tools else ""
-        names = {name: ActionMapping(name, reach) for name in config.mappings} if reach or tools is None else config.mappings
-        return Interpreter(replace(config, mappings=names), tools).interpret(reply)
-    return Interpreter(replace(config, mappings={}), tools).interpret(reply)
 
 
 def reply_of(tool_text: str, use_thinking: bool = True) -> str:
@@ -142,25 +127,26 @@ class ActionTable:
         given = prompt_examples(config)
         names = [name for name in config.raw.get("action_mappings") or () if name in config.mappings or name in config.invalid]
         kept: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
+        interpreter = Interpreter(config, tools)
         for name in names:
             mapping = config.mappings.get(name)
             usage = given.get(name, ("",))[0]
             key = (mapping, tools, config.invalid.get(name), usage, config.parser.use_thinking)
             before = self._rows.get(name)
             same = before is not None and before[0][0] is mapping and before[0][1] is tools and before[0][2:] == key[2:]
-            kept[name] = before if same and before is not None else (key, self._row(name, mapping, usage, config, tools))
+            kept[name] = before if same and before is not None else (key, self._row(name, mapping, usage, interpreter))
         self._rows = kept
         return tuple(row for _, row in kept.values())
 
     @staticmethod
-    def _row(name: str, mapping: ActionMapping | None, usage: str, config: GymConfig, tools: Tools) -> ActionRow:
+    def _row(name: str, mapping: ActionMapping | None, usage: str, interpreter: Interpreter) -> ActionRow:
         origin: Literal["prompt", "made up"] = "prompt" if usage else "made up"
         if mapping is None:
-            return ActionRow(name, usage or f"{name}()", origin, "broken", config.invalid.get(name, ""))
+            return ActionRow(name, usage or f"{name}()", origin, "broken", interpreter.config.invalid.get(name, ""))
         if name == DONE:
             return ActionRow(name, usage or "done()", origin, "done", "ends the episode")
-        text = usage or example_call(mapping, tools)
-        meaning = interpret_reply(config, tools, reply_of(text))
+        text = usage or example_call(mapping, interpreter.tools)
+        meaning = interpreter.interpret(reply_of(text))
         if meaning.error is not None:
             return ActionRow(name, text, origin, "error", f"{meaning.error.stage}: {meaning.error.message}")
         return ActionRow(name, text, origin, "ok", describe_call(meaning))

@@ -93,7 +93,7 @@ def _check_weights(report: LintReport) -> None:
     total = sum(weights[name] for name in DEFAULT_WEIGHTS)
     if abs(total - 1) < 1e-6:
         return
-    written = report.raw(("rubric", "weights"))
+    written = report.document.at(("rubric", "weights"))
     assumed = [name for name in DEFAULT_WEIGHTS if not isinstance(written, dict) or name not in written]
     hint = (
         f" ({', '.join(f'`{name}` is {DEFAULT_WEIGHTS[name]:g} where it is not given' for name in assumed)})" if assumed else ""
@@ -147,8 +147,8 @@ def _with_fix(report: LintReport, finding: Finding) -> Finding:
     if finding.fix is not None or finding.code != "from-arg" or finding.mapping is None or finding.parameter is None:
         return finding
     path: YamlPath = (MAPPINGS, finding.mapping, finding.parameter, "from_arg")
-    written: Any = report.raw(path)
-    listed = report.raw((MAPPINGS, finding.mapping, "_parser", "positional"))
+    written: Any = report.document.at(path)
+    listed = report.document.at((MAPPINGS, finding.mapping, "_parser", "positional"))
     if not isinstance(written, str) or not isinstance(listed, list):
         return finding
     names = [name for name in listed if isinstance(name, str)]

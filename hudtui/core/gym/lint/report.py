@@ -98,7 +98,7 @@ class LintReport:
     def value(self, title: str, path: YamlPath, data: Any) -> Fix | None:
         """The fix that replaces the value at a path, where it is a scalar on one line."""
         mark = self.document.value_mark(path)
-        if mark.line != mark.end_line or self.raw(path) is None or isinstance(self.raw(path), dict | list):
+        if mark.line != mark.end_line or self.document.at(path) is None or isinstance(self.document.at(path), dict | list):
             return None
         try:
             text = self._in_style(data, self._source(mark.line, mark.column, 1))
@@ -109,7 +109,7 @@ class LintReport:
     def key(self, title: str, path: YamlPath, name: str) -> Fix | None:
         """The fix that renames the key at a path."""
         mark = self.document.mark(path)
-        if mark.line != mark.end_line or not isinstance(self.raw(path[:-1]), dict):
+        if mark.line != mark.end_line or not isinstance(self.document.at(path[:-1]), dict):
             return None
         try:
             text = yaml_key(name)
@@ -124,16 +124,6 @@ class LintReport:
         if first == "'" and data.isprintable() and "'" not in data:
             return f"'{data}'"
         return yaml_key(data)
-
-    def raw(self, path: YamlPath) -> Any:
-        """The value at a path, as the text has it; None where there is none."""
-        at: Any = self.document.data
-        for step in path:
-            inside = step in at if isinstance(at, dict) else isinstance(at, list) and isinstance(step, int) and step < len(at)
-            if not inside:
-                return None
-            at = at[step]
-        return at
 
     def parameters(self) -> list[tuple[ActionMapping, str, Parameter, YamlPath]]:
         """Every parameter of every mapping that is sound, with its path."""

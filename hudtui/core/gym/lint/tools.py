@@ -63,7 +63,7 @@ def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -
 def _check_mapping(report: LintReport, mapping: ActionMapping, schema: ToolSchema) -> None:
     properties = {prop.name: prop for prop in schema.properties()}
     # A parameter that stands there but cannot be read is not missing.
-    written = report.raw((MAPPINGS, mapping.name)) or mapping.parameters
+    written = report.document.at((MAPPINGS, mapping.name)) or mapping.parameters
     missing = [prop.name for prop in properties.values() if prop.required and prop.name not in written]
     for name, parameter in mapping.parameters.items():
         path: YamlPath = (MAPPINGS, mapping.name, name)
@@ -72,7 +72,7 @@ def _check_mapping(report: LintReport, mapping: ActionMapping, schema: ToolSchem
             continue
         prop = properties[name]
         if isinstance(parameter, Static):
-            inner = (*path, "static") if isinstance(report.raw(path), dict) else path
+            inner = (*path, "static") if isinstance(report.document.at(path), dict) else path
             _check_value(report, mapping, prop, schema, parameter.value, inner, "the value")
         elif isinstance(parameter, FromArg):
             if parameter.default is not MISSING:

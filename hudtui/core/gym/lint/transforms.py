@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+from hudtui.core.gym.lint.findings import Severity
 from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown
 from hudtui.core.gym.lint.tools import kinds_only
 from hudtui.core.gym.schema_examples import ToolSchema
 from hudtui.core.gym.transform import Transform, TransformFailure
 from hudtui.core.gym.values import ActionMapping, FromArg, FromArgs
 from hudtui.core.text import clean_line
-from hudtui.core.yaml_doc import YamlPath
 
 Arguments = Mapping[str, Any]
+Add = Callable[[str, Severity, str], None]
+"""Reports a code, a severity and a message about the transform that is checked."""
 
 _TEXTS = ("hello", "a", "1", "2.5", "a,b", "a b", "a+b", "a-b", "a:b", "1,2", "true", "https://example.com/a?b=c", "2025-01-31")
 _OTHERS = (1, 2.5, 0, -1, 100, True, [1, 2], ["a", "b"], {"x": 1, "y": 2})
 _EDGES: tuple[tuple[Any, str], ...] = ((0, "ZeroDivisionError"), ("", "IndexError"))
 _MOST_CONSTANTS = 40
 _PATIENCE = 0.25
-"""Seconds for trying arguments on one transform; only one that always runs into its own limits takes so long."""
+"""Seconds for trying arguments on one transform; only a transform that always runs into its own limits takes so long."""
 
 
 @dataclass(frozen=True)
@@ -120,49 +122,34 @@ def check_transforms(report: LintReport, examples: Mapping[str, Sequence[Argumen
     for mapping, name, parameter, path in report.parameters():
         if not isinstance(parameter, FromArg) or parameter.transform is None:
             continue
-        path = (*path, "transform")
-        reading = transform_traits(parameter.transform.source)
-        if reading.ignores_value:
-            _ignores(report, mapping, name, parameter, reading, path)
+        add: Add = partial(report.add, path=(*path, "transform"), mapping=mapping, parameter=name)
+        traits = transform_traits(parameter.transform.source)
+        if traits.ignores_value and traits.ignores_context:
+            what = f"whatever `{parameter.arg}` is, `{name}` is the same; `static` says that"
+            add("transform-ignores-argument", "warning", f"the transform ignores its argument: {what}")
+        elif traits.ignores_value:
+            message = f"the transform ignores its argument `{parameter.arg}` and reads only the others"
+            add("transform-ignores-argument", "info", message)
         given = [arguments for arguments in examples.get(mapping.name, ()) if parameter.arg in arguments]
         if given:
-            _run_examples(report, mapping, name, parameter, given, path)
+            _run_examples(add, parameter, given)
         else:
-            _run_guesses(report, mapping, name, parameter, reading, path)
+            _run_guesses(report, add, mapping, name, parameter, traits)
 
 
-def _ignores(
-    report: LintReport, mapping: ActionMapping, name: str, parameter: FromArg, reading: TransformTraits, path: YamlPath
-) -> None:
-    if reading.ignores_context:
-        message = f"the transform ignores its argument: whatever `{parameter.arg}` is, `{name}` is the same; `static` says that"
-    else:
-        message = f"the transform ignores its argument `{parameter.arg}` and reads only the others"
-    report.add(
-        "transform-ignores-argument",
-        "warning" if reading.ignores_context else "info",
-        message,
-        path,
-        mapping=mapping,
-        parameter=name,
-    )
-
-
-def _run_examples(
-    report: LintReport, mapping: ActionMapping, name: str, parameter: FromArg, given: Sequence[Arguments], path: YamlPath
-) -> None:
+def _run_examples(add: Add, parameter: FromArg, given: Sequence[Arguments]) -> None:
     for arguments in given:
         value = arguments[parameter.arg]
         try:
             _run(parameter, value, arguments)
         except TransformFailure as failure:
-            message = f"the transform fails on {shown(value)}, an example of the prompt: {clean_line(str(failure), 120)}"
-            report.add("transform-fails", "error", message, path, mapping=mapping, parameter=name)
+            why = clean_line(str(failure), 120)
+            add("transform-fails", "error", f"the transform fails on {shown(value)}, an example of the prompt: {why}")
             return
 
 
 def _run_guesses(
-    report: LintReport, mapping: ActionMapping, name: str, parameter: FromArg, reading: TransformTraits, path: YamlPath
+    report: LintReport, add: Add, mapping: ActionMapping, name: str, parameter: FromArg, traits: TransformTraits
 ) -> None:
     schema = report.schema(mapping.tool)
     prop = next((prop for prop in schema.properties() if prop.name == name), None) if schema is not None else None
@@ -171,7 +158,7 @@ def _run_guesses(
     failures: list[tuple[Any, str]] = []
     fits = hurried = False
     end = time.monotonic() + _PATIENCE
-    for number, value in enumerate(_guesses(reading, prop.schema if prop is not None else {})):
+    for number, value in enumerate(_guesses(traits, prop.schema if prop is not None else {})):
         hurried = time.monotonic() > end
         if (fits and number >= len(_EDGES)) or hurried:
             break
@@ -183,36 +170,32 @@ def _run_guesses(
             results.append((value, result))
             fits = fits or kinds is None or (schema is not None and schema.fits(kinds, result))
     if not results:
-        if hurried:
-            return  # too little was tried to say that nothing works
-        value, why = failures[0]
-        message = f"the transform fails on every argument that was tried, for example on {shown(value)}: {why}"
-        report.add("transform-fails", "error", message, path, mapping=mapping, parameter=name)
+        if not hurried:  # else too little was tried to say that nothing works
+            value, why = failures[0]
+            message = f"the transform fails on every argument that was tried, for example on {shown(value)}: {why}"
+            add("transform-fails", "error", message)
         return
     for value, expected in _EDGES:
         why = next((reason for tried, reason in failures if tried == value and type(tried) is type(value)), "")
         if why.startswith(expected):
-            message = f"the transform fails on {shown(value)}: {why}"
-            report.add("transform-fails", "info", message, path, mapping=mapping, parameter=name)
+            add("transform-fails", "info", f"the transform fails on {shown(value)}: {why}")
     if not fits and kinds is not None and schema is not None and prop is not None:
         value, result = next((found for found in results if found[0] not in ("", 0)), results[0])
+        words = f"nothing that the transform gave fits `{name}` ({schema.words(prop.schema)})"
         code = "enum-mismatch" if "enum" in kinds else "type-mismatch"
-        message = (
-            f"nothing that the transform gave fits `{name}` ({schema.words(prop.schema)}): {shown(value)} became {shown(result)}"
-        )
-        report.add(code, "warning", message, path, mapping=mapping, parameter=name)
+        add(code, "warning", f"{words}: {shown(value)} became {shown(result)}")
 
 
-def _guesses(reading: TransformTraits, wanted: Mapping[str, Any]) -> Iterator[Any]:
+def _guesses(traits: TransformTraits, wanted: Mapping[str, Any]) -> Iterator[Any]:
     seen: set[tuple[type, str]] = set()
     listed = wanted.get("enum")
     choices: list[Any] = listed if isinstance(listed, list) else []
-    pool: list[Any] = [*choices, *reading.constants]
+    pool: list[Any] = [*choices, *traits.constants]
     pool += [word for choice in pool if isinstance(choice, str) for word in (choice.upper(), choice.title(), choice.lower())]
     pool += [word for choice in choices if isinstance(choice, str) for word in (f"a{choice}", f"{choice}a")]
     pool += [str(choice) for choice in pool if isinstance(choice, int | float)]
-    pool += [f"a{text}b" for text in reading.constants if isinstance(text, str) and 0 < len(text) <= 3]
-    pool += [f"1{text}2" for text in reading.constants if isinstance(text, str) and 0 < len(text) <= 3]
+    pool += [f"a{text}b" for text in traits.constants if isinstance(text, str) and 0 < len(text) <= 3]
+    pool += [f"1{text}2" for text in traits.constants if isinstance(text, str) and 0 < len(text) <= 3]
     example = ToolSchema(wanted).example(wanted)
     for value in (*(edge for edge, _ in _EDGES), *pool[:120], *_TEXTS, *_OTHERS, *([example] if _plain(example) else [])):
         mark = (type(value), repr(value))
