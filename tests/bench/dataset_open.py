@@ -91,9 +91,9 @@ async def main():
         await pilot.press("G")
         await pilot.pause()
         told["end"] = time.process_time() - cpu
-        from hudtui.core.tasks.index import Want
+        from hudtui.core.tasks.table import TaskFilter
         wall = time.perf_counter()
-        told["found"] = sum(len(rows) for rows, _ in screen.index.matching(Want("tile 77")))
+        told["found"] = sum(len(rows) for rows, _ in screen.index.matching(TaskFilter("tile 77")))
         told["search"] = time.perf_counter() - wall
         wall = time.perf_counter()
         screen.index.arranged(range(screen.index.total), "id", reverse=True)

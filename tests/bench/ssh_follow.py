@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
-import importlib.util
 import json
 import os
 import subprocess
@@ -25,6 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from follow import Meter, write
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
+
+from support import sshd
 
 
 async def follow_ours(port: str, key: str, path: str, total: int) -> None:
@@ -78,10 +81,6 @@ def main() -> None:
     parser.add_argument("--rates", default="1000,10000,50000")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("support_sshd", Path(__file__).parents[1] / "support" / "sshd.py")
-    assert spec is not None and spec.loader is not None
-    sshd = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sshd)
     with tempfile.TemporaryDirectory() as folder, sshd.running_server() as server:
         print(f"{'lines/s':>8}  {'follower':<12} {'CPU %':>6} {'lag ms':>7} {'most':>7} {'RSS MiB':>8} {'lines':>9}")
         for rate in map(int, options.rates.split(",")):

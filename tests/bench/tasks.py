@@ -34,12 +34,12 @@ OURS = """
 import json, resource, sys, time
 begun = time.perf_counter()
 from pathlib import Path
-from hudtui.core.tasks.convert import Converted, Request, convert
+from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, convert
 from hudtui.core.tasks.write import Target
 ready, before = time.perf_counter(), time.process_time()
-for step in convert(Request(sys.argv[1], targets=(Target(Path(sys.argv[2]), "parquet"),))):
+for step in convert(ConversionRequest(sys.argv[1], targets=(Target(Path(sys.argv[2]), "parquet"),))):
     pass
-assert isinstance(step, Converted) and step.valid == step.total == int(sys.argv[3]), step
+assert isinstance(step, ConversionResult) and step.valid == step.total == int(sys.argv[3]), step
 """
 
 PEER = """
@@ -58,7 +58,7 @@ import json, resource, sys, time
 begun = time.perf_counter()
 from hudtui.core.tasks.rules import Rules
 from hudtui.core.tasks.scan import scan
-from hudtui.core.tasks.source import find_source
+from hudtui.core.tasks.read import find_source
 ready, before = time.perf_counter(), time.process_time()
 batch = next(iter(scan(find_source(sys.argv[1]), Rules())))
 assert batch.ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -12,14 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from support import servers
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 
-_spec = importlib.util.spec_from_file_location("hudtui_test_servers", Path(__file__).parents[1] / "support" / "servers.py")
-_servers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_servers)
-odd, marker = _servers.odd, _servers.marker
+odd, marker = servers.odd, servers.marker
 
 
 def hudtui(*words):

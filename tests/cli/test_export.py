@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support import hub_stub
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,32 +69,15 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_left(
     assert not (own_world / "exports").exists()
 
 
-def stand_in() -> Any:
-    """The stand-in for the Hub, which knows datasets, with the same routes for models."""
-    spec = importlib.util.spec_from_file_location("hub_stub_for_export", ROOT / "tests" / "support" / "hub_stub.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    more = [
-        (method, pattern.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
-        for method, pattern, call in module._ROUTES
-        if "datasets" in pattern
-    ]
-    module._ROUTES = (*module._ROUTES, *more)
-    return module
-
-
 def test_a_push_gives_the_address_and_one_that_fails_leaves_the_copy(run: Path, own_world: Path) -> None:
-    module = stand_in()
-    with module.HubStub() as hub:
+    with hub_stub.HubStub() as hub:
         surroundings = {**hub.environment(), "HF_HOME": str(own_world / "hf")}
         refused = export(
             "--from", "mine", "--out", "one", "--push", "me/mine", **{**surroundings, "HF_TOKEN": "hf_" + "wrong" * 7}
         )
         assert refused.returncode != 0 and "wrongwrong" not in refused.stderr
         assert f"to send it later: hf upload me/mine {own_world / 'one'}" in refused.stderr and (own_world / "one").is_dir()
-        done = export("--from", "mine", "--push", "me/mine", "--json", **{**surroundings, "HF_TOKEN": module.TOKEN})
+        done = export("--from", "mine", "--push", "me/mine", "--json", **{**surroundings, "HF_TOKEN": hub_stub.TOKEN})
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/me/mine"
         assert hub.repos["me/mine"].private and "adapter_model.safetensors" in hub.repos["me/mine"].files

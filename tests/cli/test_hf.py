@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import pty
@@ -17,18 +16,12 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from support import hub_stub as stub
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 from hudtui.core.lockfile import read_lock
 from hudtui.core.tasks.load import read_tasks
-
-_SUPPORT = Path(__file__).parents[1] / "support"
-_spec = importlib.util.spec_from_file_location("support_hub_stub", _SUPPORT / "hub_stub.py")
-assert _spec is not None and _spec.loader is not None
-stub = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = stub  # dataclasses look themselves up
-_spec.loader.exec_module(stub)
 
 LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
 HERE_ALONE = (

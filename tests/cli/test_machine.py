@@ -1,31 +1,20 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import sshd, tmux_world
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"cli_support_{name}", Path(__file__).parents[1] / "support" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sshd = _load("sshd")
-own_tmux = _load("tmux_world").own_tmux
+own_tmux = tmux_world.own_tmux
 
 
 @pytest.fixture

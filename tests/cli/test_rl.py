@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -13,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.sim import PrimeSimulator
 
-_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
-assert _spec is not None and _spec.loader is not None
-_world = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_world)
-own_tmux = _world.own_tmux
+own_tmux = tmux_world.own_tmux
 
 MOVE = "  {0}: {{_parser: {{positional: []}}, _tool: move, direction: {{static: {0}}}}}\n"
 CONFIG = "parser: {use_thinking: false}\naction_mappings:\n" + "".join(map(MOVE.format, ("left", "right", "up", "down")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.cli import runlog
 from hudtui.core.errors import MachineError
@@ -24,11 +24,7 @@ from hudtui.core.runs.launch import launch
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, RunSpec, Stage
 
-_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
-assert _spec is not None and _spec.loader is not None
-_world = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_world)
-own_tmux = _world.own_tmux
+own_tmux = tmux_world.own_tmux
 
 CONFIG = """
 system_prompt: Play 2048.

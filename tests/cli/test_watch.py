@@ -1,34 +1,23 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import sshd, tmux_world
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"cli_support_{name}", Path(__file__).parents[1] / "support" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sshd = _load("sshd")
-own_tmux = _load("tmux_world").own_tmux
+own_tmux = tmux_world.own_tmux
 
 TRL = "{'loss': '-0.08', 'reward': '0.25', 'reward_std': '0.1', 'epoch': '0.5'}\n"
 

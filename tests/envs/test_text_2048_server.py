@@ -157,7 +157,7 @@ def test_a_reader_that_goes_away_ends_the_server_quietly():
 
 
 def test_prints_do_not_reach_the_protocol():
-    code = "from hudtui.envs.text_2048 import stdio; stdio.Peer.answer = lambda *_: (print('stray'), {})[1]; stdio.serve()"
+    code = "from hudtui.envs.text_2048 import stdio; stdio.StdioServer.answer = lambda *_: (print('stray'), {})[1]; stdio.serve()"
     done = subprocess.run([sys.executable, "-c", code], input="{}\n", capture_output=True, text=True, check=True)
     assert done.stdout == "{}\n"
     assert done.stderr == "stray\n"

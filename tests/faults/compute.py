@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -41,21 +40,13 @@ from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.errors import HudtuiError
 from hudtui.sim import PrimeSimulator
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+
+from support import compute_world as world
+
 NAME = "hudtui-fault-1"
 _PODS = "/api/v1/pods/"
 _LATER = 3600.0
-
-
-def _support() -> Any:
-    path = Path(__file__).parents[1] / "support" / "compute_world.py"
-    spec = importlib.util.spec_from_file_location("support_compute_world", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-world = _support()
 
 
 @dataclass(frozen=True)

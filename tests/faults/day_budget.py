@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import random
 import subprocess
@@ -30,21 +29,13 @@ from hudtui.core.compute.provider import OutOfCapacity
 from hudtui.core.compute.watchdog import FOLDER, start_watchdog
 from hudtui.sim import PrimeSimulator
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+
+from support import compute_world as world
+
 BUDGETS = (1.0, 2.5, 3.0, 10.0, 40.0)
 OFFERS = ("1H100.80S", "2H100.80S", "1A100.22V", "cpu-8")
 _CENT = 0.005
-
-
-def _support() -> Any:
-    path = Path(__file__).parents[1] / "support" / "compute_world.py"
-    spec = importlib.util.spec_from_file_location("support_compute_world", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-world = _support()
 
 
 @dataclass

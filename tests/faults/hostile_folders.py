@@ -10,7 +10,6 @@ how many requests came, and how many limits were lifted; the exit code is 1 unle
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import random
 import shutil
@@ -18,10 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-_spec = importlib.util.spec_from_file_location("hostile_folder", Path(__file__).parents[1] / "support" / "hostile_folder.py")
-assert _spec is not None and _spec.loader is not None
-hostile = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(hostile)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+
+from support import hostile_folder as hostile
 
 COMMANDS_A_FOLDER = 9
 LIMITS = {"HUDTUI_BUDGET_RUN": "5", "HUDTUI_BUDGET_DAY": "7", "HUDTUI_MAX_HOURS": "3", "HUDTUI_IDLE_MINUTES": "11"}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import os
 import random
 import sys
@@ -19,20 +18,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+
+from support import key_storm as storms
 
 SCREENS = ("home", "environment", "mapping", "dataset", "compute", "run", "settings", "launch", "watch")
-
-
-def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"support_{name}", Path(__file__).parents[1] / "support" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-storms = load("key_storm")
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import importlib.util
 import os
 import random
 import sys
@@ -22,6 +21,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`, also where this runs as a program
+
+from support import bad_line, sshd
 
 _WRITER = """
 import random, sys, time
@@ -51,17 +54,6 @@ class Result:
     """Seconds between the last line written and the last line here."""
 
 
-def load(name: str) -> Any:
-    known = sys.modules.get(f"support_{name}")
-    if known is not None:
-        return known
-    spec = importlib.util.spec_from_file_location(f"support_{name}", Path(__file__).parents[1] / "support" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: float) -> Result:
     """One log, written while the line is cut."""
     from hudtui.core.remote.ssh import connect_ssh
@@ -74,7 +66,7 @@ async def trial(box: Any, *, seed: int, disconnects: int, lines: int, seconds: f
     numbers: dict[str, int] = {"expected": 0, "lost": 0, "doubled": 0}
     rest = b""
     began = time.monotonic()
-    async with load("bad_line").BadLine(box.port) as line:  # noqa: SIM117 - the second needs the first
+    async with bad_line.BadLine(box.port) as line:  # noqa: SIM117 - the second needs the first
         async with await connect_ssh(box.target(port=line.port), known_hosts=box.known_hosts()) as host:
             link = await host.reach()
             writer = await asyncio.create_subprocess_exec(
@@ -175,7 +167,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     chosen = parser.parse_args()
-    sshd = load("sshd")
     os.environ.setdefault("TMUX_TMPDIR", "/tmp")
     os.environ.setdefault("LC_ALL", "C.UTF-8")
     with tempfile.TemporaryDirectory() as folder, sshd.running_server() as server:

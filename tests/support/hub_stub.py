@@ -230,6 +230,10 @@ class _Handler(BaseHTTPRequestHandler):
         url = f"{self.stub.url}/datasets/{repo}/commit/{found.head}"
         return _json({"success": True, "commitOid": found.head, "commitUrl": url, "hookOutput": ""})
 
+    def _tree(self, body: bytes, repo: str, revision: str) -> Answer:
+        files = self.stub.repos[repo].files
+        return _json([{"type": "file", "path": name, "size": len(data), "oid": _git(data)} for name, data in files.items()])
+
     def _resolve(self, body: bytes, repo: str, revision: str, name: str) -> Answer:
         found = self.stub.repos.get(repo)
         if found is None:
@@ -260,6 +264,13 @@ _ROUTES: tuple[tuple[str, str, Callable[..., Answer]], ...] = (
     ("POST", "/verify", _Handler._verify),
     ("POST", f"/api/datasets/{_REPO}/commit/main", _Handler._commit),
     ("GET HEAD", f"/datasets/{_REPO}/resolve/(?P<revision>[^/]+)/(?P<name>.+)", _Handler._resolve),
+    ("GET", f"/api/models/{_REPO}/tree/(?P<revision>.+)", _Handler._tree),
+)
+# Models have the same routes as datasets; the addresses of their files and objects have no prefix.
+_ROUTES += tuple(
+    (method, path.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
+    for method, path, call in _ROUTES
+    if "datasets" in path
 )
 
 

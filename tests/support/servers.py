@@ -1,6 +1,4 @@
-"""Servers for tests to talk to, as fixtures. A conftest or a test module takes them over with
-
-    _spec = importlib.util.spec_from_file_location(...)  # see tests/envs/conftest.py
+"""Servers for tests to talk to, as fixtures. A conftest or a test module takes one over with `odd = servers.odd`.
 
 Every process started here is ended here, by its own id.
 """

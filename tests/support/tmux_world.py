@@ -1,6 +1,6 @@
 """A tmux server of the test alone, and proof that nothing a test started is left behind.
 
-Loaded by path: `own_tmux = load("tmux_world").own_tmux` makes the fixture known to a conftest or a test module.
+`own_tmux = tmux_world.own_tmux` makes the fixture known to a conftest or a test module.
 """
 
 from __future__ import annotations

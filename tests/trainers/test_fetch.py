@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support import hub_stub
 
 from hudtui.core.errors import MachineError
 from hudtui.trainers.fetch import bytes_wanted, check_room, fetch
@@ -31,27 +31,7 @@ except HudtuiError as error:
 @pytest.fixture
 def hub() -> Iterator[Any]:
     """The stand-in for the Hub, which knows datasets, with the same routes for models."""
-    spec = importlib.util.spec_from_file_location("hub_stub_for_fetching", ROOT / "tests" / "support" / "hub_stub.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    more = [
-        (method, pattern.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
-        for method, pattern, call in module._ROUTES
-        if "datasets" in pattern
-    ]
-
-    def tree(handler: Any, body: bytes, repo: str, revision: str) -> Any:
-        files = handler.stub.repos[repo].files
-        return module._json(
-            [{"type": "file", "path": name, "size": len(data), "oid": module._git(data)} for name, data in files.items()]
-        )
-
-    more.append(("GET", f"/api/models/{module._REPO}/tree/(?P<revision>.+)", tree))
-    module._ROUTES = (*module._ROUTES, *more)
-    with module.HubStub() as server:
-        server.module = module
+    with hub_stub.HubStub() as server:
         yield server
 
 
@@ -63,7 +43,7 @@ def fetched(hub: Any, model: str, home: Path) -> subprocess.CompletedProcess[str
 
 def test_a_model_comes_without_the_weights_that_nobody_uses(hub: Any, tmp_path: Path) -> None:
     files = {"config.json": b"{}", "model.safetensors": b"w" * 100, "pytorch_model.bin": b"x" * 900, "tokenizer.json": b"{}"}
-    hub.repos["org/model"] = hub.module.Repo(False, files)
+    hub.repos["org/model"] = hub_stub.Repo(False, files)
     done = fetched(hub, "org/model", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "fetching org/model" in done.stdout
@@ -74,7 +54,7 @@ def test_a_model_comes_without_the_weights_that_nobody_uses(hub: Any, tmp_path: 
 def test_one_that_is_not_there_or_has_no_weights_is_told(hub: Any, tmp_path: Path) -> None:
     missing = fetched(hub, "org/none", tmp_path)
     assert missing.returncode == 2 and "there is no model org/none on the Hub, or it is private" in missing.stdout
-    hub.repos["org/bare"] = hub.module.Repo(False, {"config.json": b"{}"})
+    hub.repos["org/bare"] = hub_stub.Repo(False, {"config.json": b"{}"})
     bare = fetched(hub, "org/bare", tmp_path)
     assert bare.returncode == 2 and "has no weights" in bare.stdout
 
@@ -82,7 +62,7 @@ def test_one_that_is_not_there_or_has_no_weights_is_told(hub: Any, tmp_path: Pat
 def test_a_gated_one_is_told(hub: Any, tmp_path: Path) -> None:
     said = json.dumps({"error": "Access to model org/gated is restricted."}).encode()
     headers = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access to model org/gated is restricted."}
-    hub.fault = lambda number, method, path: hub.module.Answer(403, said, headers) if "org/gated" in path else None
+    hub.fault = lambda number, method, path: hub_stub.Answer(403, said, headers) if "org/gated" in path else None
     done = fetched(hub, "org/gated", tmp_path)
     assert done.returncode == 2 and "org/gated is gated" in done.stdout and "HF_TOKEN" in done.stdout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.core.demo.workspace import task_records
 from hudtui.core.rollouts.trace import read_trace
@@ -26,15 +26,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.xdist_group("rehearsal"), pytest.mark.timeout(900)]
 
 
-def _own_tmux() -> Any:
-    spec = importlib.util.spec_from_file_location("support_tmux_world", ROOT / "tests" / "support" / "tmux_world.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.own_tmux
-
-
-own_tmux = _own_tmux()
+own_tmux = tmux_world.own_tmux
 
 
 def workspace(folder: Path, tasks: list[dict[str, Any]]) -> Path:

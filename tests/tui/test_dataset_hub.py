@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import hub_stub as stub
 
 from hudtui.core.lockfile import read_lock
 from hudtui.tui.screens.dataset_dialogs import MakeDialog, Toggle
 from hudtui.tui.widgets.dialog import Confirm
-
-_spec = importlib.util.spec_from_file_location("support_hub_stub", Path(__file__).parents[1] / "support" / "hub_stub.py")
-assert _spec is not None and _spec.loader is not None
-stub = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = stub  # dataclasses look themselves up
-_spec.loader.exec_module(stub)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use .content=:DeprecationWarning")  # the client's own affair
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import inspect
 import json
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import lifecycle
@@ -35,11 +35,7 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.launch import LaunchScreen
 
-_spec = importlib.util.spec_from_file_location("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py")
-assert _spec is not None and _spec.loader is not None
-_world = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_world)
-own_tmux = _world.own_tmux
+own_tmux = tmux_world.own_tmux
 
 SIZES = [(160, 48), (80, 24), (60, 20)]
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
 import json
 import os
 import pty
@@ -17,9 +16,9 @@ import termios
 import time
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
@@ -55,16 +54,7 @@ STRINGS = re.compile(r"(?:\x1b[\]P_^X]|[\x90\x9d\x9e\x9f\x98])(.*?)(?:\x07|\x1b\
 CSI = re.compile(r"(?:\x1b\[|\x9b)([0-?]*[ -/]*)([@-~])")
 
 
-def _own_tmux() -> Any:
-    place = Path(__file__).parents[1] / "support" / "tmux_world.py"
-    spec = importlib.util.spec_from_file_location("support_tmux_world", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.own_tmux
-
-
-own_tmux = _own_tmux()
+own_tmux = tmux_world.own_tmux
 
 
 @pytest.fixture

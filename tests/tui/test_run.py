@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import math
 import random
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
@@ -23,17 +23,7 @@ from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.tables import Grid
 
-
-def _own_tmux() -> Any:
-    place = Path(__file__).parents[1] / "support" / "tmux_world.py"
-    spec = importlib.util.spec_from_file_location("support_tmux_world", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.own_tmux
-
-
-own_tmux = _own_tmux()
+own_tmux = tmux_world.own_tmux
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOW = NOON.timestamp()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tmux_world
+from tui import test_run as runs
 
 from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.local import LocalHost
@@ -22,17 +23,7 @@ from hudtui.tui.widgets.log_view import LogView
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
 
-
-def _module(name: str, path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-own_tmux = _module("support_tmux_world", Path(__file__).parents[1] / "support" / "tmux_world.py").own_tmux
-runs = _module("tui_run_help", Path(__file__).with_name("test_run.py"))
+own_tmux = tmux_world.own_tmux
 
 
 async def until(pilot: Any, done: Callable[[], bool]) -> None:

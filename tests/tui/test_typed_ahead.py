@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import key_storm as storms
 from textual import events
 from textual.keys import _character_to_key
 from textual.widgets import Input
@@ -20,11 +20,6 @@ from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.tui.screens.environment import EnvironmentScreen
 from hudtui.tui.typed import BURST
 from hudtui.tui.widgets.trees import Branches
-
-_spec = importlib.util.spec_from_file_location("support_key_storm", Path(__file__).parents[1] / "support" / "key_storm.py")
-assert _spec is not None and _spec.loader is not None
-storms = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(storms)
 
 MANY = Analysis(
     "text-2048",

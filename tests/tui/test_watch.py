@@ -1,25 +1,16 @@
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from support import tmux_world
+
 from hudtui.tui.widgets.metrics_pane import MetricsPane
 from hudtui.tui.widgets.tables import Grid
 
-
-def _own_tmux() -> Any:
-    place = Path(__file__).parents[1] / "support" / "tmux_world.py"
-    spec = importlib.util.spec_from_file_location("support_tmux_world", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.own_tmux
-
-
-own_tmux = _own_tmux()
+own_tmux = tmux_world.own_tmux
 
 
 def tmux(*arguments: str) -> None:

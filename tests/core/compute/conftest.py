@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import compute_world
 
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.sim import PrimeSimulator
-
-_spec = importlib.util.spec_from_file_location(
-    "support_compute_world", Path(__file__).parents[2] / "support" / "compute_world.py"
-)
-assert _spec is not None and _spec.loader is not None
-_user = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_user)
 
 
 @pytest.fixture
@@ -30,7 +23,7 @@ def sim(key_pair: Path) -> Iterator[PrimeSimulator]:
         yield running
 
 
-class World(_user.User):  # type: ignore[name-defined,misc]
+class World(compute_world.User):  # type: ignore[name-defined,misc]
     """A user of a simulator in the same process."""
 
     def __init__(self, sim: PrimeSimulator, ledger: Ledger, key: Path, folder: Path) -> None:

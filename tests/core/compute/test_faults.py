@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from faults import compute as faults
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[2] / "faults" / "compute.py"
-    spec = importlib.util.spec_from_file_location("faults_of_compute", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-faults = _load()
 _STOPS = (
     ("kill", "after ledger.reserve", "release"),
     ("kill", "provider.create, waiting", "release"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from support import old_gym
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import load_config
@@ -64,15 +63,6 @@ COMPUTER_CALLS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def old_gym() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("old_gym", Path(__file__).parents[2] / "support" / "old_gym.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def game_tools() -> dict[str, Tool]:
     return {
         tool["name"]: Tool(
@@ -107,7 +97,7 @@ def test_lint_has_nothing_to_say(name: str, with_tools: bool) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_both_kinds_of_yaml_read_the_same(name: str, old_gym: ModuleType) -> None:
+def test_both_kinds_of_yaml_read_the_same(name: str) -> None:
     text = (CONFIGS / f"{name}.yaml").read_text()
     assert old_gym.loads(text) == yaml.safe_load(text) == load_yaml(text, name=name).data
 
@@ -166,15 +156,13 @@ def test_an_unknown_direction_is_an_error_not_a_scroll_by_nothing() -> None:
         ("wait", (2.5,), {"action": "wait", "time": 2500}),
     ],
 )
-def test_the_older_gym_makes_the_same_calls(
-    old_gym: ModuleType, action: str, values: tuple[Any, ...], arguments: dict[str, Any]
-) -> None:
+def test_the_older_gym_makes_the_same_calls(action: str, values: tuple[Any, ...], arguments: dict[str, Any]) -> None:
     # It differs in two things: what was not given it sends as null, and it runs defaults through the transform.
     config = old_gym.loads((CONFIGS / "default.yaml").read_text())
     assert old_gym.call(config, action, *values) == ("computer", arguments)
 
 
-def test_the_older_gym_plays_2048(old_gym: ModuleType) -> None:
+def test_the_older_gym_plays_2048() -> None:
     config = old_gym.loads((CONFIGS / "2048.yaml").read_text())
     for said, tool, arguments in GAME_CALLS:
         assert old_gym.call(config, said.removesuffix("()")) == (tool, arguments)

@@ -1,33 +1,19 @@
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import sshd, tmux_world
 
 from hudtui.core.runs.store import RunRecord, RunStore, this_machine
 from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
 
-
-def _load(name: str) -> ModuleType:
-    known = sys.modules.get(f"support_{name}")
-    if known is not None:
-        return known
-    spec = importlib.util.spec_from_file_location(f"support_{name}", Path(__file__).parents[2] / "support" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-own_tmux = _load("tmux_world").own_tmux
-ssh_server = _load("sshd").ssh_server
-ssh_box = _load("sshd").ssh_box
+own_tmux = tmux_world.own_tmux
+ssh_server = sshd.ssh_server
+ssh_box = sshd.ssh_box
 
 
 @pytest.fixture

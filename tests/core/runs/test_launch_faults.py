@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-_path = Path(__file__).parents[2] / "faults" / "launch.py"
-_spec = importlib.util.spec_from_file_location("faults_launch", _path)
-assert _spec is not None and _spec.loader is not None
-launch: Any = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = launch
-_spec.loader.exec_module(launch)
+from faults import launch
 
 
 @pytest.mark.parametrize("seed", [0, 1, 11, 15])

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from support import vllm_server as fake
 
 from hudtui.core.errors import MachineError
 from hudtui.core.remote.hosts import close_hosts
@@ -29,19 +29,6 @@ from hudtui.core.training.plan import Readiness, Stage
 
 HOST = LocalHost()
 SUPPORT = Path(__file__).parents[2] / "support" / "vllm_server.py"
-
-
-def load(name: str) -> ModuleType:
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location(f"support_{name}", SUPPORT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load("vllm_server")
 
 
 class Server:

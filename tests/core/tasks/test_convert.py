@@ -242,15 +242,14 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.convert import Request, convert
-from hudtui.core.tasks.select import Selection
-from hudtui.core.tasks.steps import in_thread
+from hudtui.core.tasks.convert import ConversionRequest, convert
+from hudtui.core.tasks.select import TaskSelection
 from hudtui.core.tasks.write import Target
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
-selection = Selection(shuffle=len(sys.argv) > 5)
+selection = TaskSelection(shuffle=len(sys.argv) > 5)
 try:
-    list(convert(Request(sys.argv[1], targets=(Target(Path(sys.argv[2]), sys.argv[3]),), selection=selection)))
+    list(convert(ConversionRequest(sys.argv[1], targets=(Target(Path(sys.argv[2]), sys.argv[3]),), selection=selection)))
 except InputError as error:
     print(error)
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,16 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from support import hub_stub as stub
 
 from hudtui.core.platform import HUD
 from hudtui.core.tasks.card import BEGIN, END, CardFacts, card
 
 _SUPPORT = Path(__file__).parents[2] / "support"
-_spec = importlib.util.spec_from_file_location("support_hub_stub", _SUPPORT / "hub_stub.py")
-assert _spec is not None and _spec.loader is not None
-stub = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = stub  # dataclasses look themselves up
-_spec.loader.exec_module(stub)
 
 REPO = "my-org/my-tasks"
 
@@ -279,9 +274,9 @@ def test_private_is_not_made_public_by_mistake(hub: Any, push: Any, files: dict[
 
 def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path) -> None:
     code = (
-        "from hudtui.core.platform import HUD\nfrom hudtui.core.tasks.card import Facts\n"
+        "from hudtui.core.platform import HUD\nfrom hudtui.core.tasks.card import CardFacts\n"
         "from hudtui.core.tasks import publish\npublish.TRIES = 1\n"
-        "try:\n    list(publish.push({}, Facts('a/b', {}, (), 's', HUD)))\n"
+        "try:\n    list(publish.push({}, CardFacts('a/b', {}, (), 's', HUD)))\n"
         "except publish.HubError as error: print(error)\n"
     )
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import hub_stub
 
 from hudtui.core.errors import InputError
 from hudtui.core.training.engine import find_engine
@@ -187,26 +187,8 @@ def test_every_training_can_be_written_as_a_script(changes: dict[str, Any], tmp_
     assert "hudtui/requirements" in text and len(text.splitlines()) < 150
 
 
-def load_hub() -> Any:
-    """The stand-in for the Hub, which knows datasets, with the same routes for models."""
-    path = Path(__file__).parents[2] / "support" / "hub_stub.py"
-    spec = importlib.util.spec_from_file_location("hub_stub_for_models", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    more = [
-        (method, pattern.replace("/api/datasets/", "/api/models/").replace("/datasets/", "/"), call)
-        for method, pattern, call in module._ROUTES
-        if "datasets" in pattern
-    ]
-    module._ROUTES = (*module._ROUTES, *more)
-    return module
-
-
 @pytest.mark.parametrize("public", [False, True])
 def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool, run: Path, tmp_path: Path) -> None:
-    module = load_hub()
     copy_model(find_trained_model(run), tmp_path / "mine")
     code = (
         "import sys; from pathlib import Path; from hudtui.core.training.export import push\n"
@@ -218,8 +200,8 @@ def test_a_model_is_pushed_whole_and_private_unless_it_is_asked_for(public: bool
         words = [sys.executable, "-c", code, str(tmp_path / "mine"), token, str(public)]
         return subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=90)
 
-    with module.HubStub() as hub:
-        done = pushed(module.TOKEN)
+    with hub_stub.HubStub() as hub:
+        done = pushed(hub_stub.TOKEN)
         assert done.stdout.strip() == f"{hub.url}/me/mine", done.stderr
         repo = hub.repos["me/mine"]
         assert repo.private is not public
