@@ -212,7 +212,7 @@ def test_the_sources_are_told_apart_without_loading_the_sdk():
     code = (
         "import sys; from hudtui.cli.app import build; build();"
         "from hudtui.core.environment.source import parse_source; from hudtui.core.environment import cache;"
-        "cache.cached(parse_source('text-2048'));"
+        "cache.load_analysis(parse_source('text-2048'));"
         "print([m for m in ('mcp', 'httpx2', 'pydantic', 'textual', 'jsonschema') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
