@@ -9,8 +9,7 @@ It imports nothing of `hudtui.core`, so that the two cannot share a mistake. See
 """
 
 from hudtui.sim.clock import SimClock
-from hudtui.sim.faults import Fault, RecordedRequest
-from hudtui.sim.scenarios import SCENARIOS, Scenario
+from hudtui.sim.faults import SCENARIOS, Fault, RecordedRequest, Scenario
 from hudtui.sim.server import PrimeSimulator
 
 __all__ = ["SCENARIOS", "Fault", "PrimeSimulator", "RecordedRequest", "Scenario", "SimClock"]

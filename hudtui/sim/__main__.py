@@ -49,10 +49,10 @@ def main(argv: list[str] | None = None) -> int:
             balance=args.balance,
             scenario=args.scenario,
         ) as sim:
-            told = json.dumps({"url": sim.url, "key": sim.api_key, "pid": os.getpid()})
+            address = json.dumps({"url": sim.url, "key": sim.api_key, "pid": os.getpid()})
             if args.state is not None:
-                write_private(args.state / "server.json", told)
-            sys.stdout.write(told + "\n")
+                write_private(args.state / "server.json", address)
+            sys.stdout.write(address + "\n")
             sys.stdout.flush()
             _wait(sim, ended, args.idle)
     except (OSError, ValueError, RuntimeError) as error:
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _wait(sim: PrimeSimulator, ended: threading.Event, idle: float | None) -> None:
-    """Until somebody ends this process, or nothing has happened for `idle` seconds."""
+    """Wait until this process is ended, or nothing has happened for `idle` seconds."""
     if idle is None:
         ended.wait()
         return

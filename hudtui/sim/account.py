@@ -10,8 +10,8 @@ from typing import Any
 from hudtui.sim import catalogue
 from hudtui.sim.catalogue import SimOffer
 from hudtui.sim.clock import SimClock, stamp
+from hudtui.sim.faults import Behaviour
 from hudtui.sim.pod import SimPod
-from hudtui.sim.scenarios import Behaviour
 
 _SAVED = (
     "balance",
@@ -286,5 +286,5 @@ class SimAccount:
             setattr(self, name, data[name])
         self.behaviour = Behaviour.from_json(data["behaviour"])
         self.pods = {pod.id: pod for pod in map(SimPod.from_json, data["pods"])}
-        # A restarted world must not hand out the marks of the one before.
+        # A restarted account must not hand out the marks of the one before.
         self.random.seed(f"{self.made}:{self.settled}:{len(self.ssh_keys)}")

@@ -209,7 +209,7 @@ def default_offers() -> list[SimOffer]:
             ram_gb=224,
             stock="Low",
         ),
-        # Sizes and places that nobody filled in.
+        # Sizes and places left empty.
         offer(
             "cudo-v100",
             "V100_32GB",

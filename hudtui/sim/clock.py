@@ -1,4 +1,4 @@
-"""The simulator's time: it stands still until it is told to move, or flows at a rate."""
+"""The simulator's time: it stands still until `advance`, or flows at a rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(2026, 11, 20, 21, 0, tzinfo=UTC)
-"""When the simulated world begins, unless it is told another start."""
+"""The start of simulated time, unless another start is given."""
 
 
 class SimClock:

@@ -1,9 +1,9 @@
-"""Requests that go wrong on purpose, and the record of all that came."""
+"""What can go wrong, or merely differently, on the real service: faults of requests, behaviour of pods, and both by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -121,8 +121,137 @@ class RecordedRequest:
     """None when no answer was sent."""
     fault: str | None = None
     handled: bool = False
-    """It was carried out, whatever the client was told."""
+    """It was carried out, whatever the client received."""
 
     def to_json(self) -> dict[str, Any]:
         """For the HTTP control."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How the service treats a pod that is created now. Times are simulated seconds after creation unless said otherwise."""
+
+    boot: float = 20.0
+    """PROVISIONING until then, ACTIVE after it."""
+    install: float = 20.0
+    """From ACTIVE until the installation is FINISHED."""
+    ends: str = "ready"
+    """`ready`, `error` (ERROR at the end of the boot), `stuck` (installing at 40 % for ever), `install_error`, `stopped`."""
+    key_delay: float = 0.0
+    """From FINISHED until a login succeeds."""
+    reclaimed: float | None = None
+    """When the provider takes the machine back."""
+    delete: float = 0.0
+    """From DELETE until TERMINATED; DELETING in between."""
+    delete_ignored: bool = False
+    """DELETE is answered with DELETING, and nothing happens."""
+    keep: float = 300.0
+    """How long GET still knows a terminated pod; 404 afterwards."""
+    user: str = "root"
+    """The login user."""
+    connection: str = "{user}@{host} -p {port}"
+    """How sshConnection is written."""
+    shape: str = "text"
+    """`text`, `list`, `nulls` (a list with nulls at both ends), `none` (never set: address and port map alone tell the way)."""
+    recycle: bool = False
+    """Take the address and port of the pod terminated last, with a new host key."""
+    rekey: float | None = None
+    """When the host key changes under a living pod."""
+    offer_gone: bool = False
+    """The offer is listed, and gone when it is asked for."""
+    max_price_demanded: bool = False
+    """A body without a maxPrice is refused with 400."""
+    strange_values: bool = False
+    """Status and installation status that no list names, and keys that no client knows."""
+    status_forgets: bool = False
+    """The status of many leaves this pod out."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the state file holds."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Behaviour:
+        """Read `to_json` back; names that are not known (any more) are left out."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A named situation: how pods behave from now on, and which requests fail."""
+
+    name: str
+    title: str
+    behaviour: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    balance: float | None = None
+    """The wallet's new balance in USD."""
+
+    def apply(self, behaviour: Behaviour) -> Behaviour:
+        """`behaviour` as it is in this situation."""
+        return replace(behaviour, **self.behaviour)
+
+
+_ALWAYS = 10**9
+_API = "/api/v1/*"
+_PODS = "/api/v1/pods/"
+_POD = "/api/v1/pods/*"
+
+
+def _everything(kind: str, **more: Any) -> tuple[Fault, ...]:
+    return (Fault("*", _API, kind, times=_ALWAYS, **more),)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    item.name: item
+    for item in (
+        Scenario("plain", "everything goes well"),
+        Scenario("offer-gone", "an offer is gone between list and create", {"offer_gone": True}),
+        Scenario("error-pod", "the machine fails to boot: status ERROR", {"ends": "error"}),
+        Scenario("install-error", "the image fails to install: installation ERROR", {"ends": "install_error"}),
+        Scenario("stuck-install", "the installation stays at 40 % for ever", {"ends": "stuck"}),
+        Scenario("stopped-pod", "the machine stops after its boot", {"ends": "stopped"}),
+        Scenario("key-late", "the key is accepted 90 s after the pod says it is ready", {"key_delay": 90.0}),
+        Scenario("spot-reclaim", "the provider takes the machine back after five minutes", {"reclaimed": 300.0}),
+        Scenario("quick", "two seconds to boot and two to install", {"boot": 2.0, "install": 2.0}),
+        Scenario("slow-boot", "twelve minutes to boot and eight to install", {"boot": 720.0, "install": 480.0}),
+        Scenario("wallet-empty", "402: no money", balance=0.0),
+        Scenario("wallet-nearly-empty", "the wallet lasts for a few minutes; pods end with it", balance=0.05),
+        Scenario("unauthorized", "401 to every request", faults=_everything("status", status=401)),
+        Scenario("forbidden", "403 to whatever touches pods", faults=(Fault("*", _POD, "status", times=_ALWAYS, status=403),)),
+        Scenario(
+            "rate-limited",
+            "429 with Retry-After, three times",
+            faults=(Fault("*", _API, "status", times=3, status=429, retry_after=1.0),),
+        ),
+        Scenario("server-error", "500 to every request", faults=_everything("status", status=500)),
+        Scenario("html-503", "a proxy's page instead of JSON", faults=_everything("html503")),
+        Scenario("timeout", "requests are never answered", faults=_everything("timeout")),
+        Scenario("malformed-json", "answers that end in the middle", faults=_everything("malformed")),
+        Scenario(
+            "unprocessable", "422 in FastAPI's form to the next creation", faults=(Fault("POST", _PODS, "status", status=422),)
+        ),
+        Scenario("unprocessable-errors", "422 in the form of the published schema", faults=(Fault("POST", _PODS, "errors422"),)),
+        Scenario("create-answer-lost", "a pod is created, and its answer lost", faults=(Fault("POST", _PODS, "reset_after"),)),
+        Scenario("create-lost", "the creation is lost on its way", faults=(Fault("POST", _PODS, "reset_before"),)),
+        Scenario(
+            "delete-answer-lost", "a pod is terminated, and the answer lost", faults=(Fault("DELETE", _POD, "reset_after"),)
+        ),
+        Scenario("delete-lost", "the termination is lost on its way", faults=(Fault("DELETE", _POD, "reset_before"),)),
+        Scenario("delete-ignored", "the termination is acknowledged and never done", {"delete_ignored": True}),
+        Scenario("slow-delete", "DELETING for a minute", {"delete": 60.0}),
+        Scenario("recycled-address", "a new pod at the address of the last one, with another host key", {"recycle": True}),
+        Scenario("host-key-changes", "the host key changes two minutes after creation", {"rekey": 120.0}),
+        Scenario("ubuntu-user", "the login is ubuntu, root is refused", {"user": "ubuntu"}),
+        Scenario("ssh-never-told", "sshConnection stays null; address and port map are right", {"shape": "none"}),
+        Scenario("ssh-list", "sshConnection is a list", {"shape": "list"}),
+        Scenario("ssh-list-nulls", "sshConnection is a list with nulls", {"shape": "nulls"}),
+        Scenario("ssh-command", "sshConnection is `ssh user@host -p port`", {"connection": "ssh {user}@{host} -p {port}"}),
+        Scenario("ssh-colon", "sshConnection is `user@host:port`", {"connection": "{user}@{host}:{port}"}),
+        Scenario("max-price", "a body without maxPrice is refused", {"max_price_demanded": True}),
+        Scenario("unknown-values", "status values and unknown keys", {"strange_values": True}),
+        Scenario("status-omits", "the status of many leaves pods out", {"status_forgets": True}),
+    )
+}

@@ -11,10 +11,10 @@ from typing import Any
 
 from hudtui.sim.catalogue import SimOffer, price_of
 from hudtui.sim.clock import stamp
-from hudtui.sim.scenarios import Behaviour
+from hudtui.sim.faults import Behaviour
 
 EUR_IN_USD = 1.1
-"""The one exchange rate of the simulated world."""
+"""The one exchange rate of the simulated account."""
 GPUS_A_NODE = 8
 
 

@@ -7,22 +7,23 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
 from hudtui.sim.account import SimAccount
 from hudtui.sim.catalogue import SimOffer
 from hudtui.sim.clock import SimClock
-from hudtui.sim.control import control_routes
-from hudtui.sim.faults import Fault, RecordedRequest
-from hudtui.sim.fleet import PodFleet
-from hudtui.sim.listener import Listener
+from hudtui.sim.faults import SCENARIOS, Behaviour, Fault, RecordedRequest
+from hudtui.sim.machine import PodFleet
 from hudtui.sim.pod import SimPod
-from hudtui.sim.scenarios import SCENARIOS, Behaviour
 from hudtui.sim.state import StateFolder
-from hudtui.sim.web import AppState, make_app
+from hudtui.sim.web import AppState, Listener, make_app
 
 _TICK = 0.2
 """Real seconds between two looks at a clock that flows by itself."""
@@ -46,10 +47,10 @@ class PrimeSimulator:
         offers: The market instead of the default one.
         clusters: Offers of several machines instead of the default ones.
         disk_offers: Offers of storage instead of the default ones.
-        records: Parts of the account's records; see `world.default_records`.
+        records: Parts of the account's records; see `account.default_records`.
 
     Raises:
-        InUse: Another simulator has the state folder.
+        StateInUse: Another simulator has the state folder.
         ValueError: No such scenario.
     """
 
@@ -77,7 +78,7 @@ class PrimeSimulator:
         if saved:
             start = saved["clock"] + max(0.0, time.time() - saved["saved_at"]) * rate
         self.clock = SimClock(rate, step, start)
-        self.world = SimAccount(
+        self.account = SimAccount(
             self.clock,
             self.api_key,
             seed=seed,
@@ -88,11 +89,11 @@ class PrimeSimulator:
             records=records,
         )
         if saved:
-            self.world.load(saved["world"])
+            self.account.load(saved["world"])
         self._port = port
         self._port_before = saved["port"] if saved else 0
         self._lock = threading.RLock()
-        self._desk = AppState(self.world, self._lock)
+        self._app_state = AppState(self.account, self._lock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -107,34 +108,34 @@ class PrimeSimulator:
     @property
     def url(self) -> str:
         """The origin, without a path: `http://127.0.0.1:PORT`."""
-        return self._desk.origin
+        return self._app_state.origin
 
     @property
     def requests(self) -> tuple[RecordedRequest, ...]:
         """Every request to the API so far."""
         with self._lock:
-            return tuple(self._desk.requests)
+            return tuple(self._app_state.requests)
 
     @property
     def pods(self) -> dict[str, SimPod]:
         """Every pod that was ever created, by id."""
         with self._lock:
-            return dict(self.world.pods)
+            return dict(self.account.pods)
 
     @property
     def alive(self) -> tuple[SimPod, ...]:
         """The pods that cost money, or may."""
         with self._lock:
-            return tuple(self.world.listed())
+            return tuple(self.account.listed())
 
     def state(self) -> dict[str, Any]:
         """An overview: time, money, pods, waiting faults."""
         with self._lock:
-            now = self.world.settle()
+            now = self.account.settle()
             return {
                 "now": now,
-                "balance_usd": round(self.world.money(now), 6),
-                "behaviour": self.world.behaviour.to_json(),
+                "balance_usd": round(self.account.money(now), 6),
+                "behaviour": self.account.behaviour.to_json(),
                 "pods": [
                     {
                         **pod.describe(now),
@@ -142,10 +143,10 @@ class PrimeSimulator:
                         "cost_usd": round(pod.cost(now), 6),
                         "why_ended": pod.why_ended,
                     }
-                    for pod in self.world.pods.values()
+                    for pod in self.account.pods.values()
                 ],
-                "faults": [vars(fault) for fault in self._desk.faults.waiting()],
-                "requests": len(self._desk.requests),
+                "faults": [vars(fault) for fault in self._app_state.faults.waiting()],
+                "requests": len(self._app_state.requests),
             }
 
     def home(self, pod_id: str) -> Path:
@@ -168,20 +169,20 @@ class PrimeSimulator:
             raise ValueError(f"no scenario is called {', '.join(unknown)}; there are: {', '.join(SCENARIOS)}")
         with self._lock:
             behaviour = Behaviour()
-            self._desk.faults.clear()
+            self._app_state.faults.clear()
             for name in names:
                 chosen = SCENARIOS[name]
                 behaviour = chosen.apply(behaviour)
-                self._desk.faults.add(*chosen.faults)
+                self._app_state.faults.add(*chosen.faults)
                 if chosen.balance is not None:
                     now = self.clock.now()
-                    self.world.balance += chosen.balance - self.world.money(now)
-            self.world.behaviour = behaviour
+                    self.account.balance += chosen.balance - self.account.money(now)
+            self.account.behaviour = behaviour
 
     def behave(self, **changes: Any) -> None:
         """Change single traits of `Behaviour` for pods that are created from now on."""
         with self._lock:
-            self.world.behaviour = Behaviour(**{**self.world.behaviour.to_json(), **changes})
+            self.account.behaviour = Behaviour(**{**self.account.behaviour.to_json(), **changes})
 
     def fail_next(self, method: str, path: str, kind: str, times: int = 1, **more: Any) -> None:
         """Let the next requests that fit go wrong; see `faults.Fault`.
@@ -194,37 +195,37 @@ class PrimeSimulator:
             more: status, detail, retry_after, seconds, after.
         """
         with self._lock:
-            self._desk.faults.add(Fault(method, path, kind, times, **more))
+            self._app_state.faults.add(Fault(method, path, kind, times, **more))
 
     def heal(self) -> None:
         """Drop the faults that have not happened yet."""
         with self._lock:
-            self._desk.faults.clear()
+            self._app_state.faults.clear()
 
     def forget_requests(self) -> None:
-        """Begin the record of requests anew."""
+        """Clear the record of requests."""
         with self._lock:
-            self._desk.requests.clear()
+            self._app_state.requests.clear()
 
     def add_token(self, token: str, scopes: Mapping[str, Any] | None) -> None:
         """Make an API key that ends with this object; `scopes` is `{area: {"read": bool, "write": bool}}`, None may do all."""
         with self._lock:
-            self.world.tokens[token] = dict(scopes) if scopes is not None else None
+            self.account.tokens[token] = dict(scopes) if scopes is not None else None
 
     def add_ssh_key(self, public: str, name: str = "test") -> str:
         """Register a public key (OpenSSH's form) with the account; returns its id. The first one is installed on pods."""
         with self._lock:
-            return str(self.world.add_key(name, public)["id"])
+            return str(self.account.add_key(name, public)["id"])
 
     def set_pod(self, pod_id: str, **fields: Any) -> None:
         """Force fields of the API's answers about a pod."""
         with self._lock:
-            self.world.pods[pod_id].forced.update(fields)
+            self.account.pods[pod_id].forced.update(fields)
 
     def reclaim(self, pod_id: str) -> None:
         """Take a pod's machine away, as providers do with spot machines."""
         with self._lock:
-            self.world.reclaim(self.world.pods[pod_id])
+            self.account.reclaim(self.account.pods[pod_id])
         self._from_outside()
 
     def refuse(self, seconds: float) -> None:
@@ -232,7 +233,7 @@ class PrimeSimulator:
         self._call(self.listener.refuse(seconds))
 
     def settle(self) -> None:
-        """Wait until machines are as the world says: up when ready, gone when over."""
+        """Wait until machines are as the account says: up when ready, gone when over."""
         self._call(self.sync())
 
     async def sync(self) -> None:
@@ -249,7 +250,7 @@ class PrimeSimulator:
                         "clock": self.clock.now(),
                         "port": self.listener.port,
                         "key": self.api_key,
-                        "world": self.world.to_json(),
+                        "world": self.account.to_json(),
                     }
                 )
 
@@ -280,9 +281,9 @@ class PrimeSimulator:
         return self
 
     async def _open(self) -> None:
-        self._fleet = PodFleet(self.world, self._folder.machines)
-        self._desk.sync = self.sync
-        app = make_app(self._desk, control_routes(self))
+        self._fleet = PodFleet(self.account, self._folder.machines)
+        self._app_state.sync = self.sync
+        app = make_app(self._app_state, control_routes(self))
         self.listener = Listener(app, self._port or self._port_before)
         try:
             await self.listener.open()
@@ -291,8 +292,8 @@ class PrimeSimulator:
                 raise
             self.listener = Listener(app, 0)  # another program has the port of before by now
             await self.listener.open()
-        self._desk.refuse = self.listener.refuse
-        self._desk.origin = f"http://127.0.0.1:{self.listener.port}"
+        self._app_state.refuse = self.listener.refuse
+        self._app_state.origin = f"http://127.0.0.1:{self.listener.port}"
         await self.sync()
         if self.clock.rate:
             self._ticker = asyncio.create_task(self._tick())
@@ -368,3 +369,41 @@ class PrimeSimulator:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await asyncio.to_thread(self.stop)
+
+
+def control_routes(sim: PrimeSimulator) -> list[Route]:
+    """Everything that `PrimeSimulator` offers in a process of its own, as HTTP."""
+
+    def post(path: str, act: Callable[[Request, dict[str, Any]], Any]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            try:
+                body = await request.json() if await request.body() else {}
+                result = act(request, body)
+                if isinstance(result, Awaitable):
+                    await result
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                return JSONResponse({"detail": f"{type(error).__name__}: {error}"}, 400)
+            await sim.sync()
+            return JSONResponse(sim.state())
+
+        return Route(path, endpoint, methods=["POST"])
+
+    async def state(request: Request) -> Response:
+        await sim.sync()
+        return JSONResponse(sim.state())
+
+    async def requests(request: Request) -> Response:
+        return JSONResponse([seen.to_json() for seen in sim.requests])
+
+    return [
+        Route("/sim/state", state),
+        Route("/sim/requests", requests),
+        post("/sim/advance", lambda request, body: sim.clock.advance(float(body["seconds"]))),
+        post("/sim/fail", lambda request, body: sim.fail_next(**body)),
+        post("/sim/heal", lambda request, body: sim.heal()),
+        post("/sim/scenario", lambda request, body: sim.scenario(*body.get("names", [body.get("name", "plain")]))),
+        post("/sim/refuse", lambda request, body: sim.listener.refuse(float(body["seconds"]))),
+        post("/sim/tokens", lambda request, body: sim.add_token(body["token"], body.get("scopes"))),
+        post("/sim/pods/{pod_id}", lambda request, body: sim.set_pod(request.path_params["pod_id"], **body)),
+        post("/sim/pods/{pod_id}/reclaim", lambda request, body: sim.reclaim(request.path_params["pod_id"])),
+    ]

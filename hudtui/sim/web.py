@@ -1,8 +1,9 @@
-"""The HTTP side: who is answered, keys and scopes, faults, and the record of requests."""
+"""The HTTP side: the port, keys and scopes, faults, and the record of requests."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -12,16 +13,18 @@ from threading import RLock
 from typing import Any
 from urllib.parse import parse_qs
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from hudtui.sim.account import SimAccount
-from hudtui.sim.api import ENTRIES, PREFIX, ApiRoute
-from hudtui.sim.call import SimRefused, SimRequest
+from hudtui.sim.api import ENTRIES, PREFIX, ApiRoute, SimRefused, SimRequest
 from hudtui.sim.faults import Fault, FaultList, RecordedRequest
 
 TRANSPORT = "hudtui.sim.transport"
@@ -35,13 +38,13 @@ _HTML = "<html><head><title>503 Service Temporarily Unavailable</title></head><b
 class AppState:
     """What requests are answered from."""
 
-    world: SimAccount
+    account: SimAccount
     lock: RLock
     faults: FaultList = field(default_factory=FaultList)
     requests: list[RecordedRequest] = field(default_factory=list)
     origin: str = ""
     sync: Callable[[], Awaitable[None]] | None = None
-    """Brings machines in step with the world; before and after each request."""
+    """Brings machines in step with the account; before and after each request."""
     refuse: Callable[[float], Awaitable[None]] | None = None
     """Closes the port for some seconds."""
 
@@ -73,13 +76,13 @@ def _foreign(headers: Headers) -> Response | None:
     return None
 
 
-def _endpoint(entry: ApiRoute, desk: AppState) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(entry: ApiRoute, state: AppState) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         token = _token(request.headers)
         if entry.area is not None:
-            if token not in desk.world.tokens:
+            if token not in state.account.tokens:
                 return _unauthorized()
-            if not _allowed(desk.world.tokens[token], entry):
+            if not _allowed(state.account.tokens[token], entry):
                 return JSONResponse({"detail": "Insufficient permissions"}, 403)
         raw = await request.body()
         try:
@@ -87,28 +90,30 @@ def _endpoint(entry: ApiRoute, desk: AppState) -> Callable[[Request], Awaitable[
         except (ValueError, RecursionError):
             return JSONResponse({"detail": [{"loc": ["body", 0], "msg": "JSON decode error", "type": "json_invalid"}]}, 422)
         query = parse_qs(request.url.query, keep_blank_values=True)
-        assert desk.sync
-        await desk.sync()
-        with desk.lock:
+        assert state.sync
+        await state.sync()
+        with state.lock:
             try:
-                given = entry.handler(SimRequest(desk.world, {**request.path_params, "token": token}, query, body, desk.origin))
+                given = entry.handler(
+                    SimRequest(state.account, {**request.path_params, "token": token}, query, body, state.origin)
+                )
             except SimRefused as refusal:
                 given = refusal.answer
-            # Written down now: what is answered must not change with the world while it is sent.
+            # Written down now: what is answered must not change with the account while it is sent.
             response = JSONResponse(given.body, given.status)
         if entry.method != "GET":
-            await desk.sync()
+            await state.sync()
         return response
 
     return answer
 
 
-def make_app(desk: AppState, control: Sequence[Route]) -> ASGIApp:
+def make_app(state: AppState, control: Sequence[Route]) -> ASGIApp:
     """The whole service.
 
     Paths that lack (or have) the slash of their canonical form are answered with a 307 to it.
     """
-    routes = [Route(entry.path, _endpoint(entry, desk), methods=[entry.method]) for entry in ENTRIES]
+    routes = [Route(entry.path, _endpoint(entry, state), methods=[entry.method]) for entry in ENTRIES]
 
     async def unknown(request: Request, error: Exception) -> Response:
         return JSONResponse(
@@ -116,22 +121,22 @@ def make_app(desk: AppState, control: Sequence[Route]) -> ASGIApp:
             getattr(error, "status_code", 404),
         )
 
-    return _Gate(Starlette(routes=[*routes, *control], exception_handlers={404: unknown, 405: unknown}), desk)
+    return _Gate(Starlette(routes=[*routes, *control], exception_handlers={404: unknown, 405: unknown}), state)
 
 
 class _Gate:
     """Every request passes here. With one to the API time passes, and faults happen; all others need a key that may do all."""
 
-    def __init__(self, app: ASGIApp, desk: AppState) -> None:
+    def __init__(self, app: ASGIApp, state: AppState) -> None:
         self._app = app
-        self._desk = desk
+        self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        desk, method, path, headers = self._desk, scope["method"], scope["path"], Headers(scope=scope)
+        state, method, path, headers = self._state, scope["method"], scope["path"], Headers(scope=scope)
         refusal = _foreign(headers)
-        if refusal is None and not path.startswith(PREFIX) and desk.world.tokens.get(_token(headers), {}) is not None:
+        if refusal is None and not path.startswith(PREFIX) and state.account.tokens.get(_token(headers), {}) is not None:
             refusal = _unauthorized()
         if refusal is not None:
             await refusal(scope, receive, send)
@@ -143,18 +148,18 @@ class _Gate:
         if raw is None:
             await JSONResponse({"detail": "Request body is too large"}, 413)(scope, receive, send)
             return
-        with desk.lock:
-            desk.world.clock.tick()
-            fault = desk.faults.take(method, path)
-            place = len(desk.requests)
+        with state.lock:
+            state.account.clock.tick()
+            fault = state.faults.take(method, path)
+            place = len(state.requests)
             query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-            desk.requests.append(
-                RecordedRequest(desk.world.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
+            state.requests.append(
+                RecordedRequest(state.account.clock.now(), method, path, query, _parsed(raw), None, fault.kind if fault else None)
             )
 
         def note(status: int | None, handled: bool) -> None:
-            seen = desk.requests[place]
-            desk.requests[place] = RecordedRequest(seen.at, method, path, query, seen.body, status, seen.fault, handled)
+            seen = state.requests[place]
+            state.requests[place] = RecordedRequest(seen.at, method, path, query, seen.body, status, seen.fault, handled)
 
         if fault is None or fault.kind in ("slow", "malformed", "reset_after"):
             held = await self._handled(scope, raw)
@@ -190,8 +195,8 @@ class _Gate:
             note(None, False)
             if fault.kind == "timeout":
                 await _wait_or_gone(receive, fault.seconds)
-            elif fault.kind == "refuse" and self._desk.refuse:
-                await self._desk.refuse(fault.seconds)
+            elif fault.kind == "refuse" and self._state.refuse:
+                await self._state.refuse(fault.seconds)
             await _reset(scope)
             return
         status = {"html503": 503, "errors422": 422}.get(fault.kind, fault.status)
@@ -255,3 +260,86 @@ async def _reset(scope: Scope) -> None:
     # The protocol must learn of it before this request returns without an answer.
     for _ in range(3):
         await asyncio.sleep(0)
+
+
+class _Protocol(H11Protocol):
+    """Gives requests the transport of their connection, so that it can be reset."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        app = self.app
+
+        async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, TRANSPORT: transport}, receive, send)
+
+        self.app = with_transport
+
+
+class Listener:
+    """Serves an ASGI application at one loopback port.
+
+    Args:
+        app: What answers.
+        port: 0 chooses a free one.
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self.port = port
+        self._config = uvicorn.Config(app, lifespan="off", log_config=None, log_level="critical", access_log=False)
+        self._config.load()
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self._closed_until = 0.0
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        if self._server is not None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> Any:
+            return _Protocol(config=self._config, server_state=self._state, app_state={}, _loop=loop)
+
+        self._server = await loop.create_server(protocol, "127.0.0.1", self.port, family=socket.AF_INET, reuse_address=True)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def shut(self) -> None:
+        """Refuse connections from now on, and drop those that are idle."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in tuple(self._state.connections):
+            cycle = getattr(connection, "cycle", None)
+            if (cycle is None or cycle.response_complete) and connection.transport is not None:
+                connection.transport.abort()
+
+    async def refuse(self, seconds: float) -> None:
+        """Refuse connections for `seconds`."""
+        loop = asyncio.get_running_loop()
+        self._closed_until = loop.time() + seconds
+        self.shut()
+        loop.call_later(seconds, lambda: loop.create_task(self._again()))
+
+    async def _again(self) -> None:
+        if asyncio.get_running_loop().time() >= self._closed_until - 0.001:
+            with contextlib.suppress(OSError):
+                await self.open()
+
+    async def close(self) -> None:
+        """Close the port and every connection, and end the requests that are still being answered."""
+        self._closed_until = float("inf")
+        self.shut()
+        # First the connections: a request that is cancelled before would be answered with an error of the simulator's own.
+        for connection in tuple(self._state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        tasks = list(self._state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

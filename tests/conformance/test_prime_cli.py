@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from hudtui.sim import PrimeSimulator
-from hudtui.sim.scenarios import Behaviour
+from hudtui.sim.faults import Behaviour
 
 ROOT = Path(__file__).parents[2]
 PRIME = ROOT / ".venv-prime" / "bin" / "prime"
@@ -46,7 +46,7 @@ def order_of(case_id: str) -> dict[str, Any]:
 def place(sim: PrimeSimulator, case_id: str) -> str:
     """The pod that a case of the record created."""
     body = order_of(case_id)
-    return sim.world.create(dict(body["pod"]), body["provider"]["type"], (body["team"] or {}).get("teamId")).id
+    return sim.account.create(dict(body["pod"]), body["provider"]["type"], (body["team"] or {}).get("teamId")).id
 
 
 def four_pods(sim: PrimeSimulator) -> None:
@@ -70,14 +70,14 @@ def special(sim: PrimeSimulator) -> None:
     pods = recorded("pods-list-mixed")["data"]
     sim.behave(ends="stuck")
     for told in pods:
-        pod = sim.world.pods.pop(place(sim, "pods-create-legacy-probe"))
-        sim.world.pods[told["id"]] = replace(pod, id=told["id"], name=told["name"], forced=told)
+        pod = sim.account.pods.pop(place(sim, "pods-create-legacy-probe"))
+        sim.account.pods[told["id"]] = replace(pod, id=told["id"], name=told["name"], forced=told)
 
 
 def gone(sim: PrimeSimulator) -> None:
     four_pods(sim)
-    for pod_id in list(sim.world.pods)[:2]:
-        sim.world.terminate(sim.world.pods[pod_id])
+    for pod_id in list(sim.account.pods)[:2]:
+        sim.account.terminate(sim.account.pods[pod_id])
 
 
 def creates(case: dict[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def numbered(case_id: str) -> Callable[[PrimeSimulator], None]:
     """So many pods came before that the next has the recorded id."""
 
     def set_up(sim: PrimeSimulator) -> None:
-        sim.world.made = int(CASES[case_id]["requests"][-1]["response"]["id"].removeprefix("simpod")) - 1
+        sim.account.made = int(CASES[case_id]["requests"][-1]["response"]["id"].removeprefix("simpod")) - 1
 
     return set_up
 
@@ -114,8 +114,8 @@ def account() -> PrimeSimulator:
         disk_offers=recorded("availability-disks-json")["items"],
         records=records,
     )
-    sim.world.behaviour = Behaviour(boot=20, install=20)
-    sim.world.disks = recorded("disks-list-json")["data"]
+    sim.account.behaviour = Behaviour(boot=20, install=20)
+    sim.account.disks = recorded("disks-list-json")["data"]
     return sim
 
 

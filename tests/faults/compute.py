@@ -194,7 +194,7 @@ def carry_out(injection: Injection, folder: Path, key: Path) -> Outcome:
     with PrimeSimulator() as sim:
         sim.add_ssh_key(key.with_suffix(".pub").read_text())
         if injection.balance is not None:
-            sim.world.balance = injection.balance
+            sim.account.balance = injection.balance
         if injection.behave:
             sim.behave(**injection.behave)
         for fault in injection.requests:
@@ -357,7 +357,7 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
     user = _user(sim.url, sim.api_key, folder, key, sim.clock.advance)
     for pod in sim.pods.values():
         pod.behaviour = replace(pod.behaviour, delete_ignored=False, key_delay=0.0)
-    sim.world.balance += 100.0
+    sim.account.balance += 100.0
     try:
         left = {pod.id for pod in sim.alive}
         outcome.left = len(left)

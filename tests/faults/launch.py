@@ -394,7 +394,7 @@ def _outcome(fault: str, one: World, told: tuple[int, str], *, state: str, words
 
 def rebooted() -> Outcome:
     """Every process of the machine is gone, and its files are there."""
-    from hudtui.sim.processes import end_all
+    from hudtui.sim.state import end_all
 
     with world(LONG) as one:
         told = _during(one, lambda pod, home: print(end_all(pod.token), end="", file=sys.stderr))

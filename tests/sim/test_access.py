@@ -38,7 +38,7 @@ HEADERS = [
 
 
 def told(sim: PrimeSimulator) -> object:
-    return sim.world.to_json(), sim.world.tokens, sim.state()["behaviour"], sim.state()["faults"], sim.clock.now()
+    return sim.account.to_json(), sim.account.tokens, sim.state()["behaviour"], sim.state()["faults"], sim.clock.now()
 
 
 @pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: headers.get("Authorization", "no key"))
@@ -49,7 +49,7 @@ def test_a_stranger_is_told_nothing_and_changes_nothing(sim: PrimeSimulator, hea
         for method, path in [*API, *CONTROL]:
             answer = http.request(method, path.replace("{", "").replace("}", ""), json=body if method != "GET" else None)
             assert (answer.status_code, answer.json()) == (401, {"detail": "Could not validate credentials"}), (method, path)
-    assert told(sim) == before and not sim.alive and not sim.world.ssh_keys
+    assert told(sim) == before and not sim.alive and not sim.account.ssh_keys
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_web_page_is_not_answered_even_with_the_key(
     with httpx2.Client(base_url=sim.url, headers={"Authorization": f"Bearer {sim.api_key}"}) as http:
         answer = http.request(method, path, headers=own, json={"name": "x", "publicKey": EVIL, "token": "mine"})
     assert answer.status_code == status and "access-control-allow-origin" not in answer.headers
-    assert told(sim) == before and not sim.world.ssh_keys
+    assert told(sim) == before and not sim.account.ssh_keys
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "127.0.0.1:9"])
@@ -90,7 +90,7 @@ def test_a_key_with_limits_has_no_control(sim: PrimeSimulator) -> None:
     sim.add_token("some", {"instances": {"read": True, "write": True}})
     with httpx2.Client(base_url=sim.url, headers={"Authorization": "Bearer some"}) as http:
         assert http.get("/api/v1/pods/").status_code == 200
-        assert http.post("/sim/tokens", json={"token": "all"}).status_code == 401 and "all" not in sim.world.tokens
+        assert http.post("/sim/tokens", json={"token": "all"}).status_code == 401 and "all" not in sim.account.tokens
 
 
 def test_a_body_without_end_is_refused(sim: PrimeSimulator) -> None:

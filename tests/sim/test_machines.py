@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from hudtui.sim import PrimeSimulator
-from hudtui.sim.processes import processes_of
+from hudtui.sim.state import processes_of
 
 
 def until(condition, seconds=20.0):
@@ -139,9 +139,9 @@ def test_ubuntu_and_not_root(api, ssh, sim):
 
 
 def test_only_the_installed_key_opens(api, ssh, sim):
-    sim.world.ssh_keys[0]["isPrimary"] = False
+    sim.account.ssh_keys[0]["isPrimary"] = False
     assert ssh(api.ready()["sshConnection"], "true").returncode == 255
-    pinned = api.ready("2H100.80S", sshKeyId=sim.world.ssh_keys[0]["id"])
+    pinned = api.ready("2H100.80S", sshKeyId=sim.account.ssh_keys[0]["id"])
     assert ssh(pinned["sshConnection"], "true").returncode == 0
 
 

@@ -234,7 +234,7 @@ async def test_how_long_the_wallet_lasts_is_said_before_renting_and_beside_what_
     open_app: Any, settle: Any, until: Any, screen_text: Any, project: Path, world: Any
 ) -> None:
     world.key()
-    world.sim.world.balance = 0.05
+    world.sim.account.balance = 0.05
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await pilot.press("4")
         await settle(pilot)
