@@ -140,7 +140,7 @@ async def test_removing_and_the_users_own_file(open_app: Callable[..., Any], set
 
 
 @pytest.mark.parametrize(
-    ("name", "bad", "said"), [("HUD_MCP_URL", "not a url", "no address"), ("HUDTUI_BUDGET_RUN", "-5", "more than 0")]
+    ("name", "bad", "said"), [("HUD_MCP_URL", "not a url", "not an address"), ("HUDTUI_BUDGET_RUN", "-5", "more than 0")]
 )
 async def test_a_value_that_cannot_be_is_not_written(
     open_app: Callable[..., Any], settle: Any, screen_text: Any, project: Path, name: str, bad: str, said: str
