@@ -37,7 +37,7 @@ def say(text: str) -> None:
 
 
 def give_up(what: str, fix: str = "") -> NoReturn:
-    """End with a sentence instead of a traceback."""
+    """Exit with a sentence instead of a traceback."""
     say("error: " + what)
     if fix:
         say("  " + fix)
@@ -45,7 +45,7 @@ def give_up(what: str, fix: str = "") -> NoReturn:
 
 
 def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
-    """Run a command, its output into the log; whether it went well."""
+    """Run a command, its output into the log; returns whether it succeeded."""
     say("+ " + " ".join(argv))
     try:
         return subprocess.run(argv, env=env, stdin=subprocess.DEVNULL).returncode == 0
@@ -58,7 +58,7 @@ def run(argv: List[str], env: Optional["dict[str, str]"] = None) -> bool:
 
 
 def check_disk(folder: str, wanted: float) -> None:
-    """Whether there is room, in GiB."""
+    """Give up unless `wanted` GiB are free on the disk of `folder`."""
     place = os.path.abspath(folder)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -72,7 +72,7 @@ def check_disk(folder: str, wanted: float) -> None:
 
 
 def check_gpus(wanted: int, least: List[float]) -> None:
-    """Whether there is an NVIDIA driver that is new enough, and the GPUs that the plan is for: each with so many GiB at least."""
+    """Give up unless the NVIDIA driver is new enough, and each GPU of the plan has at least its GiB of memory."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -92,7 +92,10 @@ def check_gpus(wanted: int, least: List[float]) -> None:
         )
     sizes = [line.rsplit(",", 2)[1].split() for line in text.splitlines() if line.count(",") >= 2]
     if len(sizes) < len(least):
-        give_up("this machine has %d of the %d GPUs that the plan is for" % (len(sizes), len(least)), "Plan with --gpus anew.")
+        give_up(
+            "this machine has %d of the %d GPUs that the plan is for" % (len(sizes), len(least)),
+            "Plan again, with --gpus.",
+        )
     for number, gib in enumerate(least):
         mib = int(sizes[number][0]) if sizes[number] and sizes[number][0].isdigit() else None  # some share the computer's memory
         if mib is not None and mib < gib * 1024:
@@ -106,7 +109,7 @@ def check_gpus(wanted: int, least: List[float]) -> None:
 
 
 def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
-    """uv, from the machine, from an earlier start, or as its lock says; None when there is no way to it."""
+    """uv: the machine's own, that of an earlier start, or the locked version; None when it cannot be installed."""
     folder = os.path.join(tools, "uv-venv")
     own = os.path.join(folder, "bin", "uv")
     for place in (shutil.which("uv"), own, os.path.expanduser("~/.local/bin/uv"), os.path.expanduser("~/.cargo/bin/uv")):
@@ -128,7 +131,7 @@ def find_uv(tools: str, lock: Optional[str]) -> Optional[str]:
 
 
 class Environment:
-    """The environment in the making.
+    """An environment that is being made.
 
     Args:
         folder: Where.
@@ -141,7 +144,7 @@ class Environment:
         self.python = os.path.join(folder, "bin", "python")
 
     def make(self, version: str) -> None:
-        """An empty environment with that Python."""
+        """Make an empty environment with that Python."""
         if self.uv and (self._make(version) or self._make(version, its_certificates=True)):
             return
         if self.uv:
@@ -161,7 +164,7 @@ class Environment:
             give_up("%s could not make an environment" % python, "On Debian and Ubuntu: apt-get install python3-venv")
 
     def _make(self, version: str, its_certificates: bool = False) -> bool:
-        """The same with uv, that Python or one that is here already; whether that went well."""
+        """Make it with uv, with that Python or a usable Python of this machine; returns whether that worked."""
         if its_certificates:
             say("trying again with the certificates of this machine")
             os.environ.update(UV_SYSTEM_CERTS="1", UV_NATIVE_TLS="1")  # the newer and the older name
@@ -173,7 +176,7 @@ class Environment:
         return False
 
     def install(self, lock: str) -> bool:
-        """Install what a lock lists, and nothing else; whether that went well."""
+        """Install what a lock lists, and nothing else; returns whether that worked."""
         if self.uv:
             if run([self.uv, "pip", "install", "--quiet", "--python", self.python, *_locked(lock)]):
                 return True
@@ -181,7 +184,7 @@ class Environment:
         return self._has_pip() and run([*self._pip, *_locked(lock)])
 
     def try_first(self, lock: str) -> None:
-        """Install what a lock lists where pip knows a place that has it; otherwise say that the next lock brings its own."""
+        """Install what a lock lists where pip finds it; otherwise say that the next lock brings the default build."""
         say("trying %s first" % os.path.basename(lock))
         done = None
         if self._has_pip():
@@ -198,7 +201,7 @@ class Environment:
         return [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
 
     def _has_pip(self) -> bool:
-        """Whether there is a pip; if need be the one that came with this Python is unpacked."""
+        """Whether there is a pip; if needed, the pip of this Python is unpacked."""
         return any(_quietly([self.python, "-m", *words]) for words in (("pip", "--version"), ("ensurepip", "--default-pip")))
 
     def ask(self, code: str) -> str:
@@ -235,7 +238,7 @@ def _quietly(argv: List[str]) -> bool:
 
 
 def _version(python: str) -> str:
-    """Which Python a program is; empty for one that does not start, as a shim of a version that is not chosen."""
+    """The version of a Python; empty if it does not start, such as a shim of a version that is not chosen."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
@@ -258,7 +261,7 @@ def alone(folder: str) -> Iterator[None]:
 
 
 def digest(paths: List[str], words: List[str]) -> str:
-    """Differs when anything that was asked for differs."""
+    """A hash of everything that was asked for."""
     found = hashlib.sha256(repr(words).encode())
     for path in paths:
         with open(path, "rb") as stream:
@@ -328,7 +331,7 @@ def _read(path: str) -> Optional[str]:
 
 
 def finish(environment: Environment, given: argparse.Namespace) -> None:
-    """The part that is done at every start: hudtui itself, which may be newer than the environment."""
+    """Install hudtui itself, at every start: it may be newer than the environment."""
     if given.wheel:
         environment.add_wheel(given.wheel)
     if given.package:

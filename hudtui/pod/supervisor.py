@@ -108,7 +108,7 @@ def _stat(pid: int) -> Optional[Tuple[int, int, str]]:
 
 
 def identity(pid: int) -> Optional[str]:
-    """Tells a process from a later one with the same number; None when it is gone."""
+    """Distinguishes a process from a later process of the same number; None when the process is gone."""
     entry = _stat(pid) if os.path.isdir("/proc/self") else processes().get(pid)
     return entry[2] if entry else None
 
@@ -164,7 +164,7 @@ def tagged(folder: str, stage: str = "") -> Set[int]:
 
 
 def send(pids: Set[int], number: int) -> None:
-    """Send a signal to those that are still there."""
+    """Send a signal to the processes that still exist."""
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
@@ -179,7 +179,7 @@ def signal_name(number: int) -> str:
 
 
 def log_problem(text: str) -> None:
-    """A line in supervisor.log; on a full disk it is left out."""
+    """Write a line to supervisor.log; on a full disk it is left out."""
     with contextlib.suppress(OSError, ValueError):
         os.write(2, ("%s: %s\n" % (time.ctime(), text)).encode("utf-8", "replace"))
 
@@ -188,7 +188,7 @@ def log_problem(text: str) -> None:
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:
-    """The object in a file; None when there is none that can be read."""
+    """The object in a file; None when the file cannot be read, or holds no object."""
     try:
         with open(path, "rb") as stream:
             found = json.loads(stream.read().decode("utf-8"))
@@ -272,7 +272,7 @@ def leave_terminal(log: str) -> None:
 
 
 class Sampler:
-    """Asks nvidia-smi from time to time, and never waits for it: a driver may take seconds, or hang."""
+    """Asks nvidia-smi from time to time, and never waits for the answer: a driver may take seconds, or hang."""
 
     FIELDS = (
         ("index", "index"),
@@ -301,15 +301,15 @@ class Sampler:
         elif self.process.poll() is not None:
             assert self.process.stdout is not None
             with self.process.stdout as stream:
-                told = stream.read() or b""
+                answer = stream.read() or b""
             self.process = None
             if not self.late:
-                self._write(told.decode("utf-8", "replace"))
+                self._write(answer.decode("utf-8", "replace"))
         elif clock() - self.since > 4 * SAMPLE and not self.late:
             self.end()
 
     def end(self) -> None:
-        """Give the present question up. Where a driver holds its program so fast that it cannot be killed, no other is asked."""
+        """Give up the present question. While its program cannot be killed, because the driver holds it, no other is started."""
         if self.process is not None:
             self.late = True
             with contextlib.suppress(OSError):
@@ -349,7 +349,7 @@ class Sampler:
 
 
 def _figure(text: str) -> Optional[float]:
-    """A number; None for what the driver does not tell (`[N/A]`)."""
+    """A number; None for what the driver does not report (`[N/A]`)."""
     try:
         value = float(text)
         return int(value) if value == int(value) else value
@@ -361,7 +361,7 @@ def _figure(text: str) -> Optional[float]:
 
 
 class StageState:
-    """A stage of the plan and what has become of it."""
+    """A stage of the plan, and the state of its present attempt."""
 
     def __init__(self, spec: Dict[str, Any], saved: Dict[str, Any]) -> None:
         self.spec = spec
@@ -380,7 +380,7 @@ class StageState:
         self.reason = "stop"
 
     def saved(self) -> Dict[str, Any]:
-        """What status.json says of it."""
+        """What status.json says about the stage."""
         pid = self.record["child"] if self.record and self.state in ("running", "ready") else None
         return {
             "state": self.state,
@@ -436,13 +436,13 @@ class Supervisor:
 
     @staticmethod
     def wished_grace(wish: Optional[Dict[str, Any]]) -> Optional[float]:
-        """Seconds that a request to stop allows; None for what the plan says."""
+        """Seconds that a request to stop allows; None for the plan's."""
         return None if not wish or wish.get("grace") is None else float(wish["grace"])
 
     # -- what is written
 
     def _next_sequence(self) -> int:
-        """One more than the last number in events.jsonl, whose last line may be half-written."""
+        """One more than the last number in events.jsonl, whose last line may be incomplete."""
         highest = 0
         try:
             with open(self.path("events.jsonl"), "rb") as stream:
@@ -454,7 +454,7 @@ class Supervisor:
         return highest + 1
 
     def event(self, kind: str, **data: Any) -> None:
-        """Write down what happened. On a full disk it is kept until there is room."""
+        """Append an event. On a full disk it waits in memory until there is room."""
         data = {name: value[:TEXT_LIMIT] if isinstance(value, str) else value for name, value in data.items()}
         record = {"seq": self.sequence, "at": time.time(), "type": kind, "data": data}
         self.sequence += 1
@@ -530,8 +530,8 @@ class Supervisor:
     def tmux(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run a tmux command.
 
-        If it is the one that starts the server, then that keeps the environment for all of the user's sessions and shows it to
-        every client: variables that sound like a secret stay out. Stages get theirs another way.
+        The first command starts the server, which keeps the environment for all of the user's sessions and shows it to every
+        client: variables that sound like a secret stay out. Stages get theirs another way.
         """
         env = {name: value for name, value in os.environ.items() if not SECRET.search(name)}
         return subprocess.run(
@@ -548,7 +548,7 @@ class Supervisor:
             self.without_windows("tmux is not installed on this machine")
 
     def without_windows(self, why: str) -> None:
-        """Go on without tmux, and say so."""
+        """Continue without tmux, and note that as an event."""
         self.mode = "processes"
         self.event("note", message="%s: stages run as detached processes, without windows" % why, mode=self.mode)
 
@@ -595,7 +595,7 @@ class Supervisor:
         return self.path("stages", "%s.%d.%s" % (stage.name, stage.attempt, what))
 
     def launch(self, stage: StageState) -> None:
-        """Start the next attempt of a stage, or take up the one that a killed supervisor had begun."""
+        """Start the next attempt of a stage, or continue the attempt that a killed supervisor had begun."""
         if stage.state == "waiting":
             stage.attempt += 1
             stage.state, stage.exit, stage.ended, stage.record, stage.asked = "starting", None, None, None, None
@@ -614,7 +614,7 @@ class Supervisor:
         self._ended(stage, end.get("exit", 127), end.get("by", "error"), problem)
 
     def adopt(self, stage: StageState) -> bool:
-        """Whether the attempt was started; its record is read then."""
+        """Read the record of the attempt; returns whether the attempt was started."""
         stage.record = read_json(self.record_path(stage, "start"))
         if stage.record is None:
             return False
@@ -625,7 +625,7 @@ class Supervisor:
         return True
 
     def _start_wrapper(self, stage: StageState) -> Optional[str]:
-        """Start the wrapper of an attempt, or find the one that a killed supervisor has started; wait until it has begun."""
+        """Start the wrapper of an attempt, unless a killed supervisor has started it; wait until the attempt has begun."""
         wrapper = None  # type: Optional[subprocess.Popen[bytes]]
         if not is_alive(read_json(self.record_path(stage, "lock"))):
             if self.mode == "tmux":
@@ -633,7 +633,8 @@ class Supervisor:
             wrapper = self._spawn(stage)
         began = clock()
         while clock() - began < START_LIMIT:
-            running = wrapper.poll() is None if wrapper else is_alive(read_json(self.record_path(stage, "lock")))
+            # Of two wrappers, as after a killed supervisor, the one that holds the lock counts.
+            running = (wrapper and wrapper.poll() is None) or is_alive(read_json(self.record_path(stage, "lock")))
             begun = os.path.exists(self.record_path(stage, "start")) or os.path.exists(self.record_path(stage, "exit"))
             # From its record on, a window that is closed ends its stage.
             shown = self.mode != "tmux" or clock() - began > SLACK or os.path.exists(self.record_path(stage, "window"))
@@ -644,7 +645,7 @@ class Supervisor:
         return "its wrapper did not come up within %d s" % START_LIMIT
 
     def _spawn(self, stage: StageState) -> "subprocess.Popen[bytes]":
-        """Start a wrapper. Its job, secrets included, goes through a pipe; one that is cut short starts nothing."""
+        """Start a wrapper. Its job, secrets included, goes through a pipe; a job that is cut short starts nothing."""
         env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         env.update({"PYTHONUNBUFFERED": "1", "HUDTUI_RUN_DIR": self.folder, "HUDTUI_STAGE": stage.name})
         env["HUDTUI_RUN_ID"] = str(self.plan["run"])
@@ -764,7 +765,7 @@ class Supervisor:
             self.wait_gone(victims, 2.0)
 
     def wait_gone(self, pids: Set[int], limit: float) -> Set[int]:
-        """Those that are still there after `limit` seconds."""
+        """Wait, and return the processes that still exist after `limit` seconds."""
         until = clock() + limit
         while pids and clock() < until:
             self.keep_up()
@@ -789,12 +790,12 @@ class Supervisor:
             self.save()
 
     def requests(self) -> None:
-        """What came from outside: a stop file, a signal, the end of the time."""
+        """Obey requests from outside: a stop file, a signal, the time limit."""
         wish = read_json(self.path("stop.json"))
         if self.outcome is not None:
             sooner = self.wished_grace(wish)
             if sooner is not None and (self.hard_after is None or sooner < self.hard_after):
-                self.hard_after = sooner  # whoever asked has lost patience
+                self.hard_after = sooner  # a second request, with less patience
             return
         limit = (read_json(self.path("limits.json")) or self.plan).get("max_seconds")
         if wish is not None:
@@ -805,7 +806,7 @@ class Supervisor:
             self.begin_stop("stopped", "its time limit of %g s was reached" % float(limit))
 
     def advance(self) -> None:
-        """Start what may start now; conclude when all is done."""
+        """Start the next stage when its turn has come; decide the outcome when all stages are done."""
         for stage in self.stages:
             if stage.state == "waiting" and clock() < stage.not_before:
                 return
@@ -825,7 +826,7 @@ class Supervisor:
         self.save()
 
     def check_ready(self, stage: StageState) -> None:
-        """Let those that wait for a service go on once it answers."""
+        """Mark a service as ready once it answers."""
         wanted = stage.spec.get("ready") or {}
         if wanted.get("port"):
             try:
@@ -871,7 +872,7 @@ class Supervisor:
         self.conclude()
 
     def conclude(self) -> None:
-        """Make sure that nothing is left, and write down the end."""
+        """Kill what is left of the run, and write down how it ended."""
         left = tagged(self.folder)
         if left:
             send(left, signal.SIGKILL)
@@ -885,7 +886,7 @@ class Supervisor:
         self.event(state, why=why, exits={stage.name: stage.exit for stage in self.stages})
         until = clock() + 600.0
         while (not self.save() or self.unwritten) and os.path.isdir(self.folder) and clock() < until:
-            time.sleep(1.0)  # a full disk: whoever asks later should find the truth
+            time.sleep(1.0)  # a full disk: later readers should find the truth
             self.flush_events()
 
     def keep_up(self) -> None:
@@ -921,7 +922,7 @@ class Supervisor:
 
 
 def start(folder: str, text: bytes = b"") -> int:
-    """Begin or take up a run in the background; `text` holds the secrets."""
+    """Begin or continue a run in the background; `text` holds the secrets."""
     secrets = {}  # type: Dict[str, str]
     if text.strip():
         try:
@@ -938,7 +939,7 @@ def start(folder: str, text: bytes = b"") -> int:
 
 
 def _serve(folder: str, secrets: Dict[str, str], report: int) -> int:
-    """Carry out the run in this process; tells the one that started it how that began."""
+    """Carry out the run in this process, and report how that began."""
 
     def answer(status: int, **data: Any) -> None:
         os.write(report, json.dumps(dict(data, ok=status == 0, status=status)).encode("utf-8"))
@@ -1016,7 +1017,7 @@ def status(folder: str) -> int:
 
 
 def stop(folder: str, grace: Optional[float], why: str) -> int:
-    """Leave a request to stop, and make sure that somebody reads it."""
+    """Leave a request to stop, and make sure that a supervisor reads it."""
     found = read_json(os.path.join(folder, "status.json"))
     if found is None or found.get("state") not in ENDED:
         holder = _holder(folder)

@@ -49,7 +49,7 @@ AGAIN = 300.0  # seconds until all of it is tried again, when nothing worked
 
 
 class Watchdog:
-    """The loop that looks at the run and at the time."""
+    """The loop that watches the run and the time."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.home = folder, os.path.expanduser("~")
@@ -95,7 +95,7 @@ class Watchdog:
                 self.key = stream.read().strip()
 
     def limit(self, name: str) -> float:
-        """A limit in seconds; endless where there is none."""
+        """A limit in seconds; infinite without a limit."""
         value = self.rules.get(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("inf")
 
@@ -167,7 +167,7 @@ class Watchdog:
             time.sleep(min(LOOK, pause))
 
     def switch_off(self, why: str, again_in: float) -> bool:
-        """End the machine, or switch it off at least; whether nothing is left to do. Else that is tried again later."""
+        """End the machine, or at least switch it off; returns whether nothing is left to do. Else it is tried again later."""
         self.again = clock() + again_in
         ended, off = self.end(why), self.power_off(why)
         if ended or off or ended is off is None:
@@ -176,7 +176,7 @@ class Watchdog:
         return False
 
     def end(self, why: str) -> Optional[bool]:
-        """Tell the provider to end this machine; whether it took that, None where no key was left for it."""
+        """Tell the provider to end this machine; returns whether it accepted, None without the rule `end`."""
         wish = self.rules.get("end")
         if not isinstance(wish, dict):
             return None
@@ -192,12 +192,12 @@ class Watchdog:
                     return True
             except OSError as error:
                 self.say("not_ended", why=why, problem=str(error))
-            except (HTTPException, ValueError, KeyError, TypeError) as error:  # what it says may have the key in it
+            except (HTTPException, ValueError, KeyError, TypeError) as error:  # the text of such an error may contain the key
                 self.say("not_ended", why=why, problem=type(error).__name__)
         return False
 
     def power_off(self, why: str) -> Optional[bool]:
-        """Switch the machine off, by the first command that works; whether one did, None where there is none."""
+        """Switch the machine off, by the first command that works; returns whether one did, None without commands."""
         commands = self.rules.get("power_off") or []  # type: List[List[str]]
         self.say("power_off", why=why, commands=len(commands))
         with contextlib.suppress(AttributeError, OSError):

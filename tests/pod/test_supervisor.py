@@ -452,6 +452,22 @@ def test_an_attempt_that_was_begun_is_never_begun_again(run: Run, over: bool) ->
     assert (run.folder / "started").read_text() == "x\n"
 
 
+def test_a_wrapper_takes_its_job_from_the_pipe_of_an_earlier_supervisor(run: Run) -> None:
+    """An older supervisor that still runs starts the wrapper of its next stage by the program that lies in the folder now."""
+    for name in ("logs", "stages"):
+        (run.folder / name).mkdir()
+    pipe = run.folder / "stages" / "s.1.pipe"
+    os.mkfifo(pipe)
+    wrapper = subprocess.Popen([sys.executable, str(FILE), "stage", str(run.folder), "s", "1", str(pipe)])
+    job = {"argv": ["sh", "-c", "echo $WORD; exit 3"], "cwd": str(run.folder), "env": {**os.environ, "WORD": "hello"}}
+    pipe.write_text(json.dumps({**job, "grace": 1.0, "signal": "TERM"}))
+    assert wrapper.wait(timeout=60) == 0
+    assert json.loads((run.folder / "stages" / "s.1.exit").read_text())["exit"] == 3 and run.log("s") == b"hello\n"
+    assert {"pid", "pid_id", "boot", "child", "child_id", "at", "clock"} <= json.loads(
+        (run.folder / "stages" / "s.1.start").read_text()
+    ).keys()
+
+
 def test_stop_revives_a_killed_supervisor(run: Run) -> None:
     pid = run.plan(sh("s", RUNAWAYS + "sleep 60", grace=0.5)).start()
     run.running("s")

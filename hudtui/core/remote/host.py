@@ -21,7 +21,7 @@ Notify = Callable[[Notice], None]
 READ_LIMIT = 16 * 1024 * 1024
 """Bytes of a file that is read as a whole, at most. Larger files are read in pieces."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
-NOT_A_FILE = "it is no ordinary file"
+NOT_A_FILE = "it is not an ordinary file"
 OUTPUT_LIMIT = 64 * 1024 * 1024
 """Bytes that a command may print, at most."""
 
@@ -112,20 +112,20 @@ class Host(Protocol):
         """Write a file there in one step, with the folders above it.
 
         Raises:
-            MachineError: It could not be written; what stood there before is untouched.
+            MachineError: The file could not be written; what stood there before is untouched.
         """
         ...
 
     async def get(self, path: PurePosixPath | str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Bytes of a file there; never more than `limit`, whatever the machine says of its size.
+        """Read bytes of a file there; never more than `limit`, whatever the machine says about its size.
 
         Args:
             path: The file.
             offset: Where to begin.
-            limit: Bytes, at most; None for all of a file that is not larger than `READ_LIMIT`.
+            limit: Bytes, at most; None for the whole file.
 
         Raises:
-            FileRefused: It does not exist, is no ordinary file, or all of one larger than `READ_LIMIT` is wanted.
+            FileRefused: The file does not exist, is not an ordinary file, or is larger than `READ_LIMIT` and `limit` is None.
             MachineError: The machine does not answer.
         """
         ...

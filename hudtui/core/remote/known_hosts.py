@@ -1,4 +1,4 @@
-"""Host keys, kept per machine from the first contact on. A key that has changed stops everything."""
+"""Host keys, stored per machine at the first contact. A changed key stops everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HostKeyChanged(MachineError):
-    """A machine shows another key than the one it had: it may be another machine, or somebody in between."""
+    """A machine shows another key than before: it may be another machine, or an attacker in between."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class HostKey:
     """`SHA256:...`, as `ssh-keygen -l` shows it."""
     algorithm: str
     first: bool
-    """It was seen for the first time, and is kept from now on."""
+    """It was seen for the first time, and is stored from now on."""
 
 
 class KnownHosts:
-    """The host keys that are known, one file a machine.
+    """The known host keys, one file per machine.
 
     Args:
         folder: Where the files lie; it need not exist. By default the program's own state folder.
@@ -51,10 +51,10 @@ class KnownHosts:
         return self.folder / f"{plain}-{hashlib.sha256(machine.encode()).hexdigest()[:12]}.pub"
 
     def known(self, machine: str) -> asyncssh.SSHKey | None:
-        """The key of a machine; None before the first contact.
+        """The stored key of a machine; None before the first contact.
 
         Raises:
-            MachineError: The file is there and cannot be read: that must not pass for a first contact.
+            MachineError: The file exists but cannot be read: that must not pass for a first contact.
         """
         import asyncssh
 
@@ -69,16 +69,16 @@ class KnownHosts:
             return asyncssh.import_public_key(text)
         except asyncssh.KeyImportError:
             raise MachineError(
-                f"the host key that is kept for {machine} is damaged",
+                f"the stored host key of {machine} is damaged",
                 why=str(path),
-                fix="If you know the machine to be the right one, remove that file and connect again.",
+                fix="If you are sure that it is the right machine, remove that file and connect again.",
             ) from None
 
     def check(self, machine: str, key: asyncssh.SSHKey) -> HostKey:
-        """Compare the key that a machine shows with the one it had. A new one is not kept yet: see `keep`.
+        """Compare the key that a machine shows with the stored key. A new key is not stored yet: see `keep`.
 
         Raises:
-            HostKeyChanged: It is another one.
+            HostKeyChanged: The machine shows another key.
             MachineError: The known key cannot be read.
         """
         known = self.known(machine)
@@ -88,17 +88,17 @@ class KnownHosts:
             raise HostKeyChanged(
                 f"the host key of {machine} has CHANGED: nothing was sent to it",
                 why=f"known is {known.get_fingerprint()}, it shows {fingerprint} ({algorithm}); "
-                "this may be another machine, or somebody between you and it",
-                fix=f"If you know why (the machine was set up anew), remove {self.path(machine)} and connect again.",
+                "this may be another machine, or an attacker between you and it",
+                fix=f"If you know why (the machine was reinstalled), remove {self.path(machine)} and connect again.",
             )
         return HostKey(machine, fingerprint, algorithm, known is None)
 
     def keep(self, machine: str, key: asyncssh.SSHKey) -> None:
-        """Keep the key of a machine that has proved to own it.
+        """Store the key of a machine that has proved to own it.
 
         Raises:
-            HostKeyChanged: Another one was kept in the meantime.
-            MachineError: It cannot be kept: without that, the next contact would be a first one again.
+            HostKeyChanged: Another key was stored meanwhile.
+            MachineError: The key cannot be stored: the next contact would pass for a first contact again.
         """
         path = self.path(machine)
         try:
@@ -108,11 +108,11 @@ class KnownHosts:
                 write_atomic(path, key.export_public_key("openssh").strip() + b"\n", mode=0o600)
         except InputError as error:
             raise MachineError(
-                f"the host key of {machine} cannot be kept", why=f"{error.where}: {error.why}", fix=error.fix
+                f"the host key of {machine} cannot be stored", why=f"{error.where}: {error.why}", fix=error.fix
             ) from None
 
     def forget(self, machine: str) -> bool:
-        """Remove what is known of a machine that is gone; whether there was anything."""
+        """Remove the key of a machine that has ended; returns whether there was one."""
         try:
             self.path(machine).unlink()
         except OSError:

@@ -1,4 +1,4 @@
-"""This machine as a host."""
+"""This computer as a host."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from hudtui.core.remote.logs import follow_file
 
 _BLOCK = 1024 * 1024
 _STRAGGLE = 1.0
-"""Seconds that output may still come after a command ended, when something it started holds the pipes open."""
+"""Seconds that output may still come after a command ended, when a process it started holds the pipes open."""
 
 
 class LocalHost:
-    """Commands and files on this machine, for the user who runs hudtui."""
+    """Commands and files on this computer, for the user who runs hudtui."""
 
     name = "local"
 
@@ -163,20 +163,20 @@ class LocalHost:
 
 
 class _Collector(asyncio.SubprocessProtocol):
-    """Gathers what a command prints, and tells when it has ended and when its pipes are empty."""
+    """Gathers what a command prints, and notices when it has ended and when its pipes are empty."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
         self.drained: asyncio.Future[None] = loop.create_future()
         self.over: asyncio.Future[None] = loop.create_future()
-        """It has ended, or printed too much."""
+        """The command has ended, or printed too much."""
         self._output: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         self._open = {1, 2}
 
     @property
     def flooded(self) -> bool:
-        """It has printed more than a command may."""
+        """Whether the command has printed more than a command may."""
         return sum(map(len, self._output.values())) > OUTPUT_LIMIT
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -204,7 +204,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def _opened(path: PurePosixPath | str) -> BinaryIO:
-    """An ordinary file; anything else, such as a pipe, is not even waited for."""
+    """Open an ordinary file; anything else, such as a pipe, is refused without waiting."""
     handle = os.open(_place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

@@ -138,7 +138,7 @@ class SshConnection:
         return self
 
     async def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection; dialed once if there is none. Those who ask meanwhile wait for the same attempt.
+        """The connection; dialed now if there is none. Concurrent callers wait for the same attempt.
 
         Raises:
             Disconnected: The machine cannot be reached now.
@@ -425,7 +425,7 @@ class KeyRing:
 
     @property
     def agent(self) -> str:
-        """Socket of the key agent; empty when there is none."""
+        """Socket of the key agent; empty without an agent."""
         path = os.environ.get("SSH_AUTH_SOCK", "") if self._target.agent is None else self._target.agent
         return path if path and os.path.exists(path) else ""
 

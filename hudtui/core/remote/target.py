@@ -1,4 +1,4 @@
-"""Which machine is meant: `user@host:port` or a name from `~/.ssh/config`."""
+"""From `user@host:port`, or a name of `~/.ssh/config`, to how a machine is reached."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class SshTarget:
     keys: tuple[Path, ...] = ()
     """Private keys to try; the usual ones of `~/.ssh` when empty."""
     jump: tuple[SshTarget, ...] = ()
-    """Machines to go through, the first one first."""
+    """Machines to go through, in order."""
     alias: str | None = None
-    """What the user called it, where that is a name of `~/.ssh/config`."""
+    """The name of `~/.ssh/config` that the user gave, if any."""
     pin: str | None = None
-    """Under which id its host key is kept: the pod's, because addresses are recycled. `name` when None."""
+    """The id under which its host key is stored: the pod's, because addresses are recycled. `name` when None."""
     agent: str | None = None
-    """Socket of the key agent; None for the one in the environment, empty for none."""
+    """Socket of the key agent; None for the agent of the environment, empty for no agent."""
     identities_only: bool = False
-    """Of the agent's keys only those that are named in `keys`."""
+    """Whether only those of the agent's keys are tried that `keys` names."""
     proxy_command: str | None = None
     """A command whose input and output are the connection."""
 
@@ -45,7 +45,7 @@ class SshTarget:
 
     @property
     def machine(self) -> str:
-        """The id under which the host key is kept."""
+        """The id under which the host key is stored."""
         return self.pin or self.name
 
 
@@ -54,11 +54,11 @@ def parse_target(text: str, *, pin: str | None = None, config: Path | None = Non
 
     Args:
         text: A name of `~/.ssh/config`, or `[user@]host[:port]`; IPv6 addresses with a port in brackets.
-        pin: Under which id its host key is kept.
+        pin: The id under which its host key is stored.
         config: Another file than `~/.ssh/config`.
 
     Raises:
-        InputError: It is no such name, or the config file cannot be understood.
+        InputError: `text` is not such a name, or the config file cannot be parsed.
     """
     return _resolve(text.strip(), config or Path.home() / ".ssh" / "config", pin, 0)
 
@@ -107,7 +107,7 @@ def _split(text: str) -> tuple[str | None, str, int | None]:
         )
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
-        raise InputError(f"{port} is no port", fix="Ports go from 1 to 65535.")
+        raise InputError(f"{port} is not a valid port", fix="Ports go from 1 to 65535.")
     return match["user"], host, port
 
 
@@ -127,4 +127,4 @@ def _options(config: Path, host: str, user: str | None, port: int | None) -> Any
             () if port is None else port,
         )
     except (ConfigParseError, OSError, UnicodeDecodeError) as error:
-        raise InputError("the SSH config cannot be understood", why=str(error), fix=f"Correct {config}.") from None
+        raise InputError("the SSH config cannot be parsed", why=str(error), fix=f"Correct {config}.") from None

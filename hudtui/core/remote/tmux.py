@@ -1,4 +1,4 @@
-"""tmux on a host, seen from outside: which sessions there are, and how to reach one."""
+"""tmux on a host: which sessions of runs exist, and how to show or close a session."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from hudtui.core.errors import MachineError
 from hudtui.core.remote.host import Host
 
 PREFIX = "hudtui-"
-"""Sessions of runs are called this and the run's id."""
+"""Sessions of runs are named by this and the run's id."""
 
 _ENV = {"TMUX": ""}
 """Inside a tmux of the user's own, tmux would ask that server; runs live in the default one."""
 
 
 async def version(host: Host) -> str | None:
-    """What `tmux -V` says there, such as `tmux 3.4`; None where it is missing."""
+    """The answer of `tmux -V` there, such as `tmux 3.4`; None when tmux is missing."""
     try:
         done = await host.run(["tmux", "-V"], timeout=10)
     except MachineError:
@@ -22,7 +22,7 @@ async def version(host: Host) -> str | None:
 
 
 async def list_sessions(host: Host) -> tuple[str, ...]:
-    """Names of the sessions of runs there, of any user of this account, whichever hudtui started them."""
+    """Names of the sessions of runs there, whichever hudtui of this account started them."""
     try:
         done = await host.run(["tmux", "list-sessions", "-F", "#{session_name}"], env=_ENV, timeout=10)
     except MachineError:
@@ -31,7 +31,7 @@ async def list_sessions(host: Host) -> tuple[str, ...]:
 
 
 async def kill_session(host: Host, name: str) -> bool:
-    """Close a session with everything that runs in its windows; whether there was one."""
+    """Close a session with everything that runs in its windows; returns whether it existed."""
     try:
         return (await host.run(["tmux", "kill-session", "-t", f"={name}"], env=_ENV, timeout=10)).ok
     except MachineError:
@@ -44,7 +44,7 @@ def attach_argv(session: str) -> tuple[str, ...]:
 
 
 async def close_detached(host: Host, name: str) -> bool:
-    """Close a session that nobody is attached to; whether it was closed."""
+    """Close a session unless a client is attached; returns whether it was closed."""
     try:
         clients = await host.run(["tmux", "list-clients", "-t", f"={name}"], env=_ENV, timeout=10)
     except MachineError:

@@ -1,4 +1,4 @@
-"""Ports through the connection, in both directions. A tunnel stays when the connection is lost and comes back."""
+"""Ports through the connection, in both directions. A tunnel survives a connection that is lost and comes back."""
 
 from __future__ import annotations
 

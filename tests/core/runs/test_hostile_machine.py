@@ -91,7 +91,7 @@ async def test_what_is_no_ordinary_file_is_not_read(store: RunStore, folder: Pat
     else:
         path.mkdir()
     view = await Monitor(store).view("a-1")
-    assert view.problem is not None and "it is no ordinary file" in view.problem and Path(name).name in view.problem
+    assert view.problem is not None and "it is not an ordinary file" in view.problem and Path(name).name in view.problem
     assert [run.id for run in await Monitor(store).refresh()] == ["a-1"]
     if name == "logs/s0.log":
         with pytest.raises(MachineError, match="is not read"):
