@@ -14,8 +14,8 @@ import typer
 from hudtui.cli import console
 
 if TYPE_CHECKING:
+    from hudtui.core.rollouts.evaluate import EvalPrepared, EvalRequest
     from hudtui.core.rollouts.outcome import EvalSummary
-    from hudtui.core.rollouts.request import EvalPrepared, EvalRequest
 
 _SHOWN_PROBLEMS = 10
 
@@ -92,7 +92,7 @@ def evaluate(
     episode failed.
     """
     from hudtui.core.rollouts.chat import ChatOptions
-    from hudtui.core.rollouts.request import EvalRequest
+    from hudtui.core.rollouts.evaluate import EvalRequest
 
     if limit == 0:
         raise typer.BadParameter("0 tasks are none; -1 plays all", param_hint="--limit")
@@ -154,8 +154,7 @@ async def _play(request: EvalRequest, *, as_json: bool) -> EvalSummary:
     """Carry the evaluation out, and print it."""
     from hudtui.core.events import Notice
     from hudtui.core.platform import choose_platform
-    from hudtui.core.rollouts.evaluate import EpisodeDone
-    from hudtui.core.rollouts.request import EvalFinished, EvalPrepared, run_eval
+    from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, run_eval
     from hudtui.core.settings import load_settings
 
     folder = Path.cwd()

@@ -17,13 +17,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
 from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import Connect
-from hudtui.core.rollouts.request import with_python_variable
 from hudtui.core.settings import Settings, load_settings
 from hudtui.core.tasks.load import read_tasks
 from hudtui.core.tasks.task import Task

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.envs.text_2048.game import DIRECTIONS, Game, RuleError, draw, possible, push, read_board, slide
+from hudtui.envs.text_2048.game import DIRECTIONS, Game, RuleError, draw, possible, push, slide
+from hudtui.envs.text_2048.players import read_board
 
 TILES = st.sampled_from([0, 0, 0, 2, 2, 4, 4, 8, 16, 1024, 2048])
 

@@ -140,9 +140,9 @@ async def walk(
 
 def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Notice]]:
     """Lint the configuration and check the tasks against the environment. The number of lint's findings, and what to say."""
+    from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.files import read_text
     from hudtui.core.gym.lint.check import lint
-    from hudtui.core.rollouts.request import with_python_variable
     from hudtui.core.tasks.load import read_tasks
 
     folder, analysis = workspace.folder, workspace.analysis

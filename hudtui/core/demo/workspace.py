@@ -18,12 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.environment.bundled import PYTHON_VARIABLE
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Notice, Progress
 from hudtui.core.files import write_atomic
 from hudtui.core.platform import HUD
 from hudtui.core.python import python_command
-from hudtui.core.rollouts.request import PYTHON_VARIABLE
 from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hudtui.core.environment.servers import ServerSpec
 from hudtui.core.python import python_command
+from hudtui.core.variables import Lookup
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,15 @@ BUNDLED: tuple[BundledEnvironment, ...] = (
         "The game 2048 in text: move(direction), set up by size and seed, judged by highest tile or efficiency.",
     ),
 )
+
+
+PYTHON_VARIABLE = "HUDTUI_PYTHON"
+"""In a task file: the interpreter that has hudtui, for environments that come with it."""
+
+
+def with_python_variable(lookup: Lookup) -> Lookup:
+    """`lookup`, with this interpreter as the value of `HUDTUI_PYTHON` where it has no other."""
+    return lambda name: lookup(name) or (sys.executable if name == PYTHON_VARIABLE else None)
 
 
 def find_bundled(name: str) -> BundledEnvironment | None:

@@ -24,7 +24,8 @@ from hudtui.core.rollouts.chat import ChatEndpoint, ChatOptions, ChatPolicy, Pol
 from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.rollouts.values import Complete, Message
 from hudtui.core.tasks.task import Task
-from hudtui.envs.text_2048.players import DIRECTIONS, Board, greedy_move, legal_moves, read_board
+from hudtui.envs.text_2048.game import Board, possible
+from hudtui.envs.text_2048.players import PREFERENCE, greedy_move, read_board
 
 _MOVING = re.compile(r"(?i)dir|move|slide|push|swipe|shift")
 
@@ -91,7 +92,7 @@ class RandomPolicy:
 
     def __init__(self, config: GymConfig, *, seed: int | str = 0) -> None:
         moves = direction_calls(config)
-        self._moves = [moves[name] for name in DIRECTIONS] if len(moves) == len(DIRECTIONS) else []
+        self._moves = [moves[name] for name in PREFERENCE] if len(moves) == len(PREFERENCE) else []
         self._calls = plain_calls(config) or self._moves
         if not self._calls:
             raise _nothing_to_say("random", config, "has no action for left, right, up and down, and none without arguments")
@@ -101,7 +102,7 @@ class RandomPolicy:
     async def __call__(self, messages: Sequence[Message]) -> str:
         """The next reply."""
         board = last_board(messages) if self._moves else None
-        if board is not None and not legal_moves(board):
+        if board is not None and not possible(board):
             return self._say("No move is possible any more.", "done()")
         return self._say("Any move will do.", self._random.choice(self._calls if board is None else self._moves))
 
@@ -120,7 +121,7 @@ class GreedyPolicy:
 
     def __init__(self, config: GymConfig) -> None:
         self._calls = direction_calls(config)
-        missing = [name for name in DIRECTIONS if name not in self._calls]
+        missing = [name for name in PREFERENCE if name not in self._calls]
         if missing:
             raise _nothing_to_say("greedy", config, f"has no action for {', '.join(missing)}")
         self._say = _speaker(config)
@@ -234,7 +235,7 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
     given: dict[str, str] = {}
     named: dict[str, str] = {}
     for name, mapping in config.mappings.items():
-        for direction in DIRECTIONS:
+        for direction in PREFERENCE:
             bare = _arguments(interpreter, f"{name}()")
             if bare is not None and _carriers(bare, direction):
                 fixed.setdefault(direction, f"{name}()")
@@ -245,12 +246,12 @@ def direction_calls(config: GymConfig) -> dict[str, str]:
             if carriers and any(_MOVING.search(word) for word in (name, mapping.tool, *carriers)):
                 given.setdefault(direction, f'{name}("{direction}")')
     calls = {**named, **given, **fixed}
-    return {direction: calls[direction] for direction in DIRECTIONS if direction in calls}
+    return {direction: calls[direction] for direction in PREFERENCE if direction in calls}
 
 
 def _carriers(arguments: Mapping[str, object], direction: str) -> list[str]:
     """The parameters that carry a direction, where no other one is carried beside it."""
-    words = {name: value.lower() for name, value in arguments.items() if isinstance(value, str) and value.lower() in DIRECTIONS}
+    words = {name: value.lower() for name, value in arguments.items() if isinstance(value, str) and value.lower() in PREFERENCE}
     return list(words) if set(words.values()) == {direction} else []
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -79,29 +78,9 @@ def possible(board: Board) -> tuple[str, ...]:
 
 
 def draw(board: Board) -> str:
-    """The board as text: one line a row, columns aligned, a dot for an empty cell. `read_board` reads it back."""
+    """The board as text: one line a row, columns aligned, a dot for an empty cell. `players.read_board` reads it back."""
     width = max(len(str(tile)) for row in board for tile in row)
     return "\n".join(" ".join((str(tile) if tile else ".").rjust(max(width, 4)) for tile in row) for row in board)
-
-
-def read_board(text: str) -> Board | None:
-    """The last board in a text that may hold more than that; None when there is none."""
-    block: list[tuple[int, ...]] = []
-    found: Board | None = None
-    for line in [*text.splitlines(), ""]:
-        words = line.split()
-        row = tuple(0 if word == "." else int(word) for word in words) if words and all(map(_CELL, words)) else ()
-        if row and (not block or len(row) == len(block[0])):
-            block.append(row)
-        else:
-            block = [row] if row else []
-        if block and len(block) == len(block[0]) >= SMALLEST:
-            found = tuple(block)
-            block = []
-    return found
-
-
-_CELL = re.compile(r"\.|[0-9]{1,9}").fullmatch
 
 
 class Game:

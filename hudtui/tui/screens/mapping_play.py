@@ -170,10 +170,10 @@ class MappingPlay(MappingFiles):
         self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
+        from hudtui.core.environment.bundled import with_python_variable
         from hudtui.core.environment.client import connect
         from hudtui.core.environment.powers import task_powers
         from hudtui.core.rollouts.episode import EpisodePlayer
-        from hudtui.core.rollouts.request import with_python_variable
         from hudtui.core.settings import load_settings
 
         task = await self._pick_task()
@@ -273,7 +273,7 @@ class MappingPlay(MappingFiles):
 
     def action_copy(self) -> None:
         """Copy the transcript."""
-        from hudtui.core.rollouts.transcript import transcript
+        from hudtui.core.rollouts.trace import transcript
 
         assert self.played is not None
         self.shell.copy(transcript(self.played.record(), over=self.played.stop is not None))
@@ -285,7 +285,7 @@ class MappingPlay(MappingFiles):
     async def _write_transcript(self) -> None:
         from hudtui.core.files import write_atomic
         from hudtui.core.gym.environment_name import environment_name
-        from hudtui.core.rollouts.transcript import transcript
+        from hudtui.core.rollouts.trace import transcript
 
         assert self.played is not None
         text = transcript(self.played.record(), over=self.played.stop is not None)

@@ -8,18 +8,18 @@ from hudtui.core.rollouts.episode import play
 from hudtui.core.rollouts.policy import direction_calls, plain_calls, policy_source
 from hudtui.core.rollouts.trace import write_episode
 from hudtui.core.tasks.task import Task
-from hudtui.envs.text_2048.players import DIRECTIONS
+from hudtui.envs.text_2048.players import PREFERENCE
 
-PLAIN = "action_mappings:\n" + "".join(f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in DIRECTIONS)
+PLAIN = "action_mappings:\n" + "".join(f"  {name}: {{_tool: move, direction: {{static: {name}}}}}\n" for name in PREFERENCE)
 ONE = "action_mappings:\n  move: {_tool: move, _parser: {positional: [direction]}, direction: {from_arg: direction}}\n"
 OTHER_NAMES = (
     "action_mappings:\n"
     "  restart: {_tool: setup}\n"
     "  push: {_tool: move, _parser: {positional: [to]}, direction: {from_arg: to, transform: 'lambda x: x.lower()'}}\n"
 )
-SHORT = "action_mappings:\n" + "".join(f"  {name[0]}: {{_tool: move, direction: {name}}}\n" for name in DIRECTIONS)
+SHORT = "action_mappings:\n" + "".join(f"  {name[0]}: {{_tool: move, direction: {name}}}\n" for name in PREFERENCE)
 NAMES_ALONE = "action_mappings:\n" + "".join(
-    f"  {name.title()}: {{_tool: press, key: {n}}}\n" for n, name in enumerate(DIRECTIONS)
+    f"  {name.title()}: {{_tool: press, key: {n}}}\n" for n, name in enumerate(PREFERENCE)
 )
 NO_TASK = Task(id="", prompt="")
 CROSSED = "action_mappings:\n  left: {_tool: move, direction: right}\n  right: {_tool: move, direction: left}\n"
@@ -40,7 +40,7 @@ def make_policy(name, config, *, seed=0, task=NO_TASK, rollout=0):
 )
 def test_what_to_say_for_a_direction(make_config, text, left):
     calls = direction_calls(make_config(text))
-    assert list(calls) == list(DIRECTIONS)
+    assert list(calls) == list(PREFERENCE)
     assert calls["left"] == left
 
 

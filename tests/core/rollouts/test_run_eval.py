@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import ConfigError, InputError
 from hudtui.core.events import Notice
 from hudtui.core.platform import HUD
-from hudtui.core.rollouts.evaluate import EpisodeDone
-from hudtui.core.rollouts.request import EvalFinished, EvalPrepared, EvalRequest, new_out_dir, run_eval, with_python_variable
+from hudtui.core.rollouts.evaluate import EpisodeDone, EvalFinished, EvalPrepared, EvalRequest, new_out_dir, run_eval
 from hudtui.core.settings import load_settings
 
 CONFIG = "action_mappings:\n" + "".join(
