@@ -6,8 +6,10 @@ Works on lines and their indentation alone, because a text is hardly ever valid 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hudtui.core.environment.values import Tool
@@ -84,8 +86,7 @@ def cursor_context(lines: Sequence[str], row: int, column: int) -> CursorContext
     line = lines[row][:column]
     if _commented(line):
         return None
-    indent = len(line) - len(line.lstrip(" "))
-    path = _path_above(lines, row, indent)
+    path = _path_above(lines, row, _indent(line))
     if path is None:
         return None
     pair = re.match(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[{-][^:#]*?)\s*:\s+(.*)$""", line)
@@ -144,173 +145,174 @@ def _path_above(lines: Sequence[str], row: int, indent: int) -> tuple[str, ...] 
 
 
 def complete(lines: Sequence[str], row: int, column: int, tools: Mapping[str, Tool] | None) -> Completion | None:
-    """What can stand at a place (from 0) and goes with what is typed there already."""
-    place = cursor_context(lines, row, column)
-    if place is None:
+    """What can stand at a place and goes with what is typed there already.
+
+    Args:
+        lines: The text.
+        row: Of the cursor, from 0.
+        column: Of the cursor, from 0.
+        tools: The environment's tools by name, where they are known.
+    """
+    context = cursor_context(lines, row, column)
+    if context is None:
         return None
-    candidates = tuple(_values(lines, row, place, tools)) if place.key is not None else tuple(_names(lines, row, place, tools))
-    word = place.typed.casefold()
+    scene = _Scene(lines, row, context, tools)
+    candidates = tuple(scene.values(context.key) if context.key is not None else scene.keys())
+    word = context.typed.casefold()
     begins = [one for one in candidates if one.label.casefold().startswith(word)]
     holds = [one for one in candidates if word in one.label.casefold() and one not in begins]
     fitting = (*begins, *holds)
-    if not fitting or (len(fitting) == 1 and fitting[0].label == place.typed):
+    if not fitting or (len(fitting) == 1 and fitting[0].label == context.typed):
         return None
-    return Completion(place.start, fitting)
+    return Completion(context.start, fitting)
 
 
-def _names(lines: Sequence[str], row: int, place: CursorContext, tools: Mapping[str, Tool] | None) -> Iterable[Candidate]:
-    path = place.path
-    if path in _KEYS:
-        taken = _siblings(lines, row, path)
-        for name, detail in _KEYS[path].items():
-            if name not in taken:
-                yield Candidate(
-                    name,
-                    f"{name}:" if name in ("rubric", "weights", "job", MAPPINGS, "parser") and path != ("job",) else f"{name}: ",
-                    detail,
-                )
-        return
-    if not path or path[0] != MAPPINGS:
-        return
-    if len(path) == 1:
-        for tool in _offered(tools):
-            yield Candidate(tool.name, f"{tool.name}:", clean_line(tool.description, 60) or "tool")
-    elif len(path) == 2:
-        taken = _siblings(lines, row, path)
-        for name, detail in (("_tool", "the MCP tool that is called"), ("_parser", "names of positional arguments")):
-            if name not in taken:
-                yield Candidate(name, f"{name}: " if name == "_tool" else f"{name}:", detail)
-        for prop, words in _parameters(lines, row, path[1], tools):
-            if prop not in taken:
-                yield Candidate(prop, f"{_safe_key(prop)}:", words)
-    elif len(path) == 3 and path[2] == "_parser":
-        if "positional" not in _siblings(lines, row, path):
+class _Scene:
+    """The cursor's surroundings: the entry around it, the tool of that, and the keys beside the cursor."""
+
+    def __init__(self, lines: Sequence[str], row: int, context: CursorContext, tools: Mapping[str, Tool] | None) -> None:
+        self.lines = lines
+        self.row = row
+        self.path = context.path
+        self.tools = tools or {}
+
+    def keys(self) -> Iterable[Candidate]:
+        """Keys that can stand here and do not stand here yet."""
+        taken = self._siblings()
+        yield from (candidate for candidate in self._keys() if candidate.label not in taken)
+
+    def _keys(self) -> Iterable[Candidate]:
+        path = self.path
+        if path in _KEYS:
+            for name, detail in _KEYS[path].items():
+                section = name in ("rubric", "weights", "job", MAPPINGS, "parser") and path != ("job",)
+                yield Candidate(name, f"{name}:" if section else f"{name}: ", detail)
+        elif path == (MAPPINGS,):
+            for tool in self._agent_tools():
+                yield Candidate(tool.name, f"{tool.name}:", clean_line(tool.description, 60) or "tool")
+        elif not path or path[0] != MAPPINGS:
+            return
+        elif len(path) == 2:
+            yield Candidate("_tool", "_tool: ", "the MCP tool that is called")
+            yield Candidate("_parser", "_parser:", "names of positional arguments")
+            for prop, words in self._parameters():
+                yield Candidate(prop, f"{_written(yaml_key, prop) or prop}:", words)
+        elif len(path) == 3 and path[2] == "_parser":
             yield Candidate("positional", "positional: ", "names of the arguments, in their order")
-    elif len(path) == 3 and not path[2].startswith("_"):
-        taken = _siblings(lines, row, path)
-        for name, detail in _FORMS.items():
-            if name not in taken:
+        elif len(path) == 3 and not path[2].startswith("_"):
+            for name, detail in _FORMS.items():
                 yield Candidate(name, f"{name}: ", detail)
 
+    def values(self, name: str) -> Iterable[Candidate]:
+        """Values that the key `name` can have."""
+        path = self.path
+        if name in _FLAGS:
+            yield from (Candidate(word, word) for word in ("true", "false"))
+        if len(path) < 2 or path[0] != MAPPINGS:
+            return
+        if len(path) == 2 and name == "_tool":
+            for tool in self._agent_tools():
+                yield Candidate(tool.name, yaml_value(tool.name), clean_line(tool.description, 60))
+        elif len(path) == 3 and path[2] == "_parser" and name == "positional":
+            for prop, words in self._parameters():
+                if re.fullmatch(r"\w+", prop):
+                    yield Candidate(prop, yaml_value(prop), words)
+        elif len(path) == 3 and name in ("from_arg", "from_args"):
+            for argument in self._positional():
+                yield Candidate(argument, yaml_value(argument), "argument of the action")
+        elif (len(path) == 3 and name in ("static", "default")) or (len(path) == 2 and not name.startswith("_")):
+            parameter = path[2] if len(path) == 3 else name
+            for allowed in self._allowed(parameter):
+                text = _written(yaml_value, allowed)
+                if text is not None:
+                    yield Candidate(allowed if isinstance(allowed, str) else text, text, f"allowed for {parameter}")
 
-def _values(lines: Sequence[str], row: int, place: CursorContext, tools: Mapping[str, Tool] | None) -> Iterable[Candidate]:
-    path, name = place.path, place.key
-    if name in _FLAGS:
-        yield from (Candidate(word, word) for word in ("true", "false"))
-    if len(path) < 2 or path[0] != MAPPINGS:
-        return
-    action = path[1]
-    if len(path) == 2 and name == "_tool":
-        for tool in _offered(tools):
-            yield Candidate(tool.name, yaml_value(tool.name), clean_line(tool.description, 60))
-    elif len(path) == 3 and path[2] == "_parser" and name == "positional":
-        for prop, words in _parameters(lines, row, action, tools):
-            if re.fullmatch(r"\w+", prop):
-                yield Candidate(prop, yaml_value(prop), words)
-    elif len(path) == 3 and name in ("from_arg", "from_args"):
-        for argument in _positional(lines, row, action):
-            yield Candidate(argument, yaml_value(argument), "argument of the action")
-    elif (len(path) == 3 and name in ("static", "default")) or (len(path) == 2 and name and not name.startswith("_")):
-        parameter = path[2] if len(path) == 3 else name
-        for allowed in _allowed(lines, row, action, parameter, tools):
-            text = _written(allowed)
-            if text is not None:
-                yield Candidate(allowed if isinstance(allowed, str) else text, text, f"allowed for {parameter}")
+    def _agent_tools(self) -> list[Tool]:
+        return [tool for tool in self.tools.values() if tool.kind == "agent" and tool.hub is None]
+
+    @cached_property
+    def _entry(self) -> range:
+        """The rows of the action around the cursor."""
+        parts, _ = split_parts(self.lines)
+        starts = [part.line for part in parts]
+        index = bisect_right(starts, self.row) - 1
+        if index < 0 or not parts[index].action:
+            return range(self.row, self.row + 1)
+        return range(starts[index], starts[index + 1] if index + 1 < len(starts) else len(self.lines))
+
+    def _pairs(self) -> Iterable[tuple[int, str, str]]:
+        """Row, key and written value of the lines of the entry."""
+        for row in self._entry:
+            pair = _KEY.match(self.lines[row])
+            if pair is not None:
+                yield row, _bare(pair[2]), pair[3] or ""
+
+    @cached_property
+    def _schema(self) -> ToolSchema | None:
+        """The schema of the entry's tool."""
+        name = next((_bare(value.partition(" #")[0]) for _, key, value in self._pairs() if key == "_tool"), "")
+        tool = self.tools.get(name)
+        return None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
+
+    def _parameters(self) -> Iterable[tuple[str, str]]:
+        """The parameters of the tool, each with its type in words."""
+        if self._schema is None:
+            return
+        for prop in self._schema.properties():
+            need = "required" if prop.required else "optional"
+            yield prop.name, clean_line(f"{self._schema.words(prop.schema)}; {need}", 60)
+
+    def _allowed(self, parameter: str) -> Iterable[Any]:
+        """The values that a parameter may have, where they are few."""
+        properties = self._schema.properties() if self._schema is not None else ()
+        schema = next((prop.schema for prop in properties if prop.name == parameter), {})
+        choices = schema.get("enum")
+        if isinstance(choices, list):
+            yield from choices
+        elif schema.get("type") == "boolean":
+            yield from (True, False)
+        elif "const" in schema:
+            yield schema["const"]
+
+    def _positional(self) -> Iterable[str]:
+        for row, key, value in self._pairs():
+            if key != "positional":
+                continue
+            if value.startswith("["):
+                yield from re.findall(r"\w+", value.partition("]")[0])
+            for below in range(row + 1, self._entry.stop):
+                item = re.match(r"""\s*-\s+["']?(\w+)""", self.lines[below])
+                if item is None:
+                    break
+                yield item[1]
+
+    def _siblings(self) -> set[str]:
+        """The keys beside the key that is being written."""
+        indent = _indent(self.lines[self.row])
+        found: set[str] = set()
+        for rows in (range(self.row - 1, -1, -1), range(self.row + 1, len(self.lines))):
+            for row in rows:
+                line = self.lines[row]
+                bare = line.lstrip(" ")
+                if not bare.strip() or bare[0] == "#":
+                    continue
+                if _indent(line) < indent:
+                    break
+                pair = _KEY.match(line) if _indent(line) == indent else None
+                if pair is not None:
+                    found.add(_bare(pair[2]))
+        return found
 
 
-def _offered(tools: Mapping[str, Tool] | None) -> list[Tool]:
-    return [tool for tool in (tools or {}).values() if tool.kind == "agent" and tool.hub is None]
-
-
-def _safe_key(name: str) -> str:
+def _written(write: Callable[[Any], str], data: Any) -> str | None:
     try:
-        return yaml_key(name)
-    except NotWritable:
-        return name
-
-
-def _written(data: Any) -> str | None:
-    try:
-        return yaml_value(data)
+        return write(data)
     except NotWritable:
         return None
 
 
-def _entry(lines: Sequence[str], row: int) -> range:
-    """The rows of the action around a row."""
-    parts, _ = split_parts(lines)
-    starts = [part.line for part in parts]
-    index = next((number for number in range(len(parts) - 1, -1, -1) if starts[number] <= row), None)
-    if index is None or not parts[index].action:
-        return range(row, row + 1)
-    return range(starts[index], starts[index + 1] if index + 1 < len(starts) else len(lines))
-
-
-def _tool_of(lines: Sequence[str], row: int, tools: Mapping[str, Tool] | None) -> Tool | None:
-    for place in _entry(lines, row):
-        pair = _KEY.match(lines[place])
-        if pair is not None and _bare(pair[2]) == "_tool":
-            return (tools or {}).get(_bare((pair[3] or "").partition(" #")[0]))
-    return None
-
-
-def _parameters(lines: Sequence[str], row: int, action: str, tools: Mapping[str, Tool] | None) -> Iterable[tuple[str, str]]:
-    tool = _tool_of(lines, row, tools)
-    if tool is not None and tool.input_schema is not None:
-        schema = ToolSchema(tool.input_schema)
-        for prop in schema.properties():
-            need = "required" if prop.required else "optional"
-            yield prop.name, clean_line(f"{schema.words(prop.schema)}; {need}", 60)
-
-
-def _allowed(lines: Sequence[str], row: int, action: str, parameter: str, tools: Mapping[str, Tool] | None) -> Iterable[Any]:
-    tool = _tool_of(lines, row, tools)
-    if tool is None or tool.input_schema is None:
-        return
-    for prop in ToolSchema(tool.input_schema).properties():
-        if prop.name == parameter:
-            choices = prop.schema.get("enum")
-            if isinstance(choices, list):
-                yield from choices
-            elif prop.schema.get("type") == "boolean":
-                yield from (True, False)
-            elif "const" in prop.schema:
-                yield prop.schema["const"]
-
-
-def _positional(lines: Sequence[str], row: int, action: str) -> Iterable[str]:
-    rows = _entry(lines, row)
-    for place in rows:
-        pair = _KEY.match(lines[place])
-        if pair is None or _bare(pair[2]) != "positional":
-            continue
-        if (pair[3] or "").startswith("["):
-            yield from re.findall(r"\w+", pair[3].partition("]")[0])
-        for below in range(place + 1, rows.stop):
-            item = re.match(r"""\s*-\s+["']?(\w+)""", lines[below])
-            if item is None:
-                break
-            yield item[1]
-
-
-def _siblings(lines: Sequence[str], row: int, path: tuple[str, ...]) -> set[str]:
-    """The keys beside the one that is being written."""
-    indent = len(lines[row]) - len(lines[row].lstrip(" "))
-    found: set[str] = set()
-    for step in (-1, 1):
-        place = row + step
-        while 0 <= place < len(lines):
-            line = lines[place]
-            bare = line.lstrip(" ")
-            depth = len(line) - len(bare)
-            if bare.strip() and bare[0] != "#":
-                if depth < indent:
-                    break
-                pair = _KEY.match(line) if depth == indent else None
-                if pair is not None:
-                    found.add(_bare(pair[2]))
-            place += step
-    return found
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +361,7 @@ def _into_mappings(lines: Sequence[str], mapping: str) -> tuple[int, str, int]:
         last = _last_full(lines, 0, len(lines))
         return last + 1, f"\n{MAPPINGS}:\n{text}\n", 2
     entries = [entry for entry in outline(lines) if entry.action]
-    indent = len(lines[entries[0].line]) - len(lines[entries[0].line].lstrip(" ")) if entries else 2
+    indent = _indent(lines[entries[0].line]) if entries else 2
     margin = " " * indent
     end = next((row for row in range(header + 1, len(lines)) if lines[row] and lines[row][0] not in " #\t\r"), len(lines))
     last = _last_full(lines, header, end)
