@@ -16,7 +16,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.text import did_you_mean
 
 FALLBACK = "environment"
-"""What an environment is called whose source says nothing usable."""
+"""The name of an environment whose source holds no usable name."""
 
 _LONGEST = 64
 _GENERIC = frozenset({"mcp", "sse", "api", "http", "https", "stream", "streamable", "message", "messages"})
@@ -35,7 +35,7 @@ _VALUED = re.compile(
 
 
 def environment_name(source: str) -> str:
-    """A short name for the environment behind a source, fit for a file name.
+    """Return a short name for the environment behind a source, fit for a file name.
 
     Args:
         source: Anything that names an environment: an image with registry, tag and digest; a URL; a folder; a lock file; a
@@ -44,17 +44,17 @@ def environment_name(source: str) -> str:
     Returns:
         Letters, digits, `-`, `_` and `.` only, at most 64 of them, beginning with a letter or digit.
     """
-    text = source.strip().removeprefix("-- ")  # how a command is told from other sources
+    text = source.strip().removeprefix("-- ")  # the prefix of sources that are commands
     return _slug(_telling_part(text)) or FALLBACK
 
 
 def config_file_name(source: str) -> str:
-    """The name of the file that a source's configuration is written to: `<environment name>.yaml`."""
+    """Return the name of the file that a source's configuration is written to: `<environment name>.yaml`."""
     return f"{environment_name(source)}.yaml"
 
 
 def declared_environment(config: GymConfig) -> str | None:
-    """What a configuration says that it is for: `job.metadata.environment`, `job.environment` or `environment`; None without."""
+    """Return `job.metadata.environment`, `job.environment` or `environment` of a configuration, the first that is set."""
     metadata = config.job.get("metadata")
     for place in (metadata, config.job, config.raw):
         value = place.get("environment") if isinstance(place, Mapping) else None
@@ -64,7 +64,7 @@ def declared_environment(config: GymConfig) -> str | None:
 
 
 def called_tools(config: GymConfig) -> tuple[str, ...]:
-    """The tools that its actions call."""
+    """Return the tools that the actions of a configuration call."""
     return tuple(mapping.tool for mapping in (*config.mappings.values(), *config.partial.values()) if mapping.tool)
 
 
@@ -72,10 +72,10 @@ def is_config_for(named: str | None, tools: tuple[str, ...], analysis: Analysis,
     """Whether a configuration is for the analysed environment.
 
     Args:
-        named: What the configuration says that it is for.
-        tools: The tools that its actions call.
+        named: The environment that the configuration names.
+        tools: The tools that the actions of the configuration call.
         analysis: The analysis.
-        identity: What its environment is known by.
+        identity: The names of the analysed environment.
 
     Returns:
         True when it is called so or has every tool; for a configuration that does not say, when it has one of them, be it

@@ -400,7 +400,7 @@ def generate(
 
 
 def render(plan: Draft, *, platform: Platform = HUD) -> str:
-    """A draft as YAML text."""
+    """Return a draft as YAML text."""
     return "\n".join(
         [
             *_heading(plan, platform),
@@ -437,7 +437,7 @@ def render(plan: Draft, *, platform: Platform = HUD) -> str:
 
 
 def action_yaml(action: DraftAction) -> list[str]:
-    """The entry of one action under `action_mappings`, as lines without indentation."""
+    """Return the entry of one action under `action_mappings`, as lines without indentation."""
     positional = ", ".join(yaml_quoted(argument.name) for argument in action.arguments)
     lines = [f"{yaml_key(action.name)}:"]
     notes = (action.renamed, *action.notes) if action.renamed else action.notes
@@ -453,7 +453,7 @@ def action_yaml(action: DraftAction) -> list[str]:
 
 
 def prompt_lines(action: DraftAction) -> list[str]:
-    """How the prompt describes one action, as lines without indentation."""
+    """Return the description of one action in the prompt, as lines without indentation."""
     arguments = ", ".join(argument.name for argument in action.arguments)
     heading = f"- {action.name}({arguments})"
     return [
@@ -464,7 +464,7 @@ def prompt_lines(action: DraftAction) -> list[str]:
 
 
 def action_snippet(tool: Tool, taken: Collection[str] = ()) -> tuple[str, str] | SkippedTool:
-    """A new action for a tool, ready to be put into a configuration.
+    """Make a new action for a tool, ready to be put into a configuration.
 
     Args:
         tool: The tool.

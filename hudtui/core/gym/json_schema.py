@@ -1,6 +1,6 @@
 """Checking the arguments of a call against the tool's JSON Schema, with messages that say what was expected.
 
-Schemas come from servers that nobody vouches for. A schema that makes no sense, refers to another document, or would take too
+Schemas come from untrusted servers. A schema that makes no sense, refers to another document, or would take too
 long to check leaves the verdict to the server. Nothing here raises.
 """
 

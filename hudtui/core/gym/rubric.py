@@ -13,13 +13,13 @@ from hudtui.core.gym.interpreter import Interpretation
 from hudtui.core.gym.values import GymConfig
 
 REWARD_KEYS = ("reward", "grade", "score")
-"""Where an evaluate tool's answer holds its reward, the first that is there."""
+"""Keys of an evaluate tool's answer that hold the reward; the first key present counts."""
 
 _LONGEST_JSON = 1_000_000
 
 
 def format_score(interpretations: Sequence[Interpretation], config: GymConfig) -> float:
-    """How far the replies kept to the expected form, 0 to 1.
+    """Return how far the replies kept to the expected form, 0 to 1.
 
     The share of replies with the expected tags and the share of tool texts that parse, weighted as the `parser` section says;
     0 without replies. Without any tool text nothing has parsed.
@@ -34,12 +34,12 @@ def format_score(interpretations: Sequence[Interpretation], config: GymConfig) -
 
 
 def tool_execution(successes: int, attempts: int) -> float:
-    """The share of attempted calls that succeeded; 0 without attempts."""
+    """Return the share of attempted calls that succeeded; 0 without attempts."""
     return successes / attempts if attempts else 0.0
 
 
 def total_reward(task_completion: float, execution: float, format_compliance: float, config: GymConfig) -> float:
-    """The reward: the components, weighted as `rubric.weights` says. The weights need not sum to 1."""
+    """Return the reward: the components, weighted as `rubric.weights` says. The weights need not sum to 1."""
     weights = config.weights
     return (
         weights["task_completion"] * task_completion
@@ -49,14 +49,14 @@ def total_reward(task_completion: float, execution: float, format_compliance: fl
 
 
 def find_reward(result: ToolResult, weights: Mapping[str, float] | None = None) -> tuple[float, bool]:
-    """The reward in the answer of an evaluate tool.
+    """Return the reward in the answer of an evaluate tool.
 
     Args:
         result: The answer.
         weights: Weights of subscores by name, where the answer has none of its own.
 
     Returns:
-        The reward, and whether the answer said one. An error answer says 0. Where nothing is said, the reward is 0, too.
+        The reward, and whether the answer holds one. The reward of an error answer is 0, and so is that of an answer without one.
     """
     if result.is_error:
         return 0.0, True
@@ -95,7 +95,7 @@ def _reward_in(answer: Any, weights: Mapping[str, float] | None) -> float | None
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, also one that is written as text or as a boolean."""
+    """The value as a finite number, where it is a number, a text that is one, or a boolean; else None."""
     if not isinstance(value, int | float | str):
         return None
     try:

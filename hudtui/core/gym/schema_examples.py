@@ -1,6 +1,6 @@
 """Reading a tool's JSON Schema: its parameters, their types in words, and an example value that fits.
 
-Schemas come from servers that nobody vouches for: references may run in circles, patterns may be no patterns, whole schemas may
+Schemas come from untrusted servers: references may run in circles, patterns may be no patterns, whole schemas may
 make no sense. Nothing here raises on them; what cannot be read counts as unrestricted.
 """
 
@@ -104,7 +104,10 @@ class ToolSchema:
         return tuple(self._property(name, shape) for name in dict.fromkeys(names))
 
     def accepts(self, arguments: Any) -> bool:
-        """Whether the arguments of a call fit. A schema that makes no sense accepts everything; one that never ends, nothing."""
+        """Whether the arguments of a call fit.
+
+        Everything fits a schema that makes no sense; nothing fits where the check takes too long.
+        """
         return self._valid(self.root, arguments, WorkBudget(), too_long=False)
 
     def unchecked(self, arguments: Any) -> str | None:
@@ -558,7 +561,7 @@ def _sample(tree: Any, repeat: int) -> str:
 
 
 def _class(members: list[tuple[Any, Any]], *, negated: bool) -> str:
-    """A character of a class, or one that is not in it."""
+    """A character of a class, or outside of a negated class."""
     picks = {"DIGIT": "1", "WORD": "a", "SPACE": " ", "NOT_DIGIT": "x", "NOT_WORD": "-", "NOT_SPACE": "x"}
     kind, content = members[0]
     if not negated:

@@ -37,7 +37,7 @@ class MappingFiles(MappingCore):
         super().__init__()
         self._stamp = FileStamp()
         self._outside: str | None = None
-        """What the file holds since somebody else changed it."""
+        """What the file holds since another program changed it."""
         self._copied: str | None = None
         self._copied_at = 0.0
         self._copy_fails = False
@@ -66,7 +66,7 @@ class MappingFiles(MappingCore):
                 self.editor.focus()
 
     def facts_changed(self, facts: Facts) -> None:
-        """A configuration may have appeared; the environment may have been looked at anew."""
+        """A configuration may have appeared; the environment may have been analysed again."""
         workspace = facts.workspace
         if self.path is None and workspace is not None and not workspace.configs:
             self.query_one(EmptyState).tell(
@@ -353,7 +353,7 @@ class MappingFiles(MappingCore):
         if text is None:
             if self._outside != "":
                 self._outside = ""
-                self.say(f"{self.path.name} is gone or cannot be read. F9 writes it anew.", "warning")
+                self.say(f"{self.path.name} is gone or cannot be read. F9 writes it again.", "warning")
                 self._say_outside()
             return
         if text == self.saved:

@@ -1,7 +1,7 @@
 """An editor for YAML: Textual's TextArea with highlighting, findings in the text and in the gutter, and what a hand expects.
 
 Two things of TextArea's own grow with the length of the text: it measures all lines and counts all of them for every line it
-draws. Both are done differently here, and lines that did not change are not drawn anew.
+draws. Both are done differently here, and lines that did not change are not drawn again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Note:
 
     @classmethod
     def of(cls, finding: Finding, lines: Sequence[str]) -> Note:
-        """The note of a finding; one that is about no character covers what its line says."""
+        """The note of a finding; where the finding has no range, the note covers the words of its line."""
         row = min(max(finding.line - 1, 0), max(len(lines) - 1, 0))
         line = lines[row] if lines else ""
         start = min(max(finding.column - 1, 0), len(line))
@@ -131,7 +131,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     """
 
     class Wants(Message):
-        """The user asks for completion, or goes on typing where it may be offered."""
+        """The user asks for completion, or continues to type where it may be offered."""
 
         def __init__(self, editor: YamlEditor, asked: bool) -> None:
             super().__init__()
@@ -242,13 +242,13 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         if self._edited is None:
             self._width = max((cell_len(line) for line in lines), default=0)
         else:
-            # The text grows at once and shrinks when it is measured anew: nobody sees the difference.
+            # The text grows at once and shrinks when it is next measured; the difference is not visible.
             top, bottom = self._edited
             self._width = max(self._width, *(cell_len(line.expandtabs(self.indent_width)) for line in lines[top : bottom + 1]))
         before, size = self.virtual_size, Size(self._width + self.gutter_width + 1, len(lines))
         if size == before:
             return
-        # Set past the reactive: a new size of what is scrolled is no reason to lay the whole screen out anew.
+        # Set past the reactive: a new size of what is scrolled is no reason for a new layout of the whole screen.
         self.set_reactive(YamlEditor.virtual_size, size)
         # A scrollbar is drawn from end to end; the one at the side does not depend on how long the lines are.
         wide = size.width > self.size.width
@@ -269,7 +269,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.refresh()
 
     def shift_notes(self, row: int, by: int) -> None:
-        """Lines came in or went at a row: let the marks below move along until the text is checked anew."""
+        """Lines came in or went at a row: move the marks below along until the text is checked again."""
         if by:
             self.notes = {
                 place + by if place >= row else place: tuple(
@@ -336,7 +336,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         return ScrollView.render_lines(self, crop)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Have it drawn anew; where nothing else is said, those lines that look different from what was drawn last."""
+        """Draw the editor again; by default only the lines that look different from what was drawn last."""
         if regions or not repaint or layout or recompose or not self._drawn or not self.is_mounted or self.soft_wrap:
             return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
         if self._changing:

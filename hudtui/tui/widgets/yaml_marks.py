@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 BLOCK = 48
-"""Lines looked at together."""
+"""Lines that are parsed together."""
 
 _MOST_BLOCKS = 256
 _Chain = tuple[tuple[int, str], ...]
@@ -58,7 +58,7 @@ class YamlMarks:
         self._blocks = {number: marks for number, marks in self._blocks.items() if number < first}
 
     def block(self, lines: Sequence[str], number: int) -> list[tuple[Mark, ...]]:
-        """The marks of each line of a block, as long as `edited` is told of every change."""
+        """The marks of each line of a block, as long as `edited` is called for every change."""
         found = self._blocks.get(number)
         if found is None:
             found = self._blocks[number] = self._made(lines, number)

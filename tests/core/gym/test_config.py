@@ -333,7 +333,7 @@ def test_findings_as_json() -> None:
         "parameter": None,
         "fix": {
             "title": "rename to `_parser`",
-            "edits": [{"line": 2, "column": 17, "end_line": 2, "end_column": 23, "text": "_parser"}],
+            "edits": ({"line": 2, "column": 17, "end_line": 2, "end_column": 23, "text": "_parser"},),
         },
         "guess": None,
     }

@@ -21,7 +21,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What a file is known by, to notice that it changed. All zero: there is no such file."""
+    """What identifies the state of a file, to notice a change. All zero: the file does not exist."""
 
     modified: int = 0
     size: int = 0
@@ -29,7 +29,7 @@ class FileStamp:
 
 
 def file_stamp(path: Path) -> FileStamp:
-    """The stamp of a file now."""
+    """Return the stamp of a file as it is now."""
     try:
         status = os.stat(path)
     except OSError:
@@ -39,7 +39,7 @@ def file_stamp(path: Path) -> FileStamp:
 
 @dataclass(frozen=True, slots=True)
 class UnsavedCopy:
-    """Unsaved work of another time."""
+    """Unsaved work from an earlier session."""
 
     text: str
     saved_at: str
@@ -47,13 +47,13 @@ class UnsavedCopy:
 
 
 def _files(folder: Path, config: Path) -> tuple[Path, Path]:
-    """Where a copy is kept: in the project, or in the user's own folder where the project cannot be written to."""
+    """The places of a copy: in the project, and in the user's own folder for a project that cannot be written to."""
     name = f"{hashlib.sha256(str(config.absolute()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
     return folder / STATE_FOLDER / "recovery" / name, app_paths().state / "recovery" / name
 
 
 def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
-    """Keep unsaved work, in one step and readable for its owner only.
+    """Save a copy of unsaved work, in one step and readable for its owner only.
 
     Args:
         folder: The project folder. Where it is read-only or its disk is full, the user's state folder takes the copy.
@@ -80,7 +80,7 @@ def save_copy(folder: Path, config: Path, text: str, now: str) -> Path:
 
 
 def delete_copy(folder: Path, config: Path) -> None:
-    """Forget the copy: the work is saved, or given up."""
+    """Delete the copy: the work is saved, or discarded."""
     for file in _files(folder, config):
         _remove(file)
 
@@ -91,7 +91,7 @@ def _remove(file: Path) -> None:
 
 
 def find_copy(folder: Path, config: Path, text: str) -> UnsavedCopy | None:
-    """Unsaved work that differs from what the file holds now, or None. Of two copies the newer counts, a damaged one never."""
+    """Return unsaved work that differs from the file, or None. The newer of two copies counts; damaged copies do not."""
     found = [copy for file in _files(folder, config) if (copy := _read(file)) is not None]
     newest = max(found, key=lambda copy: copy.saved_at, default=None)
     return None if newest is None or newest.text == text else newest
@@ -108,6 +108,6 @@ def _read(file: Path) -> UnsavedCopy | None:
 
 
 def unified_diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """What changed from one text to another, as a unified diff; empty when nothing did."""
+    """Return the unified diff of two texts; empty where they are equal."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2)
     return "\n".join(lines)

@@ -74,7 +74,7 @@ class CursorContext:
     path: tuple[str, ...]
     """Keys around it, outermost first, without its own."""
     key: str | None
-    """The key whose value is being written; None where a key is."""
+    """The key whose value is being written; None where a key is being written."""
     typed: str
     start: int
     quote: str
@@ -324,11 +324,11 @@ class NewAction:
     line: int
     """Where its entry will begin, from 0, once the edits are done."""
     described: bool
-    """Whether the prompt could be told of it, too."""
+    """Whether the prompt is extended, too."""
 
 
 def new_action(lines: Sequence[str], tool: Tool) -> NewAction | str:
-    """How an action for a tool is put into a text; or why it cannot be."""
+    """Return the edits that put an action for a tool into a text; or why that is not possible."""
     entries = outline(lines)
     made = action_snippet(tool, {entry.name for entry in entries if entry.action})
     if not isinstance(made, tuple):

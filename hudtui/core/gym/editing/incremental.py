@@ -22,7 +22,7 @@ _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
 _NAME = re.compile(r"""\s*+(?:("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
 _MOST_REMEMBERED = 4_000
 _CONTINUES = " \t#-]})"
-"""First characters of a line that does not begin a section."""
+"""First characters of lines that continue a section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """A text that was read, to be compared with the next one."""
+    """The text that was read last, to be compared with the next text."""
 
     lines: Sequence[str]
     parts: list[TextPart]
@@ -66,7 +66,7 @@ _FIELDS: Mapping[str, str] = {
 
 
 def split_parts(lines: Sequence[str]) -> tuple[list[TextPart], bool]:
-    """The parts of a text.
+    """Split a text into its parts.
 
     Returns:
         The parts, and whether every line has its place in one of them or is blank or a comment.
@@ -118,7 +118,7 @@ def _entries(lines: Sequence[str], start: int, end: int) -> tuple[list[TextPart]
 
 
 def outline(lines: Sequence[str]) -> tuple[OutlineEntry, ...]:
-    """The sections and actions of a text, in their order; also of one that does not parse."""
+    """Return the sections and actions of a text, in their order; the text need not parse."""
     parts, _ = split_parts(lines)
     entries: list[OutlineEntry] = []
     inside = False
@@ -208,7 +208,7 @@ class IncrementalReader:
         return GymConfig(**values, mappings=mappings, invalid=invalid, partial=partial, raw=raw, path=self.name)
 
     def _within_one_entry(self, last: _Last, lines: Sequence[str]) -> _Last | None:
-        """The new meaning, where nothing changed but the inside of one entry; None where something else did."""
+        """The new meaning, where nothing changed but the inside of one entry; None where anything else changed."""
         before = last.lines
         shorter = min(len(before), len(lines))
         first = next((row for row in range(shorter) if before[row] is not lines[row] and before[row] != lines[row]), shorter)

@@ -23,18 +23,18 @@ _MOST_TRIED = 60
 
 
 def agent_tools(analysis: Analysis) -> dict[str, Tool]:
-    """The tools that a call of the agent can reach while a task is played."""
+    """Return the tools that a call of the agent can reach while a task is played, by name."""
     return {tool.name: tool for tool in analysis.tools if tool.kind not in _KEPT_FROM_AGENT}
 
 
 def reply_of(tool_text: str, use_thinking: bool = True) -> str:
-    """A whole reply around a tool text."""
+    """Return a whole reply around a tool text."""
     think = "<think>Let me try this.</think>\n" if use_thinking else ""
     return f"{think}<tool>{tool_text}</tool>"
 
 
 def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
-    """The usage examples of the prompt that are calls, by action; explanations of the form are left out."""
+    """Return the usage examples of the prompt that are calls, by action; explanations of the form are left out."""
     found: dict[str, list[str]] = {}
     for usage in usage_examples(config.system_prompt):
         call = parse_call(usage.text)
@@ -44,7 +44,7 @@ def prompt_examples(config: GymConfig) -> dict[str, tuple[str, ...]]:
 
 
 def example_call(mapping: ActionMapping, tools: Tools) -> str:
-    """A call of an action that is made up: arguments that its transforms take and that its tool accepts, where such are found."""
+    """Make up a call of an action: with arguments that its transforms take and that its tool accepts, where such are found."""
     tool = None if tools is None else tools.get(mapping.tool)
     schema = None if tool is None or tool.input_schema is None else ToolSchema(tool.input_schema)
     choices = [_values(mapping, name, schema) for name in mapping.positional]
@@ -59,7 +59,7 @@ def example_call(mapping: ActionMapping, tools: Tools) -> str:
 
 
 def _combinations(choices: list[list[Any]]) -> Iterable[tuple[Any, ...]]:
-    """The first of everything, then one changed at a time, then all changed alike."""
+    """The first value of every argument, then one argument changed at a time, then the same guess for all arguments."""
     first = tuple(values[0] for values in choices)
     yield first
     for index, values in enumerate(choices):
@@ -70,7 +70,7 @@ def _combinations(choices: list[list[Any]]) -> Iterable[tuple[Any, ...]]:
 
 
 def _values(mapping: ActionMapping, argument: str, schema: ToolSchema | None) -> list[Any]:
-    """What may be tried for an argument, the likeliest first."""
+    """Values to try for an argument, the likeliest first."""
     likely: list[Any] = []
     properties = {prop.name: prop for prop in schema.properties()} if schema is not None else {}
     for name, parameter in mapping.parameters.items():
@@ -113,17 +113,17 @@ class ActionRow:
     origin: Literal["prompt", "made up"]
     verdict: ActionStatus
     words: str
-    """The call that comes of it, or why there is none; one line."""
+    """The call that the example becomes, or why it becomes none; one line."""
 
 
 class ActionTable:
-    """Keeps the row of every action, and works out again only those whose mapping, example or tools have changed."""
+    """Keeps the row of every action, and computes only the rows again whose mapping, example or tools have changed."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
 
     def rows(self, config: GymConfig, tools: Tools) -> tuple[ActionRow, ...]:
-        """A row for each action, in the order of the configuration."""
+        """Return a row for each action, in the order of the configuration."""
         given = prompt_examples(config)
         names = [name for name in config.raw.get("action_mappings") or () if name in config.mappings or name in config.invalid]
         kept: dict[str, tuple[tuple[Any, ...], ActionRow]] = {}
@@ -153,7 +153,7 @@ class ActionTable:
 
 
 def describe_call(meaning: Interpretation) -> str:
-    """The call of a reply on one line: `move(direction="left")`."""
+    """Return the call of a reply on one line: `move(direction="left")`."""
     if meaning.done:
         return "ends the episode"
     if meaning.call is None:
@@ -163,7 +163,7 @@ def describe_call(meaning: Interpretation) -> str:
 
 
 def describe_check(meaning: Interpretation) -> str:
-    """Whether the call was held against a schema, in words."""
+    """Say whether the call was checked against a schema, and with what result."""
     if meaning.done:
         return "no call: `done` ends the episode"
     if meaning.draft is None:

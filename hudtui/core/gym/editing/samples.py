@@ -17,7 +17,7 @@ from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 FORMAT = 1
 MOST_KEPT = 50
 LONGEST = 100_000
-"""Characters of a reply that is kept."""
+"""Characters of a reply beyond which it is cut when it is kept."""
 
 TYPICAL: tuple[tuple[str, str], ...] = (
     ("the end of an episode", "<think>Nothing is left to do.</think>\n<tool>done()</tool>"),
@@ -34,10 +34,10 @@ class SampleReply:
     """A reply to try."""
 
     label: str
-    """Where it comes from."""
+    """Where the reply comes from."""
     text: str
     kept: bool = False
-    """By the user, for this configuration."""
+    """Whether the user keeps the reply for this configuration."""
 
 
 @dataclass
@@ -45,12 +45,12 @@ class Samples:
     """The replies of one configuration: its own, kept ones first, and then those that are found or made."""
 
     last: str | None = None
-    """What was tried last."""
+    """The reply that was tried last."""
     kept: list[str] = field(default_factory=list)
     rollouts: tuple[SampleReply, ...] = ()
 
     def all(self, config: GymConfig | None, tools: Tools) -> tuple[SampleReply, ...]:
-        """All of them, each text once, in the order in which they are offered."""
+        """Return all replies, each text once, in the order in which they are offered."""
         found: list[SampleReply] = [SampleReply("the last one", self.last)] if self.last is not None else []
         found += (SampleReply("kept", text, True) for text in self.kept)
         found += self.rollouts
@@ -73,7 +73,7 @@ def _file(folder: Path, config: Path) -> Path:
 
 
 def load_samples(folder: Path, config: Path) -> Samples:
-    """The replies kept for a configuration. A damaged file counts as none.
+    """Return the replies kept for a configuration; none where the file is damaged.
 
     Args:
         folder: The project folder.
@@ -93,7 +93,7 @@ def load_samples(folder: Path, config: Path) -> Samples:
 
 
 def save_samples(folder: Path, config: Path, samples: Samples) -> None:
-    """Keep replies for the next time.
+    """Save replies for the next session.
 
     Raises:
         InputError: The project folder cannot be written to.
@@ -109,7 +109,7 @@ def save_samples(folder: Path, config: Path, samples: Samples) -> None:
 
 
 def samples_from_replies(replies: Iterable[tuple[str, str]], most: int = 8) -> tuple[SampleReply, ...]:
-    """Samples of replies from rollouts: as different as can be.
+    """Choose replies from rollouts, as different from each other as possible.
 
     Args:
         replies: What to call each, and its text, the newest first.

@@ -32,7 +32,7 @@ _SEVERITIES = ("error", "warning", "info")
 
 
 def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tuple[Finding, ...]:
-    """Everything that is to say about a configuration, in the order of its lines.
+    """Return all findings about a configuration, in the order of its lines.
 
     Args:
         text: The YAML.
@@ -44,7 +44,7 @@ def lint(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> tu
         return parsed
     try:
         document = load_yaml(text, name=name)
-    except InputError:  # parse_config has told
+    except InputError:  # parse_config has reported it
         return parsed
     report = LintReport(document, config, tools)
     report.findings += (_with_fix(report, finding) for finding in parsed)
@@ -62,7 +62,7 @@ def _check_sections(report: LintReport) -> None:
     data = report.document.data
     job = data.get("job")
     if not isinstance(job, dict) or not str(job.get("name") or "").strip():
-        message = "the job has no name: its runs will be hard to tell from others; add `job: name: ...`"
+        message = "the job has no name: its runs are hard to tell from other runs; add `job: name: ...`"
         report.add("no-job-name", "warning", message, ("job",) if "job" in data else ())
     defaults = data.get("defaults")
     if not isinstance(defaults, dict) or "max_turns" not in defaults:
@@ -102,7 +102,7 @@ def _check_weights(report: LintReport) -> None:
 
 
 def _insertion(report: LintReport, section: str, key: str, value: str) -> Fix | None:
-    """The fix that writes down a setting which is in effect anyhow."""
+    """The fix that adds a setting with the value that it has without being written."""
     document = report.document
     lines = document.text.split("\n")
     title = f"add `{section}.{key}: {value}`"

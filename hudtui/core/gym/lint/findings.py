@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
@@ -29,10 +29,6 @@ class Fix:
     """What the change does, as an order: `rename to "click"`."""
     edits: tuple[TextEdit, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui lint --json`."""
-        return {"title": self.title, "edits": [vars(edit) for edit in self.edits]}
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -49,7 +45,7 @@ class Finding:
     end_column: int | None = None
     """Where the marked text ends on `line` (exclusive); None for the end of the line."""
     mapping: str | None = None
-    """The action it is about."""
+    """The action that the finding is about."""
     parameter: str | None = None
     """The parameter of that action."""
     fix: Fix | None = None
@@ -70,21 +66,10 @@ class Finding:
         return f"{name}:{self.line}:{self.column}: {self.severity}[{self.code}] {where + ': ' if where else ''}{self.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """The form of `hudtui lint --json`."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "message": self.message,
-            "line": self.line,
-            "column": self.column,
-            "end_column": self.end_column,
-            "mapping": self.mapping,
-            "parameter": self.parameter,
-            "fix": None if self.fix is None else self.fix.to_json(),
-            "guess": None if self.guess is None else self.guess.to_json(),
-        }
+        """Return the finding as `hudtui lint --json` prints it."""
+        return asdict(self)
 
 
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that keep something from being used."""
+    """Return the findings that keep something from being used."""
     return tuple(finding for finding in findings if finding.severity == "error")

@@ -24,13 +24,13 @@ class FixResult:
 
     text: str
     findings: tuple[Finding, ...]
-    """What is left."""
+    """Findings of the new text."""
     applied: tuple[Finding, ...]
-    """What the text no longer has, in the order in which it was done."""
+    """Findings that were fixed, in the order of the fixes."""
 
 
 def apply_fixes(text: str, findings: Iterable[Finding]) -> str:
-    r"""`text` with the fixes of `findings` carried out.
+    r"""Return `text` with the fixes of `findings` applied.
 
     A fix that overlaps with an earlier one is left for the next time, and so is one whose place the text does not have. Line ends
     (`\n`, `\r\n`) stay as they are.
@@ -39,7 +39,7 @@ def apply_fixes(text: str, findings: Iterable[Finding]) -> str:
 
 
 def fix_text(text: str, *, name: str, tools: Mapping[str, Tool] | None = None) -> FixResult:
-    """Check a configuration and carry out its fixes until none is left.
+    """Check a configuration and apply its fixes until none is left.
 
     A fix that does not remove its finding, or that makes the text harder to read than it was, is not kept.
 
@@ -84,7 +84,7 @@ def fix_file(path: Path | str, *, tools: Mapping[str, Tool] | None = None) -> Fi
 
 
 def _better(before: str, after: str, done: Iterable[Finding], left: Iterable[Finding], name: str) -> bool:
-    """Whether the fixed findings are gone and nothing can be read less well. What now comes to light was there before."""
+    """Whether the fixed findings are gone and no mapping has become unreadable. Findings that appear only now were hidden."""
     gone = {_same(finding) for finding in done}.isdisjoint(_same(finding) for finding in left)
     return gone and len(errors_of(parse_config(after, name=name)[1])) <= len(errors_of(parse_config(before, name=name)[1]))
 

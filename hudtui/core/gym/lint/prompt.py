@@ -23,7 +23,7 @@ from hudtui.core.text import clean_line, confident_match, did_you_mean
 _CHAT_MARKS = re.compile(
     r"<\|[A-Za-z_][\w ]{0,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<[|｜][^<>|｜\s]{1,40}[|｜]>|<(?:bos|eos)>"
 )
-"""Marks by which chat templates tell turns apart."""
+"""Marks by which chat templates separate turns."""
 _DOTS = frozenset({"...", "…"})
 _DONE = "done"
 _USAGE_LINE = re.compile(r"(?:^|\n)[ \t]*Usage:[ \t]*<tool>\s*\Z")
@@ -64,7 +64,7 @@ class Heading:
 
 
 def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
-    """The usage examples, in their order; explanations such as `<tool>...</tool>` are none."""
+    """Return the usage examples, in their order, without explanations such as `<tool>...</tool>`."""
     found = []
     at = 0
     while (start := prompt.find(_OPEN, at)) >= 0:
@@ -72,7 +72,7 @@ def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
         end = prompt.find(_CLOSE, begin)
         if end < 0:
             break
-        # An opening tag that is only talked about: the innermost pair counts.
+        # The prompt may mention an opening tag in a sentence: the innermost pair counts.
         begin = max(begin, prompt.rfind(_OPEN, begin, end) + len(_OPEN)) if _OPEN in prompt[begin:end] else begin
         body = prompt[begin:end]
         if body.strip() not in ({""} | _DOTS):
@@ -82,12 +82,12 @@ def usage_examples(prompt: str) -> tuple[UsageExample, ...]:
 
 
 def headings(prompt: str) -> tuple[Heading, ...]:
-    """The list items that begin with a name."""
+    """Return the list items that begin with a name."""
     return tuple(Heading(match[1], match.start(1), match[2] == "(") for match in _HEADING.finditer(prompt))
 
 
 def mentioned(prompt: str) -> frozenset[str]:
-    """All names that stand in the prompt as a call, as the beginning of a list item, or in quotes of any kind."""
+    """Return all names that stand in the prompt as a call, at the beginning of a list item, or in quotes of any kind."""
     return frozenset(name for pattern in (_CALLED, _QUOTED, _ITEM) for name in pattern.findall(prompt))
 
 
@@ -104,16 +104,14 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
             report.add(
                 "no-prompt",
                 "warning",
-                "there is no `system_prompt`: the agent is told nothing, and hud-vf-gym 0.1.1 does not load the file",
+                "there is no `system_prompt`: the agent learns nothing, and hud-vf-gym 0.1.1 does not load the file",
                 path,
             )
         else:
-            report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent is told nothing", PROMPT)
+            report.add("no-prompt", "warning", "the `system_prompt` is empty: the agent learns nothing", PROMPT)
         return {}
     for mark in _CHAT_MARKS.finditer(prompt):
-        message = (
-            f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or the turn of somebody else"
-        )
+        message = f"`{mark[0]}` is a mark of a chat template: a model takes it for the end of the prompt or of the turn"
         report.add_in_prompt("chat-mark", "warning", message, mark.start(), len(mark[0]))
     reader = _Reader(report, interpreter)
     found = usage_examples(prompt)
@@ -143,7 +141,7 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
 
 
 class _Reader:
-    """Holds what the prompt says about actions against the mappings."""
+    """Compares what the prompt says about actions with the mappings."""
 
     def __init__(self, report: LintReport, interpreter: Interpreter) -> None:
         self.report = report
@@ -234,7 +232,7 @@ def _explains(usage: UsageExample, call: Call, positional: tuple[str, ...]) -> b
 
 
 def _add_done(report: LintReport, found: tuple[UsageExample, ...]) -> Fix | None:
-    """The fix that describes `done()` below the last usage line, in the manner of the prompt."""
+    """The fix that describes `done()` below the last usage line, indented as the lines around it."""
     prompt = report.config.system_prompt
     usage = next(
         (usage for usage in reversed(found) if _USAGE_LINE.search(prompt[max(usage.start - 100, 0) : usage.start])), None

@@ -77,7 +77,7 @@ class LintReport:
         fix: Fix | None = None,
         guess: Fix | None = None,
     ) -> None:
-        """Report something about a stretch of the prompt, given by its offset in the prompt's text; the first hundred times."""
+        """Report something about a stretch of the prompt, given by its offset in the prompt's text; at most a hundred times."""
         self._in_prompt += 1
         if self._in_prompt > _MOST_IN_PROMPT:
             return
@@ -118,7 +118,7 @@ class LintReport:
         return Fix(title, (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, text),))
 
     def _in_style(self, data: Any, first: str) -> str:
-        """A value in the kind of quotes, or without quotes, as what it replaces."""
+        """A value as YAML, in the quotes of the value that it replaces, or without quotes as that is."""
         if not isinstance(data, str) or first == '"':
             return yaml_value(data)
         if first == "'" and data.isprintable() and "'" not in data:
@@ -126,7 +126,7 @@ class LintReport:
         return yaml_key(data)
 
     def parameters(self) -> list[tuple[ActionMapping, str, Parameter, YamlPath]]:
-        """Every parameter of every mapping that is sound, with its path."""
+        """Return every parameter of every valid mapping, with its path."""
         return [
             (mapping, name, parameter, (MAPPINGS, mapping.name, name))
             for mapping in self.config.mappings.values()

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?\Z")
 
 
 def check_tools(report: LintReport) -> None:
-    """Tools that do not exist, parameters that they do not have or are not given, values that they do not take."""
+    """Report unknown tools, unknown and missing parameters, and values that do not fit the schema."""
     assert report.tools is not None
     for mapping in (*report.config.mappings.values(), *report.config.partial.values()):
         if mapping.name == "done":
@@ -31,7 +31,7 @@ def check_tools(report: LintReport) -> None:
             report.add(
                 "lifecycle-tool",
                 "warning",
-                f"the tool `{mapping.tool}` {_WHOSE[kind]}; an agent that may call it plays by no rules",
+                f"the tool `{mapping.tool}` {_WHOSE[kind]}; an agent that may call it can cheat",
                 (MAPPINGS, mapping.name, "_tool"),
                 at_value=True,
                 mapping=mapping,
@@ -122,7 +122,7 @@ def _listed(known: Collection[str]) -> str:
 
 
 def _openness(schema: ToolSchema, name: str) -> tuple[bool, bool]:
-    """Whether other parameters than the listed ones are refused, and whether this one is asked for by a rule of the schema."""
+    """Whether unlisted parameters are refused, and whether a rule of the schema covers this parameter."""
     plain = schema.resolved(schema.root)
     extra = plain.get("additionalProperties")
     patterns = plain.get("patternProperties")
@@ -208,7 +208,7 @@ def _kinds(schema: ToolSchema, part: Any, depth: int = 0) -> frozenset[str]:
 
 
 def kinds_only(schema: ToolSchema, part: Any) -> dict[str, Any] | None:
-    """What a schema says about types and choices alone, without bounds; None where it says nothing of that."""
+    """The types and choices of a schema, without its bounds; None where the schema restricts neither."""
     plain = schema.resolved(part)
     if isinstance(plain.get("enum"), list):
         return {"enum": plain["enum"]}
@@ -221,7 +221,7 @@ def _same_written(choice: Any, value: Any) -> bool:
 
 
 def _converted(schema: ToolSchema, prop: SchemaProperty, value: Any) -> Any:
-    """The same value as the type that the schema wants, where there is only one way to write it so; else None."""
+    """The value converted to the type that the schema wants, where only one conversion is possible; else None."""
     candidate: Any = None
     if isinstance(value, str):
         text = value.strip()

@@ -36,9 +36,9 @@ class TransformTraits:
     ignores_value: bool
     ignores_context: bool
     context: frozenset[str] | None
-    """Arguments that it asks the context for by name; None when that cannot be told."""
+    """Arguments that the transform looks up in the context by name; None where that cannot be determined."""
     constants: tuple[Any, ...]
-    """Texts and numbers in it: good candidates for what it expects."""
+    """Texts and numbers in the transform: good candidates for what it expects."""
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ def _is(node: ast.AST, name: str) -> bool:
 
 
 def check_arguments(report: LintReport) -> None:
-    """Arguments that the agent may give and that go nowhere."""
+    """Report arguments that the agent may give but that no parameter uses."""
     for mapping in report.config.mappings.values():
         used: set[str] = set()
         for parameter in mapping.parameters.values():
@@ -113,7 +113,7 @@ def check_arguments(report: LintReport) -> None:
 
 
 def check_transforms(report: LintReport, examples: Mapping[str, Sequence[Arguments]]) -> None:
-    """Transforms that ignore their argument, or that fail on arguments that can be expected.
+    """Report transforms that ignore their argument, or that fail on arguments that can be expected.
 
     Args:
         report: The configuration.
@@ -209,7 +209,7 @@ def _plain(value: Any) -> bool:
 
 
 def _first_run(parameter: FromArg, mapping: ActionMapping, value: Any) -> Any:
-    """What the transform gives for a value, with other arguments that let it: none, numbers, or texts."""
+    """The result of the transform for a value: with no other arguments, else with numbers, else with texts."""
     others = [name for name in mapping.positional if name != parameter.arg]
     last = TransformFailure("")
     for filler in (None, 3, "a") if others else (None,):
