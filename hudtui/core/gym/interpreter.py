@@ -1,15 +1,20 @@
-"""What an agent's reply means: the whole way from its text to the call of a tool, or to the reason why there is none."""
+"""What an agent's reply means: the whole way from its text to the call of a tool, or to the reason why there is none.
+
+Every reply of every episode is interpreted, so the named tuples on the way are made by `_new`, at a third of the usual cost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hudtui.core.environment.values import Tool
+from hudtui.core.gym.json_safe import NotJsonError, to_json_value
 from hudtui.core.gym.json_schema import NO_SCHEMA, ArgumentChecker, Violation
-from hudtui.core.gym.mapping import BoundArguments, ParameterTrace, ReplyProblem, bind_arguments, map_arguments
 from hudtui.core.gym.reply import Call, ParseFailure, Reply, parse_call, split_reply
-from hudtui.core.gym.values import ActionMapping, FromArg, GymConfig
+from hudtui.core.gym.transform import TransformFailure
+from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, GymConfig, Static
 from hudtui.core.text import clean_line, did_you_mean
 
 DONE = "done"
@@ -17,10 +22,49 @@ DONE = "done"
 
 _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
+_new = tuple.__new__
+
+
+ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
+ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyProblem:
+    """Why a reply does not become a call."""
+
+    stage: ProblemStage
+    message: str
+    column: int | None = None
+    """From 1 in the tool text; None where it is about no place in it."""
+    parameter: str | None = None
+    """The parameter it is about, where it is about one."""
+
+
+class ParameterTrace(NamedTuple):
+    """Where one parameter of the call comes from."""
+
+    name: str
+    origin: ParameterOrigin
+    """`left out` and `failed` parameters are not part of the call."""
+    before: Any = None
+    """What the agent wrote, or the configured value."""
+    after: Any = None
+    """What is sent."""
+    arguments: tuple[str, ...] = ()
+    """The arguments of the action that it is taken from."""
+
+
+class BoundArguments(NamedTuple):
+    """The arguments of an action by name."""
+
+    arguments: dict[str, Any]
+    columns: Mapping[str, int]
+    problem: ReplyProblem | None = None
 
 
 class Action(NamedTuple):
-    """What the agent said, understood: a name and arguments by name."""
+    """What the agent asks for: the action's name, and its arguments by name."""
 
     name: str
     arguments: dict[str, Any]
@@ -40,6 +84,9 @@ class FormatScore(NamedTuple):
     """The expected tags are there."""
     action: int
     """The tool text is a call."""
+
+
+_FORMATS = {(xml, action): FormatScore(int(xml), int(action)) for xml in (False, True) for action in (False, True)}
 
 
 class Interpretation(NamedTuple):
@@ -82,6 +129,143 @@ class Interpretation(NamedTuple):
         }
 
 
+def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Collection[str] = ()) -> BoundArguments:
+    """Give positional arguments their names.
+
+    Args:
+        call: What the agent wrote.
+        positional: The names that its mapping knows, or None for an action without a mapping, which takes anything.
+        keywords: Further names that the mapping knows, of arguments that are given by name alone.
+
+    Returns:
+        All arguments, further positional ones as `arg<position>`, and what is wrong with them.
+    """
+    names = positional or ()
+    if not call.kwargs and len(call.args) <= len(names):
+        arguments = dict(zip(names, call.args, strict=False))
+        return _new(BoundArguments, (arguments, dict(zip(names, call.columns, strict=False)), None))
+    names = [*names, *(f"arg{index}" for index in range(len(names), len(call.args)))]
+    arguments = dict(zip(names, call.args, strict=False))
+    columns = dict(zip(names, call.columns, strict=False))
+    problem: ReplyProblem | None = None
+    if positional is not None and len(call.args) > len(positional):
+        expected = f"{len(positional)} argument{'' if len(positional) == 1 else 's'}" if positional else "no arguments"
+        listed = f" ({', '.join(positional)})" if positional else f"; {', '.join(keywords)} by name" if keywords else ""
+        message = f"{call.name} takes {expected}{listed}, not {len(call.args)}"
+        problem = ReplyProblem("mapping", message, call.columns[len(positional)])
+    known = [*(positional or ()), *keywords]
+    for (name, value), column in zip(call.kwargs.items(), call.columns[len(call.args) :], strict=True):
+        if name in arguments:
+            problem = problem or ReplyProblem("mapping", f"the argument {clean_line(name, 60)} is given twice", column)
+            continue
+        if positional is not None and name not in known:
+            problem = problem or ReplyProblem("mapping", _unknown_argument(call.name, name, known), column)
+        arguments[name] = value
+        columns[name] = column
+    return BoundArguments(arguments, columns, problem)
+
+
+def _unknown_argument(action: str, name: str, names: list[str]) -> str:
+    near = did_you_mean(name, names)
+    hint = f"; did you mean {near}?" if near else f"; it has {', '.join(names)}" if names else ""
+    return f"{action} has no argument {clean_line(name, 60)}{hint}"
+
+
+class MappedArguments(NamedTuple):
+    """The arguments of the MCP call, or why there are none."""
+
+    arguments: dict[str, Any]
+    parameters: tuple[ParameterTrace, ...]
+    problem: ReplyProblem | None = None
+
+
+def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Collection[str]) -> MappedArguments:
+    """Work out every parameter of a call.
+
+    Args:
+        mapping: The action's mapping.
+        bound: What the agent wrote, by name.
+        required: Parameters that the tool requires, as far as that is known.
+
+    Returns:
+        All parameters, also those after one that failed; the first problem counts.
+    """
+    given = bound.arguments
+    result: dict[str, Any] = {}
+    traces: list[ParameterTrace] = []
+    problem: ReplyProblem | None = None
+    for name, parameter in mapping.parameters.items():
+        origin: ParameterOrigin
+        before: Any
+        used: tuple[str, ...]
+        missing: list[str] = []
+        transform = None
+        if isinstance(parameter, Static):
+            origin, before, used = "static", parameter.value, ()
+        elif isinstance(parameter, FromArg):
+            used = (parameter.arg,)
+            if parameter.arg in given:
+                transform = parameter.transform
+                origin, before = "argument" if transform is None else "transform", given[parameter.arg]
+            elif parameter.default is not MISSING:
+                origin, before = "default", parameter.default
+            else:
+                origin, before, missing = "left out", None, [parameter.arg]
+        else:
+            used = parameter.args
+            origin, before, missing = _list_of(parameter, given)
+        if missing:
+            traces.append(ParameterTrace(name, "left out", None, None, used))
+            if name in required or origin == "argument":
+                problem = problem or _missing_arguments(mapping, name, used, missing)
+            continue
+        try:
+            if transform is None:
+                after = to_json_value(before)
+            else:
+                context = given if transform.wants_context(parameter.use_context) else None  # type: ignore[union-attr]
+                after = to_json_value(transform(before, context))
+        except (TransformFailure, NotJsonError) as failure:
+            traces.append(ParameterTrace(name, "failed", before, None, used))
+            subject = f"argument {' and '.join(used)}" if used else f"parameter {name}"
+            message = f"{subject} of {mapping.name}: {failure}"
+            stage: ProblemStage = "schema" if transform is None else "transform"
+            problem = problem or ReplyProblem(stage, message, _column(bound, used), name)
+            continue
+        traces.append(_new(ParameterTrace, (name, origin, before, after, used)))
+        result[name] = after
+    return _new(MappedArguments, (result, tuple(traces), problem))
+
+
+def _list_of(parameter: FromArgs, given: Mapping[str, Any]) -> tuple[ParameterOrigin, list[Any], list[str]]:
+    """Where the list of several arguments comes from, its values, and the arguments that are missing.
+
+    The list comes from arguments when at least one of them is given. Then others must not be missing.
+    """
+    values = []
+    missing = []
+    for index, argument in enumerate(parameter.args):
+        if argument in given:
+            values.append(given[argument])
+        elif index < len(parameter.defaults):
+            values.append(parameter.defaults[index])
+        else:
+            missing.append(argument)
+    return "default" if given.keys().isdisjoint(parameter.args) else "argument", values, missing
+
+
+def _missing_arguments(mapping: ActionMapping, name: str, used: tuple[str, ...], missing: list[str]) -> ReplyProblem:
+    words = " and ".join(missing)
+    what = f"the argument {words} is" if len(missing) == 1 else f"the arguments {words} are"
+    why = f"{mapping.tool} requires {name}" if len(missing) == len(used) else f"{name} is made of {', '.join(used)}"
+    return ReplyProblem("mapping", f"{what} missing: {why}", None, name)
+
+
+def _column(bound: BoundArguments, used: Iterable[str]) -> int | None:
+    """Where the first of the arguments that are given begins."""
+    return next((bound.columns[argument] for argument in used if argument in bound.columns), None)
+
+
 class Interpreter:
     """Applies one configuration to replies. What it works out for an action it keeps; safe to use from several threads.
 
@@ -100,21 +284,20 @@ class Interpreter:
         self._checkers: dict[str, ArgumentChecker] = {}
 
     def interpret(self, reply: str) -> Interpretation:
-        """Everything about a reply. Any text has a meaning; none raises."""
+        """Return everything about a reply. Any text has a meaning; this never raises."""
         parts = split_reply(reply, self.config.parser.use_thinking)
         if parts.tool is None:
-            return self._refused(parts, ReplyProblem("tags", parts.problem or "there is no tool text"))
+            return _meaning(parts, None, ReplyProblem("tags", parts.problem or "there is no tool text"))
         call = parse_call(parts.tool)
         if isinstance(call, ParseFailure):
-            return self._refused(parts, ReplyProblem("syntax", call.message, call.column))
+            return _meaning(parts, None, ReplyProblem("syntax", call.message, call.column))
         mapping = self.config.mappings.get(call.name)
         if call.name == DONE:
             bound = bind_arguments(call, mapping.positional if mapping else None, mapping.keywords if mapping else ())
-            return self._understood(parts, Action(DONE, bound.arguments), done=True)
+            return _meaning(parts, Action(DONE, bound.arguments), done=True)
         if mapping is None:
             return self._unmapped(parts, call)
-        bound = bind_arguments(call, mapping.positional, mapping.keywords)
-        return self._mapped(parts, mapping, bound, Action(call.name, bound.arguments))
+        return self._mapped(parts, mapping, bind_arguments(call, mapping.positional, mapping.keywords), call.name)
 
     def _checker(self, tool: str) -> ArgumentChecker:
         checker = self._checkers.get(tool)
@@ -123,63 +306,17 @@ class Interpreter:
             checker = self._checkers[tool] = ArgumentChecker(None if known is None else known.input_schema)
         return checker
 
-    def _refused(self, parts: Reply, problem: ReplyProblem) -> Interpretation:
-        return Interpretation(
-            parts.think,
-            parts.tool,
-            parts.extra_calls,
-            None,
-            problem,
-            None,
-            False,
-            FormatScore(int(parts.tags), 0),
-            reply=parts,
-        )
-
-    def _understood(
-        self,
-        parts: Reply,
-        action: Action,
-        problem: ReplyProblem | None = None,
-        *,
-        done: bool = False,
-        draft: McpCall | None = None,
-        parameters: tuple[ParameterTrace, ...] = (),
-        unchecked: str | None = None,
-    ) -> Interpretation:
-        return Interpretation(
-            parts.think,
-            parts.tool,
-            parts.extra_calls,
-            action,
-            problem,
-            draft if problem is None else None,
-            done,
-            FormatScore(int(parts.tags), 1),
-            parameters,
-            draft,
-            draft is not None and unchecked is None,
-            parts,
-            unchecked,
-        )
-
-    def _mapped(self, parts: Reply, mapping: ActionMapping, bound: BoundArguments, action: Action) -> Interpretation:
+    def _mapped(self, parts: Reply, mapping: ActionMapping, bound: BoundArguments, name: str) -> Interpretation:
         checker = self._checker(mapping.tool)
         mapped = map_arguments(mapping, bound, checker.required)
-        draft = McpCall(mapping.tool, mapped.arguments)
         problem = bound.problem or self._missing_tool(mapping) or mapped.problem
         unchecked = None if checker.known else NO_SCHEMA
         if problem is None:
-            violation, unchecked = checker.judge(draft.arguments)
-            problem = None if violation is None else self._refusal(violation, bound, mapped.parameters)
-        return self._understood(parts, action, problem, draft=draft, parameters=mapped.parameters, unchecked=unchecked)
-
-    def _refusal(self, violation: Violation, bound: BoundArguments, parameters: tuple[ParameterTrace, ...]) -> ReplyProblem:
-        trace = next((trace for trace in parameters if trace.name == violation.parameter), None)
-        column = None
-        if trace is not None and trace.origin in ("argument", "transform"):
-            column = next((bound.columns[name] for name in trace.arguments if name in bound.columns), None)
-        return ReplyProblem("schema", violation.message, column, violation.parameter)
+            violation, unchecked = checker.judge(mapped.arguments)
+            problem = None if violation is None else _violated(violation, bound, mapped.parameters)
+        draft = _new(McpCall, (mapping.tool, mapped.arguments))
+        action = _new(Action, (name, bound.arguments))
+        return _meaning(parts, action, problem, draft, mapped.parameters, unchecked)
 
     def _missing_tool(self, mapping: ActionMapping) -> ReplyProblem | None:
         if self.tools is None or self._callable(mapping.tool):
@@ -200,20 +337,19 @@ class Interpreter:
         invalid = self.config.invalid.get(call.name)
         if invalid is None and self.config.allow_unmapped and self._open_to_agent(call.name):
             bound = bind_arguments(call, None)
-            action = Action(call.name, bound.arguments)
             if bound.problem is not None:
-                return self._understood(parts, action, bound.problem)
+                return _meaning(parts, Action(call.name, bound.arguments), bound.problem)
             mapping = ActionMapping(
                 call.name, call.name, tuple(bound.arguments), {argument: FromArg(argument) for argument in bound.arguments}
             )
-            return self._mapped(parts, mapping, bound, action)
+            return self._mapped(parts, mapping, bound, call.name)
         action = Action(call.name, bind_arguments(call, None).arguments)
         column = parts.tool.index(call.name) + 1 if parts.tool else None
         if invalid is not None:
             message = f"the action {clean_line(call.name, 60)} cannot be used, its mapping has an error: {invalid}"
         else:
             message = self._unknown_action(call.name)
-        return self._understood(parts, action, ReplyProblem("mapping", message, column))
+        return _meaning(parts, action, ReplyProblem("mapping", message, column))
 
     def _open_to_agent(self, name: str) -> bool:
         if name in self._reserved:
@@ -231,3 +367,26 @@ class Interpreter:
             return f"unknown action {clean_line(name, 60)}; did you mean {near}?"
         names = ", ".join(known[:_MOST_NAMES]) + (", ..." if len(known) > _MOST_NAMES else "")
         return f"unknown action {clean_line(name, 60)}; known actions are {names}"
+
+
+def _violated(violation: Violation, bound: BoundArguments, parameters: tuple[ParameterTrace, ...]) -> ReplyProblem:
+    trace = next((trace for trace in parameters if trace.name == violation.parameter), None)
+    column = _column(bound, trace.arguments) if trace is not None and trace.origin in ("argument", "transform") else None
+    return ReplyProblem("schema", violation.message, column, violation.parameter)
+
+
+def _meaning(
+    parts: Reply,
+    action: Action | None,
+    problem: ReplyProblem | None = None,
+    draft: McpCall | None = None,
+    parameters: tuple[ParameterTrace, ...] = (),
+    unchecked: str | None = None,
+    *,
+    done: bool = False,
+) -> Interpretation:
+    call = draft if problem is None else None
+    checked = draft is not None and unchecked is None
+    form = _FORMATS[parts.tags, action is not None]
+    values = (parts.think, parts.tool, parts.extra_calls, action, problem, call, done, form)
+    return _new(Interpretation, (*values, parameters, draft, checked, parts, unchecked))

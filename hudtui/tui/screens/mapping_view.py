@@ -10,9 +10,8 @@ from textual.content import Content
 from hudtui.core.environment.images import describe_image
 from hudtui.core.environment.values import ToolResult
 from hudtui.core.gym.editing.preview import ActionRow, describe_call, describe_check
-from hudtui.core.gym.interpreter import Interpretation
+from hudtui.core.gym.interpreter import Interpretation, ParameterTrace
 from hudtui.core.gym.json_safe import dumps
-from hudtui.core.gym.mapping import ParameterTrace
 from hudtui.core.gym.rubric import format_score
 from hudtui.core.gym.schema_examples import literal
 from hudtui.core.gym.values import GymConfig

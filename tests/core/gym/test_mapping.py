@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.interpreter import MappedArguments, bind_arguments, map_arguments
 from hudtui.core.gym.json_safe import MAX_DEPTH, NotJsonError, dumps, to_json_value
 from hudtui.core.gym.lint.findings import errors_of
-from hudtui.core.gym.mapping import MappedArguments, bind_arguments, map_arguments
 from hudtui.core.gym.reply import Call, parse_call
 from hudtui.core.gym.values import ActionMapping
 
