@@ -160,6 +160,12 @@ def size_of(value: Any, items: int = 0, characters: int = 0) -> tuple[int, int]:
     raise BudgetExceededError("a value is nested too deeply")
 
 
+def check_argument(value: Any) -> None:
+    """Raise `BudgetExceededError` for a value that is too large to be given to a transform."""
+    if type(value) is not str or len(value) > LARGE:
+        size_of(value)
+
+
 def check_number(value: Any) -> Any:
     """Return `value`, unless it is a whole number beyond the limit."""
     if type(value) is int and value.bit_length() > MAX_BITS:
@@ -257,16 +263,13 @@ def _new_set(budget: Budget, members: tuple[Any, ...]) -> set[Any]:
 @_guard("Dict")
 def new_dict(budget: Budget, *pairs: Any) -> dict[Any, Any]:
     """Build `{key: value, **other}` from keys and values in turn; a `**` is the key `UNPACK`."""
+    check_built(budget, pairs)
     result: dict[Any, Any] = {}
-    items = characters = 0
     for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-        items, characters = size_of(value if key is UNPACK else [key, value], items, characters)
         if key is UNPACK:
             result.update(value)
         else:
             result[key] = value
-    if items > LARGE or characters > LARGE:
-        budget.allocate(72 * items + 4 * characters)
     return result
 
 
@@ -395,9 +398,10 @@ def container(budget: Budget, value: Any) -> Any:
 
 @_guard("item")
 def _item(budget: Budget, value: Any, index: Any) -> Any:
-    if type(value) is dict and len(value) > LARGE:
+    if type(index) is tuple or (type(value) is dict and len(value) > LARGE):
+        size_of(index)
         budget.check_time()
-    return value[hashable(budget, index)]
+    return value[index]
 
 
 @_guard("slice")
@@ -846,7 +850,7 @@ def _splitlines(budget: Budget, text: str, *arguments: Any, **keywords: Any) -> 
 
 
 def _simple(function: Callable[..., Any]) -> Guard:
-    return lambda budget, value, *arguments: function(value, *arguments)
+    return lambda _, *arguments: function(*arguments)
 
 
 _SIMPLE = (
@@ -884,7 +888,7 @@ def _method(name: str, by_type: Mapping[type, Guard]) -> Guard:
         method = by_type.get(type(value)) or by_type[type(receiver(name, value))]
         if len(value) > LARGE:
             budget.check_time()
-        if arguments:
+        if arguments and type(arguments[0]) in _COLLECTIONS:
             hashable(budget, arguments[0])
         return check_result(budget, method(budget, value, *arguments, **keywords))
 

@@ -107,13 +107,14 @@ class Transform:
             TransformFailure: The run failed or exceeded a limit.
         """
         try:
-            sandbox.size_of(value)
+            sandbox.check_argument(value)
             if len(self.parameters) == 1:
                 return self._function(Budget(), value)
             if context is None:
                 context = self._default[0] if self._default else {}
             else:
-                sandbox.size_of(context)
+                for argument in context.values():
+                    sandbox.check_argument(argument)
             return self._function(Budget(), value, context)
         except Exception as error:
             raise TransformFailure(_reason(error)) from None
@@ -434,6 +435,9 @@ class _Rewriter:
         return _tuple(self.visit(node))
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        if all(key is not None and _is_constant(key) for key in node.keys) and all(map(_is_constant, node.values)):
+            keys = [self.visit(key) for key in node.keys if key is not None]
+            return _new(ast.Dict, keys, [self.visit(value) for value in node.values])
         parts: list[ast.expr] = []
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -596,7 +600,10 @@ def _is_singleton(node: ast.expr) -> bool:
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """Whether an expression is a constant, or a list, tuple or set of constants."""
+    """Whether an expression is a constant, a sign and a constant, or a list, tuple or set of those."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub | ast.UAdd) and isinstance(node.operand, ast.Constant)
     return isinstance(node, ast.Constant) or (
-        isinstance(node, ast.List | ast.Tuple | ast.Set) and all(isinstance(part, ast.Constant) for part in node.elts)
+        isinstance(node, ast.List | ast.Tuple | ast.Set)
+        and all(isinstance(part, ast.Constant | ast.UnaryOp) and _is_constant(part) for part in node.elts)
     )
