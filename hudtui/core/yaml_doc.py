@@ -194,15 +194,15 @@ class YamlDocument:
 
     def offset(self, line: int, column: int) -> int:
         """The index in `text` of a place of a `Mark`."""
-        return self._starts[line - 1] + column - 1
+        # An empty value at the end of a text without a line end stands on the line behind it.
+        return self._starts[line - 1] + column - 1 if line <= len(self._starts) else len(self.text)
 
     @cached_property
     def _starts(self) -> list[int]:
         return _line_starts(self.text)
 
     def _line(self, number: int) -> str:
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
+        return self.text[self.offset(number, 1) : self.offset(number + 1, 1)].rstrip("\r\n")
 
     def _nearest(self, path: YamlPath) -> _Node:
         node = self._root
@@ -437,7 +437,7 @@ class _Reader:
             return found
         if name in self.anchors:
             raise self._error(f"*{name} refers to the value that it is part of", mark)
-        near = did_you_mean(name, self.anchors)
+        near = did_you_mean(name, [known for known, anchored in self.anchors.items() if anchored is not None])
         hint = f" Did you mean *{near}?" if near else ""
         raise self._error(
             f"*{_short(name, '')} refers to an anchor that is not defined above",
@@ -758,7 +758,8 @@ def _insert(document: YamlDocument, known: YamlPath, missing: YamlPath, value: S
             return _replace(document, known, f"{{{_in_braces(missing, value, '')}}}")
         indent, last = document.mark(known).column + 1, mark.line
     elif around is None:  # nothing but comments
-        indent, last = 0, len(_LINE_END.findall(text.rstrip())) + bool(text.strip())
+        head = re.split(r"^\.\.\.", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip()
+        indent, last = 0, len(_LINE_END.findall(head)) + bool(head)
     elif around and document.style(known) == "block":
         first = document.mark((*known, next(iter(around))))
         indent, last = first.column - 1, document.last_line(known)

@@ -486,3 +486,18 @@ def test_lines_are_counted_as_editors_count_them(text: str, path: tuple[str, ...
     """YAML 1.1 has further characters that end a line."""
     document = load_yaml(text, name="c.yaml")
     assert document.last_line(path) == last
+
+
+@pytest.mark.parametrize("text", ["---", "a:\n  b:", "? a", "? !!int "])
+def test_an_empty_value_behind_the_last_line_has_a_place(text: str) -> None:
+    document = load_yaml(text, name="f")
+    path = document.path_at(9)
+    assert document.last_line(path) >= 1 and document.offset(*_end(document.value_mark(path))) == len(text)
+
+
+def _end(mark: Mark) -> tuple[int, int]:
+    return mark.end_line, mark.end_column
+
+
+def test_an_alias_inside_its_own_value_is_not_suggested() -> None:
+    assert "Did you mean" not in str(refusal("a: &click [*clik]"))

@@ -45,6 +45,10 @@ def edit(text: str, changes: Changes) -> str:
         ("x: {\n  b: 1 # c\n}\n", {("x", "a"): 1}, "x: {\n  b: 1 # c\n, a: 1}\n"),
         ('# c\n{"b": 1}  # d\n', {("x", "a"): 1}, '# c\n{"b": 1, "x": {"a": 1}}  # d\n'),
         ("", DATASET, 'primary_dataset:\n  name: "o/new"\n  task_count: 3\n'),
+        ("%YAML 1.2\n---\n...\n", {("a",): 1}, "%YAML 1.2\n---\na: 1\n...\n"),
+        ("a: 1\nb: |+\n   t\n\n", {("c",): 1}, "a: 1\nb: |+\n   t\n\nc: 1\n"),
+        ("a: |\n   t", {("c",): 1}, "a: |-\n   t\nc: 1\n"),
+        ("x: ~  # c\n", {("x", "a"): 1, ("x", "b"): "t"}, 'x: {a: 1, b: "t"}  # c\n'),
         ("# top\n", DATASET, '# top\nprimary_dataset:\n  name: "o/new"\n  task_count: 3\n'),
         ("a: 1", DATASET, 'a: 1\nprimary_dataset:\n  name: "o/new"\n  task_count: 3\n'),
         (
