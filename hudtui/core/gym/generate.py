@@ -96,11 +96,6 @@ class Draft:
     """Tools that could be, or are, written as one action a value -> those actions."""
 
 
-def per_value_tools(analysis: Analysis) -> tuple[str, ...]:
-    """The agent's tools whose only parameter has a few values that make good action names, such as the directions of a move."""
-    return tuple(tool.name for tool in _unique_tools(analysis) if _action_values(tool))
-
-
 def draft_config(analysis: Analysis, *, name: str | None = None, per_value: bool | Collection[str] = False) -> Draft:
     """Decide what a configuration for an environment offers.
 

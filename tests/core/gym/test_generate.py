@@ -14,7 +14,7 @@ from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.environment_name import config_file_name
-from hudtui.core.gym.generate import SkippedTool, action_snippet, draft_config, generate, per_value_tools
+from hudtui.core.gym.generate import SkippedTool, action_snippet, draft_config, generate
 from hudtui.core.gym.interpreter import Interpreter
 from hudtui.core.gym.lint.check import lint
 from hudtui.core.gym.schema_examples import UNSET, ToolSchema
@@ -94,7 +94,7 @@ class TestBundled:
         assert generate(bundled(), per_value=("other",)) == generate(bundled())
 
     def test_where_it_is_offered(self) -> None:
-        assert per_value_tools(bundled()) == ("move",)
+        assert tuple(draft_config(bundled()).per_value) == ("move",)
 
     def test_lifecycle_tools_are_named_in_the_heading_only(self) -> None:
         text = generate(bundled())
@@ -120,11 +120,11 @@ class TestPerValue:
         ],
     )
     def test_not_offered(self, properties: dict[str, Any], required: tuple[str, ...]) -> None:
-        assert per_value_tools(analysis(Tool("t", "", schema(properties, *required)))) == ()
+        assert tuple(draft_config(analysis(Tool("t", "", schema(properties, *required)))).per_value) == ()
 
     def test_an_optional_parameter_whose_default_is_one_of_the_values(self) -> None:
         tool = Tool("t", "", schema({"a": {"enum": ["x", "y"], "default": "x"}}))
-        assert per_value_tools(analysis(tool)) == ("t",)
+        assert tuple(draft_config(analysis(tool)).per_value) == ("t",)
 
     def test_values_give_way_to_tools_and_to_done(self) -> None:
         what = analysis(
