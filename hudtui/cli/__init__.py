@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _guard_terminal() -> None:
-    """Keep what others wrote from reaching the terminal as it is: logs of libraries, and the texts of errors nobody expected."""
+    """Keep what others wrote from reaching the terminal as it is: logs of libraries, and the texts of unexpected errors."""
     import logging
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -95,7 +95,7 @@ async def asked(
         paid: Only those whose machines cost money.
 
     Raises:
-        HudtuiError: One that the user named is not set up; or, with `paid`, none is.
+        HudtuiError: A provider that the user named is not set up; or, with `paid`, no provider is.
     """
     from functools import partial
 
@@ -162,7 +162,7 @@ def make_query(
 
 
 class Spinner:
-    """One line on the terminal that tells what is waited for, from the second second on; nothing where nobody looks on."""
+    """One line on the terminal that says what the command waits for, after one second; nothing where stderr is no terminal."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -195,7 +195,7 @@ class Spinner:
 
 @contextlib.asynccontextmanager
 async def busy(text: str) -> AsyncIterator[Spinner]:
-    """Say what is waited for while something goes on."""
+    """Say what the command waits for while the block runs."""
     line = Spinner(text)
     if not console.interactive():
         yield line
@@ -250,10 +250,10 @@ def confirm(question: str) -> None:
     """Ask the person; never without one.
 
     Raises:
-        Exit, Abort: Nobody can be asked, or the answer was no.
+        Exit, Abort: There is no terminal to ask in, or the answer was no.
     """
     if not console.interactive():
-        console.say("error: nobody can be asked here")
+        console.say("error: this is no terminal, so hudtui cannot ask")
         console.say("  Add --yes to do it without a question.")
         raise typer.Exit(2)
     typer.confirm(question, abort=True, err=True)

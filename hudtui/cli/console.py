@@ -166,7 +166,7 @@ async def _until_ended(work: Coroutine[Any, Any, T]) -> T:
 
 
 def tell(event: Progress) -> None:
-    """Show how work goes on, where a person looks on."""
+    """Show progress where stderr is a terminal."""
     if interactive() and event.message:
         say(event.message)
 
@@ -177,7 +177,7 @@ def interactive() -> bool:
 
 
 async def ask(question: Callable[[], T]) -> T:
-    """Ask the person, inside `run`. Nothing else goes on meanwhile; the signals that end the work end the question, too.
+    """Ask the person, inside `run`. The work pauses meanwhile; the signals that end the work end the question, too.
 
     Args:
         question: Asks at the terminal, and waits for the answer.
@@ -219,5 +219,5 @@ async def ask_secret(prompt: str) -> str | None:
 async def confirm(question: str) -> None:
     """Ask; without a terminal, or with a no, this ends the command. See `ask`."""
     if not interactive():
-        raise typer.BadParameter("nobody can be asked here: add --yes", param_hint="--yes")
+        raise typer.BadParameter("this is no terminal, so hudtui cannot ask: add --yes", param_hint="--yes")
     await ask(lambda: typer.confirm(question, abort=True, err=True))

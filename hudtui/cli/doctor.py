@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
-    """Show versions, where things are kept, and what is missing. Exit code 1 if something is wrong."""
+    """Show versions, folders and files, and missing programs. Exit code 1 if something is wrong."""
     from hudtui.core.doctor import GROUPS, examine
 
     report = console.run(examine(Path.cwd()), as_json=as_json)

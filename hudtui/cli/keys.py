@@ -110,7 +110,7 @@ def create(
 
 def register_key(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="Private key; by default the one that is set.", show_default=False)
+        Path | None, typer.Argument(metavar="[PATH]", help="Private key; the configured key by default.", show_default=False)
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="What the provider calls it; by default hudtui and the file's name.", show_default=False)

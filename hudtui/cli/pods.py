@@ -468,10 +468,10 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
         name: Of the pod.
         providers: Whom to ask.
         ledger: What was asked for.
-        ended: One that has ended will do.
+        ended: Also find pods that have ended.
 
     Raises:
-        ProviderError: There is none, or several; or nobody can say.
+        ProviderError: No pod or several pods match, or a provider does not answer.
     """
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.compute.release import belongs_to, record_of

@@ -97,7 +97,7 @@ def create(
     ready = console.run(prepare(), as_json=as_json)
     _say_price(ready, hours)
     if ready.key is not None and ready.key_unknown and not console.interactive():
-        console.say(f"error: {ready.title} does not know your SSH key {ready.key.path}, so nobody could log in")
+        console.say(f"error: {ready.title} does not know your SSH key {ready.key.path}, so you could not log in")
         console.say("  Make it known first: hudtui keys register")
         raise typer.Exit(2)
     if not yes:
@@ -140,7 +140,7 @@ def _own_key(settings: Settings) -> KeyFile:
     path = key_path(settings.get)
     if path is None:
         raise InputError(
-            "you have no SSH key, so nobody could log in",
+            "you have no SSH key to log in with",
             fix="Make one with: hudtui keys create, then: hudtui keys register",
         )
     key = read_key(path)

@@ -1,4 +1,4 @@
-"""`hudtui rehearse`: a training run for nothing, on this machine's CPU."""
+"""`hudtui rehearse`: a free training run on this machine's CPU."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def init(
     sse: Annotated[bool, typer.Option("--sse", help="The URL is an SSE endpoint, whatever its path.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Write a configuration for an environment: what the agent is told, and what its actions become.
+    """Write a configuration for an environment: the system prompt, and the tool call that each action becomes.
 
     The tools are those of the environment as it is now; set-up and evaluation stay out of the agent's hands. A file that is there
     already is never overwritten without --force.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hudtui.core.workspace import Workspace
 
 _GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
-_GOES_ON = "a run that has begun goes on: hudtui runs shows it"
+_GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 
 
 def run(
@@ -109,8 +109,8 @@ def run(
 ) -> None:
     """Train: check what is needed, show the plan, rent a machine, run, bring the results home, end the machine.
 
-    What is missing is told, and offered to be mended where somebody can be asked. Nothing is bought before you agree to the
-    plan. A run needs nobody once it has begun: this command may be ended, and `hudtui runs resume` takes care of it again.
+    Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the
+    plan. A run that has started continues without this command; `hudtui runs resume` manages it again.
     """
     if tasks is not None and dataset is not None:
         raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
@@ -249,7 +249,7 @@ async def _work(wish: RunRequest, limits: dict[str, str], how: _How) -> None:
 async def _prepare(
     wish: RunRequest, limits: dict[str, str], store: RunStore, place: Workspace, how: _How
 ) -> tuple[Preparation, RunRequest]:
-    """Look at the wish; where somebody can be asked, offer to mend what is missing, until they do not want to."""
+    """Check the request; where a person can be asked, offer to fix what is missing until the person declines."""
     from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.runs.prepare import prepare_run
 
@@ -417,7 +417,7 @@ async def _run_rented(record: RunRecord, store: RunStore, how: _How) -> None:
 
 
 def _may_detach(record: RunRecord) -> None:
-    """Raises an error where something has to stay here while the run goes on."""
+    """Raises an error where this computer has to stay connected while the run continues."""
     from hudtui.core.errors import InputError
 
     if record.spec.rent is not None:
@@ -426,7 +426,7 @@ def _may_detach(record: RunRecord) -> None:
             fix="Leave --detach out. Ctrl-C leaves the run to itself; `hudtui runs resume` watches over it again.",
         )
     if record.spec.tunnels:
-        raise InputError("this run needs a tunnel from this computer for as long as it goes on", fix="Leave --detach out.")
+        raise InputError("this run needs a tunnel from this computer until it ends", fix="Leave --detach out.")
 
 
 def _away(record: RunRecord) -> bool:

@@ -121,7 +121,7 @@ async def follow_all(monitor: Monitor, run: str, windows: list[str], lines: int 
         await asyncio.gather(*tasks)
     except asyncio.CancelledError:
         if monitor.store.summary(run).active:
-            console.say("The run goes on; hudtui runs stop ends it.")
+            console.say("The run continues; hudtui runs stop ends it.")
         raise
     finally:  # one that fails leaves the others at work
         for task in tasks:
@@ -136,7 +136,7 @@ async def follow_run(monitor: Monitor, record: RunRecord, *, to_stderr: bool) ->
 
 
 async def launch(record: RunRecord, host: Host, store: RunStore, *, tmux: bool) -> None:
-    """Start a run, and tell of each step. One that is broken off before it runs is not wanted.
+    """Start a run and print each step. A launch that is interrupted before the run starts is cancelled.
 
     Raises:
         Untrusted: The run needs something that the user has not agreed to.
@@ -169,7 +169,7 @@ async def _follow(monitor: Monitor, run: str, window: str, lines: int | None, si
         async for chunk in chunks:
             found = feed.feed(chunk)
             if found.restarted:
-                console.say(f"{window}: the log was begun anew")
+                console.say(f"{window}: the log was truncated")
             sink.put(window, found.done)
             partial = found.partial
     if partial:

@@ -150,7 +150,7 @@ def start(
     no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Start a run on this machine. It goes on when hudtui and the terminal are closed."""
+    """Start a run on this machine. It continues when hudtui and the terminal are closed."""
 
     async def work() -> None:
         from hudtui.core.remote.local import LocalHost
@@ -252,7 +252,7 @@ def attach(run: Run = None) -> None:
 
 
 def resume(run: Run = None, as_json: Json = False) -> None:
-    """Watch over a run on a rented machine: go on with what is missing, bring its results home, end its machine."""
+    """Manage a run on a rented machine: continue its launch, fetch its results, end its machine."""
 
     async def work() -> None:
         store, _ = runlog.open_store()
@@ -264,7 +264,7 @@ def resume(run: Run = None, as_json: Json = False) -> None:
         if as_json:
             console.out_json(store.summary(chosen).to_json())
 
-    _run(work(), as_json=as_json, when_ended="a run that has begun goes on; hudtui runs resume takes care of it again")
+    _run(work(), as_json=as_json, when_ended="a run that has started continues; hudtui runs resume manages it again")
 
 
 def pull(
@@ -372,7 +372,7 @@ def remove(
 
 
 async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
-    """Do what is missing of a run on a rented machine, to the end, and tell of each step."""
+    """Carry out the remaining steps of a run on a rented machine, and print each step."""
     from contextlib import aclosing
 
     from hudtui.core.runs.remote_run import run_remote
@@ -395,7 +395,7 @@ async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:
 
 
 async def _follow_quietly(store: RunStore, run: str) -> None:
-    """Print the logs of a run while it is tended; whoever tends it tells of everything that goes wrong."""
+    """Print the logs of a run while it is managed; the manager reports failures."""
     from hudtui.core.errors import HudtuiError
     from hudtui.core.runs.watch import Monitor
 

@@ -57,7 +57,7 @@ def trust(
                 for line in before:
                     console.out(f"  {line}")
             if not powers:
-                console.out("The files here ask for nothing: there is nothing to agree to.")
+                console.out("The files here need no agreement.")
         if lacking and not show:
             if not yes:
                 console.run(console.confirm("Trust these files?"), as_json=as_json)

@@ -66,7 +66,7 @@ def watch(
     ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Begin so many lines before the end.")] = 200,
     log: Annotated[bool, typer.Option("--log", help="Print every line, not only what is recognised.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Only what is there already.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Only what the log holds already.")] = False,
     sessions: Annotated[bool, typer.Option("--list", help="List the tmux sessions there, and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:

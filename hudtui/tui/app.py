@@ -153,7 +153,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.open_next: Path | None = None
         """The folder to open after the end, in place of the shell."""
         self.parting: tuple[str, ...] = ()
-        """What to tell the user after the end: a line for each machine that goes on costing money."""
+        """Lines to print after the app has ended: one for each machine that still costs money."""
         self.typed = TypedAhead(self)
         """Keys that came while the one before was still being handled."""
         self.purse = Purse(self)
@@ -449,7 +449,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return self.workspace.platform
 
     async def make_demo(self, folder: Path) -> None:
-        """Write the demo workspace into a folder and show it: in another folder than this one the app opens anew."""
+        """Write the demo workspace into a folder and show it; the app restarts in another folder."""
         from contextlib import aclosing
 
         from hudtui.core.events import Notice, Progress
@@ -480,7 +480,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         Args:
             name: The screen.
             back: Where Esc leads from there, once; home when None.
-            given: What the screen is told.
+            given: Values for the screen's fields.
         """
         if name not in SCREENS:
             self.say(f"{name}: this version has no such screen", severity="warning")
@@ -509,7 +509,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         return self._back.get(name)
 
     def go_back(self, name: str) -> None:
-        """Leave a screen for the one that it was opened from, or for home."""
+        """Leave a screen for the screen that opened it, or for home."""
         self.open_station(self._back.get(name) or "home")
 
     def _size_classes(self) -> tuple[str, ...]:
@@ -741,7 +741,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
         self.exit()
 
     async def _paid(self) -> tuple[UnattendedPod, ...]:
-        """What goes on costing money without the app, as far as that can be told."""
+        """Machines that still cost money without the app, as far as hudtui knows."""
         try:
             return await self.purse.unattended()
         except Exception as error:

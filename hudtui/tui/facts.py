@@ -21,7 +21,7 @@ class StationFact:
 
     state: State
     detail: str = ""
-    """One line: what is there, or what is missing."""
+    """One line: the files that exist, or those that are missing."""
     what_next: str = ""
     """One sentence: what can be done there now."""
     errors: int = 0
@@ -129,7 +129,7 @@ class Facts:
 
     @property
     def next_station(self) -> str | None:
-        """Name of the station to go to next: one that has failed, else the first that is open; None when all are done."""
+        """Name of the station to go to next: a failed station, else the first open one; None when all are done."""
         for state in ("failed", "next"):
             for station in ROAD:
                 if self.station(station.name).state == state:
@@ -137,7 +137,7 @@ class Facts:
         return None
 
     def station(self, name: str) -> StationFact:
-        """How a station stands; `unknown` before it was looked at."""
+        """State of a station; `unknown` before it was checked."""
         return self.stations.get(name, StationFact("unknown"))
 
 

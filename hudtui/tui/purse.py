@@ -1,4 +1,4 @@
-"""The app's money: one desk for all screens, looked at from the start on and for as long as something is paid for.
+"""The app's money: one overview for all screens, refreshed from the start for as long as a machine costs money.
 
 Imported before the first paint: the desk and everything behind it comes later.
 """
@@ -44,19 +44,19 @@ class Purse:
     """What is rented, and what it costs.
 
     Args:
-        app: Whose screens are told.
+        app: The app whose screens are updated.
     """
 
     def __init__(self, app: HudtuiApp) -> None:
         self._app = app
         self.office: Office | None = None
-        """None until somebody has asked for it."""
+        """None until a screen has asked for it."""
         self.money: Money | None = None
         """For the header; None while nothing is known to be alive, or asked for."""
         self._before: list[Office] = []
         self._opening = asyncio.Lock()
         self._seen: object = None
-        """What was written down of rented machines when they were looked at last."""
+        """Records of rented machines at the last refresh."""
         self._news = 0
         """How often something was written down since the last look began."""
         self._told: set[tuple[str, ...]] = set()
@@ -170,7 +170,7 @@ class Purse:
             self._not_looked(error)
 
     async def _count(self, office: Office) -> None:
-        """Add up what is known, without asking anybody, and tell the screens."""
+        """Add up the known costs, without a request, and update the screens."""
         noted = frozenset(self._app.preferences.noted)
         self.money = await asyncio.to_thread(_money, office.desk, noted)
         self._app.show_money()
@@ -228,7 +228,7 @@ class Purse:
     # -- leaving --------------------------------------------------------------------------------------------------------------
 
     async def unattended(self) -> tuple[UnattendedPod, ...]:
-        """What goes on costing money when the app is closed. Empty where nothing was ever rented.
+        """Machines that still cost money when the app is closed. Empty where nothing was ever rented.
 
         Raises:
             HudtuiError: The ledger cannot be read.

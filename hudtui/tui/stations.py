@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hudtui.tui.screens.base import StationScreen
 
 State = Literal["done", "next", "missing", "running", "failed", "unknown"]
-"""How a station stands: passed; the one to go to now; not passed yet; at work; broken; not looked at yet."""
+"""State of a station: passed, next, not passed yet, in progress, failed, or not checked yet."""
 
 GLYPHS: Mapping[State, str] = {"done": "✓", "next": "►", "missing": "○", "running": "●", "failed": "✗", "unknown": "·"}
 """One cell each, and each readable without colour."""

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
 LEFT_ALONE = 6.0
-"""Seconds for which a run on a rented machine is in nobody's hands before an open app takes it up."""
+"""Seconds for which a run on a rented machine stays unmanaged before an open app takes it up."""
 
 Told = Callable[["RunEvent"], None]
 
 
 class Tending:
-    """Who takes care of rented runs while the app is open. A run that has begun on its machine goes on without it.
+    """Manages rented runs while the app is open. A run that has started on its machine continues without it.
 
     Args:
-        app: Whose screens are told.
+        app: The app whose screens are updated.
     """
 
     def __init__(self, app: HudtuiApp) -> None:
@@ -40,7 +40,7 @@ class Tending:
         self.getting: dict[str, str] = {}
         """What is being got, in words, by the run or the machine: leaving gives it up."""
         self._alone: dict[str, float] = {}
-        """Since when a run is in nobody's hands, by `time.monotonic`."""
+        """When a run was first seen unmanaged, by `time.monotonic`."""
         self._ended: set[str] = set()
         """Runs that this app has brought as far as it could."""
 
@@ -52,7 +52,7 @@ class Tending:
         hosts.set_prompts(ask=self._ask, say=lambda notice: self._app.say(notice.message))
 
     def close(self) -> None:
-        """Nobody is there any more who could be asked."""
+        """The app has ended, so it cannot ask."""
         if hosts := sys.modules.get("hudtui.core.remote.hosts"):
             hosts.set_prompts()
 
@@ -81,7 +81,7 @@ class Tending:
     async def take_up(self) -> None:
         """Go on with runs on rented machines whose hudtui, or command, was ended while this app is open.
 
-        A run that somebody just begins is not in their hands for a moment: only what was left alone for a while is taken up.
+        A run that another process just launches has no lock for a moment: only a run unmanaged for a while is taken up.
         """
         facts = self._app.facts
         rented = set(facts.rented) - self._workers.keys() - self._ended if facts is not None else set()
@@ -143,7 +143,7 @@ class Tending:
 
     @property
     def gives_up(self) -> bool:
-        """Whether leaving gives a machine up: one that is not ready."""
+        """Whether leaving cancels a machine that is not ready."""
         return any(key in self._workers for key in self.getting)
 
     def _leave(self, key: str) -> None:
@@ -206,7 +206,7 @@ class Tending:
         self._app.notify("\n".join(error.lines()), title=record.name, severity="error", timeout=30, markup=False)
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
-        """What somebody should know of, on whatever screen."""
+        """A message that matters on every screen."""
         from hudtui.core.text import clean_line
 
         data = event.data
@@ -224,7 +224,7 @@ class Tending:
 
 
 def _left_alone(store: RunStore, runs: Collection[str]) -> list[RunRecord]:
-    """Of these runs, those that nobody tends."""
+    """The runs among these that no process manages."""
     from hudtui.core.runs.run_lock import is_managed
 
     return [record for record in _unsettled(store) if record.id in runs and not is_managed(store, record.id)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hudtui.core.runs.values import RunSummary
 
 VERDICTS = FileChecks()
-"""What is wrong with the files that were looked at, as far as that was checked."""
+"""Errors of the files, as far as they were checked."""
 SHOWN_RUNS = 50
 """More than this many runs are listed by the run station only."""
 

@@ -160,7 +160,7 @@ def test_leaving_a_followed_log_leaves_the_run(endless: str) -> None:
     assert [follower.stdout.readline() for _ in range(3)] == ["one\n", "two red\n", "100%\n"]
     follower.send_signal(signal.SIGINT)
     _, said = follower.communicate(timeout=30)
-    assert follower.returncode == 130 and "The run goes on" in said
+    assert follower.returncode == 130 and "The run continues" in said
     (run,) = json.loads(hudtui("runs", "list", "--active", "--json").stdout)
     assert (run["id"], run["state"]) == (endless, "running")
 

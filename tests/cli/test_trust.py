@@ -63,7 +63,7 @@ def test_show_agree_and_revoke(folder: Path) -> None:
 
 
 def test_a_folder_without_powers_needs_no_trust(own_world: Path) -> None:
-    assert "ask for nothing" in hudtui("trust", "--show").stdout
+    assert "need no agreement" in hudtui("trust", "--show").stdout
     assert "was not trusted" in hudtui("trust", "--revoke").stderr
 
 
@@ -71,7 +71,7 @@ def test_without_a_terminal_nothing_is_started(folder: Path) -> None:
     for words in (PLAY, ("runs", "start", "--tasks", "tasks.json", "--config", "play.yaml"), ("gpus",), ("settings", "test")):
         refused = hudtui(*words, code=2).stderr
         assert "this folder is not trusted" in refused and "hudtui --trust" in refused
-    assert "nobody can be asked" in hudtui("trust", code=2).stderr or not (folder / "ran").exists()
+    assert "hudtui cannot ask" in hudtui("trust", code=2).stderr or not (folder / "ran").exists()
     assert not (folder / "ran").exists()
 
 

@@ -74,7 +74,7 @@ class StationScreen(Acting, Screen[None]):
         """What is known of the project was read again. Runs once at the beginning as soon as it is known."""
 
     def theme_changed(self) -> None:
-        """The theme is another one: what is drawn in colours of its own is drawn anew."""
+        """The theme has changed: redraw what has colours of its own."""
 
     @property
     def unsaved(self) -> str | None:
@@ -97,10 +97,10 @@ class StationScreen(Acting, Screen[None]):
         return None
 
     def money_changed(self) -> None:
-        """What is alive and what it costs was looked at again; see `app.purse`."""
+        """Machines and their costs were refreshed; see `app.purse`."""
 
     def time_passed(self) -> None:
-        """Some seconds went by while this screen is shown: times and ages are told anew. Draw only what is other than before."""
+        """Some seconds passed while this screen is shown: update times and ages. Draw only what has changed."""
 
     def leave(self) -> None:
         """What Esc does in the list: it shows all of it again, and where nothing was filtered goes home, or back."""
@@ -126,7 +126,7 @@ class StationScreen(Acting, Screen[None]):
         self.query_one(MessageBar).say(message, "busy")
 
     def fail(self, error: BaseException) -> None:
-        """Show an error in place. One that is not meant for users is logged with its traceback and shown as a defect.
+        """Show an error in place. An error that is not meant for users is logged with its traceback and shown as a defect.
 
         While hudtui is being closed nothing is one: the widgets go one after the other, and some work may still look for them.
         """
@@ -233,7 +233,7 @@ class StationScreen(Acting, Screen[None]):
         return [one for one in self.workers if one.node is self and one.group in groups and not one.is_finished]
 
     def step_aside(self, command: Sequence[str]) -> None:
-        """Leave the terminal to a program until it ends. One that is tmux itself must not see that hudtui may run inside it."""
+        """Leave the terminal to a program until it ends. tmux as the program must not see that hudtui may run inside tmux."""
         environment = {name: value for name, value in os.environ.items() if name != "TMUX"}
         with self.app.suspend():
             subprocess.run(command, env=environment, check=False)

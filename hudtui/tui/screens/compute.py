@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hudtui.tui.purse import Office
 
 OFFERS_AGE = 60.0
-"""Seconds after which offers are asked for again while somebody looks at them."""
+"""Seconds after which offers are refreshed while they are shown."""
 PODS_AGE = 10.0
 """The same for what is alive."""
 _PODS_ONLY = ("terminate", "terminal", "limits")
@@ -265,7 +265,7 @@ class ComputeScreen(Acts):
         self._arrange()
 
     def money_changed(self) -> None:
-        """What is alive was looked at. What was said of a machine that is gone goes with it."""
+        """The machines were refreshed. Messages about a machine that is gone are removed."""
         if self.ready is not None and self.holdings is not None and all(one.pod.name != self.ready for one in self.holdings.pods):
             if self.message.startswith(f"{self.ready} is ready"):
                 self.clear_message()
@@ -468,7 +468,7 @@ class ComputeScreen(Acts):
         self.query_one("#cp-pod", Static).update(self._pod_content())
 
     def _pod_content(self) -> Content:
-        """What is told of the machine under the cursor."""
+        """Details of the machine under the cursor."""
         one, holdings = self.holding, self.holdings
         if self.gone is not None:
             return gone_lines(self.gone)

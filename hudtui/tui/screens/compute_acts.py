@@ -131,7 +131,7 @@ class Acts(ComputeCore):
                 self.shell.run_worker(self._look_quietly(), group="look after", exit_on_error=False)
 
     def _say_late(self, words: str) -> None:
-        """What became of a machine that was given up, where somebody still reads it."""
+        """Report what became of a cancelled machine, while the screen is still shown."""
         if self.shell.is_running:
             self.shell.say(words, severity="warning")
 
@@ -148,7 +148,7 @@ class Acts(ComputeCore):
         return f"{told.text} {told.caveat}".strip() if told is not None else UNLIMITED
 
     async def _watch(self) -> None:
-        """While a machine is being got, what is alive is looked at more often."""
+        """While a machine is being rented, machines are refreshed more often."""
         while True:
             await asyncio.sleep(5)
             await self._look_quietly()

@@ -72,7 +72,7 @@ class ComputeCore(StationScreen):
 
     @property
     def gone(self) -> PodRecord | None:
-        """The machine under the cursor, where it is one that was taken back."""
+        """The machine under the cursor, if its provider took it back."""
         taken = self.holdings.taken if self.holdings is not None else ()
         return next((one for one in taken if row_key(one) == self._pod), None)
 

@@ -63,7 +63,7 @@ class OfferFilter:
 
 
 def parse_wish(text: str) -> OfferFilter:
-    """What somebody typed: `4xh100 <6 >=80 -spot eu`."""
+    """The filter as typed: `4xh100 <6 >=80 -spot eu`."""
     query, words, without = Query(), [], []
     for token in text.lower().split():
         if match := re.fullmatch(r"(\d{1,3})[x×](\D.*)", token):
@@ -86,7 +86,7 @@ def parse_wish(text: str) -> OfferFilter:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The offers that fit, in the order of the table, and the one that would be taken."""
+    """The offers that match, in the order of the table, and the offer that would be rented."""
 
     offers: tuple[Offer, ...] = ()
     total: int = 0
@@ -122,7 +122,7 @@ def arrange(offers: Sequence[Offer], wish: OfferFilter, sort: str, *, reverse: b
 
 
 def _plain(offers: Sequence[Offer], query: Query) -> list[Offer]:
-    """Machines without a GPU: nobody means them who asks for GPUs, but they are there, this one first."""
+    """Machines without a GPU, the first of them: listed, though a filter for GPUs leaves them out."""
     if query.gpu_count is not None or query.min_vram is not None:
         return []
     fits = [

@@ -51,7 +51,7 @@ def state_of(holding: PodRow) -> tuple[str, str]:
 
 
 def owner_of(holding: PodRow) -> str:
-    """Whose it is: a run, the user, no run any more, or somebody outside this program."""
+    """Owner of the machine: a run, the user, no run any more, or a user outside hudtui."""
     if holding.orphan is not None:
         return "no run"
     return f"run {holding.run}" if holding.run else "you" if holding.ours else "not hudtui's"
@@ -157,7 +157,7 @@ def pod_lines(
         title: Its provider's.
         simulated: No real money is spent.
         terminal: How to log in to it by hand.
-        now: The time, in seconds since the epoch; by default when it was looked at.
+        now: The time, in seconds since the epoch; the moment of the last refresh by default.
     """
     pod, cost = holding.pod, holding.spend
     lines = [Content.assemble((clean_line(pod.name), "bold $primary"), ("  (simulated)", "bold $warning") if simulated else "")]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NO_TOKEN = "✗ no token for the Hub: set HF_TOKEN in the settings; what you entered here is kept"
 _PAUSE = 0.3
-"""Seconds without a key after which the preview is made anew."""
+"""Seconds without a key after which the preview is updated."""
 
 
 class OpenDialog(Dialog["str | None"]):
@@ -48,7 +48,7 @@ class OpenDialog(Dialog["str | None"]):
 
         Args:
             files: Each name, and a word about it.
-            chosen: The one that is open.
+            chosen: Name of the open file.
         """
         super().__init__()
         self._files, self._chosen = files, chosen

@@ -66,7 +66,7 @@ class EnvironmentScreen(StationScreen):
     )
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("environment.source", "Source", "Name the environment to look at.", "a"),
-        AppAction("environment.look", "Look again", "Connect to the environment and look at it anew.", "r"),
+        AppAction("environment.look", "Look again", "Connect to the environment and analyze it again.", "r"),
         AppAction("environment.filter", "Filter", "Show only tools whose name or description holds a word.", "slash"),
         AppAction("environment.call", "Call", "Fill in the form and call the selected tool.", "c"),
         AppAction("environment.generate", "Generate config", "Write a gym configuration for this environment.", "w", asks=True),
@@ -207,7 +207,7 @@ class EnvironmentScreen(StationScreen):
             self.set_focus(self.query_one("#source", TextEntry))
 
     async def _open(self, text: str, file: Path | None = None) -> None:
-        """Show what is remembered of a source at once, then look at it again.
+        """Show the cached analysis of a source at once, then analyze it again.
 
         Args:
             text: The source.
@@ -252,7 +252,7 @@ class EnvironmentScreen(StationScreen):
         self.refresh_bindings()
 
     def action_look(self) -> None:
-        """Look at the environment anew."""
+        """Analyze the environment again."""
         self.start(self._look, group="look")
 
     async def _look(self) -> None:

@@ -70,7 +70,7 @@ class HomeScreen(StationScreen):
             self._show(facts)
 
     def _ages(self, facts: Facts) -> tuple[str, ...]:
-        """What is told of the time of the runs that are listed."""
+        """Ages and durations of the listed runs."""
         return tuple(_age(run, self.shell.services.now().timestamp()) for run in facts.runs[:RECENT])
 
     def facts_changed(self, facts: Facts) -> None:

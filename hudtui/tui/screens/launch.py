@@ -70,7 +70,7 @@ _POLICIES = ("greedy", "random", "replay:", "openai:")
 _RENTED = ("prime", "sky")
 """Providers from whom a machine can be rented for a run."""
 _DELAY = 0.25
-"""Seconds without a key after which the plan is made anew."""
+"""Seconds without a key after which the plan is updated."""
 _QUOTED = 60.0
 """Seconds for which prices are not asked for again while the plan changes."""
 
@@ -234,7 +234,7 @@ class LaunchScreen(StationScreen):
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Field.Changed) -> None:
-        """Make the plan anew when the typing pauses."""
+        """Update the plan when the typing pauses."""
         event.stop()
         if event.input.id == "launch-gpus" and self.offer is not None and event.value != self._offered():
             self.offer = None
@@ -242,7 +242,7 @@ class LaunchScreen(StationScreen):
         self._plan_soon()
 
     def on_descendant_blur(self) -> None:
-        """A machine is looked at once its name is complete."""
+        """Check a machine once its name is complete."""
         if self._value("machine") != self._typed_machine:
             self._typed_machine = self._value("machine")
             self._plan_soon()
@@ -284,7 +284,7 @@ class LaunchScreen(StationScreen):
         self.refresh_bindings()
 
     def on_resize(self) -> None:
-        """Break the lines of the plan anew."""
+        """Wrap the lines of the plan again."""
         if self._shown is not None:
             self.call_after_refresh(self._show, *self._shown)
 
@@ -503,7 +503,7 @@ class LaunchScreen(StationScreen):
             self.start(lambda: self._ask_and_rent(prepared), group="ask", exclusive=False)
 
     def action_rehearse(self) -> None:
-        """The training for nothing."""
+        """The free training."""
         self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
@@ -615,7 +615,7 @@ class LaunchScreen(StationScreen):
         self.shell.reload()
 
     def _tell(self, record: RunRecord, event: RunEvent) -> None:
-        """A step of a run that is tended, where somebody sees it."""
+        """A step of a managed run, while the screen is shown."""
         if not self.is_attached:
             return
         if event.type == "machine" and event.data.get("kind") not in ("released", "never"):
@@ -680,13 +680,13 @@ def _as_typed(value: object) -> str:
 
 
 def _hanging(label: str, text: str, width: int) -> list[str]:
-    """A line of the plan, broken so that what goes on stands below its beginning."""
+    """A line of the plan, wrapped with a hanging indent."""
     parts = textwrap.wrap(text, max(width - 11, 20), break_on_hyphens=False) or [""]
     return [f"{label if number == 0 else '':<10} {part}" for number, part in enumerate(parts)]
 
 
 class _Quoted:
-    """A provider whose offers and keys are remembered for a while: the plan is made anew at every pause of the typing."""
+    """A provider that caches offers and keys for a while, since the plan is updated at every pause of the typing."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider

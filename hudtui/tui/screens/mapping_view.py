@@ -224,7 +224,7 @@ def _bar(title: str, value: float, note: str, moved: float | None, *, bold: bool
 
 
 def episode_lines(player: EpisodePlayer, *, judged: bool = False) -> list[Content]:
-    """The conversation of an episode so far; of one that was judged without a reward, what the evaluator answered."""
+    """The conversation of an episode so far; for an episode without a reward, the evaluator's answer."""
     lines: list[Content] = []
     opening = next((message for message in player.messages if message.get("role") == "user"), None)
     if opening is not None:

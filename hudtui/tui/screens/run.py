@@ -95,7 +95,7 @@ class RunScreen(StationScreen):
         """Id of the run that is shown."""
         self.view: RunView | None = None
         self.window: str | None = None
-        """The stage whose log is wanted; None for the one that runs, or ran last."""
+        """The stage whose log is requested; None for the running stage, or the last one."""
         self.several = False
         """The logs of all stages are shown."""
         self._monitor: Monitor | None = None
@@ -266,7 +266,7 @@ class RunScreen(StationScreen):
         self._focus_tab()
 
     def on_tabbed_content_tab_activated(self) -> None:
-        """A chart that was alone is one of all again where nobody looks at it."""
+        """A single chart returns to the list of charts when the pane is left."""
         for pane in self.query(MetricsPane):
             pane.action_all()
 
@@ -344,7 +344,7 @@ class RunScreen(StationScreen):
             self.run_worker(watch, name="forever", group="watch", exclusive=True, exit_on_error=False)
 
     def on_screen_suspend(self) -> None:
-        """Nobody looks: nothing is read."""
+        """The screen is hidden: stop reading."""
         self.workers.cancel_group(self, "watch")
         self.workers.cancel_group(self, "glance")
         self.query_one(RunLogs).rest()
@@ -364,7 +364,7 @@ class RunScreen(StationScreen):
         return self._monitor.store
 
     async def _watch(self, run: str) -> None:
-        """Show a run until it has ended. Whatever goes wrong is told, and it is tried again."""
+        """Show a run until it has ended. Failures are shown, and reading is tried again."""
         told, pause = None, _AGAIN
         while True:
             try:
@@ -401,7 +401,7 @@ class RunScreen(StationScreen):
             self._show_events(view.events)
 
     def _shown_window(self, view: RunView) -> str | None:
-        """The stage whose log is shown: the chosen one, else the one that runs, or ran last."""
+        """The stage whose log is shown: the chosen stage, else the running one, or the last one."""
         return self.window or view.summary.stage or (view.windows[0] if view.windows else None)
 
     def _show_logs(self, view: RunView) -> None:
@@ -434,7 +434,7 @@ class RunScreen(StationScreen):
     # -- what can be done --------------------------------------------------------------------------------------------
 
     def why_not(self, action_id: str) -> str | None:
-        """What needs a run, one that goes on, or its session."""
+        """Actions that need a run, a running one, or its session."""
         name = action_id.partition(".")[2]
         if name not in ("start", "others", "back", "pane") and (self.chosen is None or self.view is None):
             return "there is no run yet" if not self._listed else "the run is still being read"

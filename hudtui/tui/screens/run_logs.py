@@ -34,7 +34,7 @@ class _Reading:
     monitor: Monitor
     run: str
     window: str | None
-    """The stage; None for the one that runs, or ran last."""
+    """The stage; None for the running stage, or the last one."""
     from_start: bool = False
     """From its first line, as far as a pane holds lines; else its end."""
 
@@ -92,7 +92,7 @@ class RunLogs(Vertical):
         self._drop(tuple(self._others))
 
     def rest(self) -> None:
-        """Read nothing until the next `show`, which reads anew."""
+        """Stop reading until the next `show`, which starts from the beginning."""
         self._shown = None
         self.workers.cancel_node(self)
         self._drop(tuple(self._others))
@@ -103,7 +103,7 @@ class RunLogs(Vertical):
         Args:
             monitor: Who watches.
             run: The run.
-            window: The stage of the first pane; None for the one that runs, or ran last.
+            window: The stage of the first pane; None for the running stage, or the last one.
             others: Stages whose logs are shown below it.
         """
         if self._shown != (run, window):
@@ -156,7 +156,7 @@ class RunLogs(Vertical):
         return "log" if pane is self.main else f"log {id(pane)}"
 
     async def _follow(self, pane: LogView, reading: _Reading) -> None:
-        """Read a log until its run has ended. Whatever goes wrong is told, and it is gone on with where it was."""
+        """Read a log until its run has ended. Failures are shown, and reading continues where it stopped."""
         from hudtui.core.remote.logs import LineSplitter
 
         monitor, run, window = reading.monitor, reading.run, reading.window

@@ -46,7 +46,7 @@ def list_cells(
 
     Args:
         fact: What the project knows of the run.
-        view: What was seen of it; None before it was looked at.
+        view: The state of the run; None before it was read.
         now: The time, in seconds since the epoch.
         since: Seconds since then.
         compared: Its curves are drawn beside those of the run that is open.

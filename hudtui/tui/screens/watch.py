@@ -170,7 +170,7 @@ class WatchScreen(StationScreen):
             await self._look(file=given.strip())
 
     def action_again(self) -> None:
-        """List anew."""
+        """List again."""
         self.start(self._look(), group="look", busy="Looking again")
 
     # -- what is followed --------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class ChartLine:
 
 
 def smooth(points: Sequence[Pair], weight: float) -> tuple[Pair, ...]:
-    """A running mean that forgets: each value counts `weight` of what is told of the one after. 0 changes nothing."""
+    """An exponential running mean; `weight` is the share of the previous mean. 0 changes nothing."""
     if weight <= 0:
         return tuple(points)
     found: list[Pair] = []

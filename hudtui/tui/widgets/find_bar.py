@@ -17,7 +17,7 @@ from hudtui.tui.widgets.fields import Field
 
 
 class FindBar(Acting, Horizontal):
-    """Two fields. Enter in the first goes to the next match; in the second it replaces and goes on."""
+    """Two fields. Enter in the first goes to the next match; in the second it replaces the match and goes to the next."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("find.close", "Close search", "Leave the search and go back to the text.", "escape", palette=False),

@@ -150,7 +150,7 @@ class LogBuffer:
         return gone
 
     def ungrade(self) -> None:
-        """Nobody asks for levels any more: stop grading new lines."""
+        """Levels are no longer needed: stop grading new lines."""
         self._levels = None
 
     def clear(self) -> None:
@@ -218,7 +218,7 @@ class Pattern:
 
     Args:
         text: The pattern.
-        regex: Read it as a regular expression. One that does not compile is searched for as it stands.
+        regex: Read the pattern as a regular expression. A pattern that does not compile is searched for literally.
     """
 
     def __init__(self, text: str, *, regex: bool = False) -> None:

@@ -215,7 +215,7 @@ class LogView(Acting, Vertical):
 
     @property
     def after(self) -> bool:
-        """The log goes on behind the last line that came in; `G` asks for its end with `Latest`. `clear` takes it back."""
+        """The log has more lines behind the last one read; `G` asks for its end with `Latest`. `clear` resets this."""
         return self._after
 
     @after.setter

@@ -24,7 +24,7 @@ class Pick(Dialog["int | None"]):
     Args:
         title: What is chosen.
         options: One line each, plain or styled.
-        at: The one that the cursor begins on.
+        at: The choice that the cursor begins on.
         hint: Below the list.
         careful: Something is made or written at once when one is chosen: a key in the middle of a burst chooses nothing.
     """

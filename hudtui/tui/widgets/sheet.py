@@ -53,7 +53,7 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
             self._refresh_rows(set(range(max(len(before), len(self._wrapped)))).difference(same))
 
     def _refresh_rows(self, rows: set[int]) -> None:
-        """Have some rows drawn anew, where they are in sight."""
+        """Redraw some rows, if they are visible."""
         size, top = self.size, self.scroll_offset.y
         regions = [Region(0, row - top, size.width, 1) for row in rows if top <= row < top + size.height]
         if regions:
@@ -80,7 +80,7 @@ class Sheet(Scrolling, ScrollView, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The lines in sight.
 
-        The screen looks for places of widgets whenever somebody asks, also while some are being shown or hidden: then a sheet
+        The screen looks for places of widgets at any request, also while some are being shown or hidden: then a sheet
         may have wrapped to a width that it never gets, and no other message says so.
         """
         if self._made_for != self.scrollable_content_region.width:

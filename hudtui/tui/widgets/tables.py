@@ -44,7 +44,7 @@ class Grid(Acting, DataTable[Any]):
         super().update_cell(row_key, column_key, _plain(value), **options)
 
     def coloured(self, text: str, colour: str, *, bold: bool = False) -> Text:
-        """A cell in a colour of the theme, by the name of its variable; to be filled in anew when the theme changes."""
+        """A cell in a colour of the theme, by the name of its variable; to be filled in again when the theme changes."""
         found = "" if self.app.native_ansi_color else self.app.theme_variables.get(colour, "")
         return Text(text, style=f"{'bold ' if bold else ''}{found}".strip(), end="")
 
