@@ -64,9 +64,13 @@ class Cursor:
             return None
         fresh = data[len(self.seam) :]
         if fresh:
-            self.offset += len(fresh)
-            self.seam, self._pause = data[-SEAM:], FASTEST
+            self.advance(fresh)
         return fresh
+
+    def advance(self, fresh: bytes) -> None:
+        """Count bytes as read that follow the offset."""
+        self.offset += len(fresh)
+        self.seam, self._pause = (self.seam + fresh[-SEAM:])[-SEAM:], FASTEST
 
     def is_over(self, replaced: bool) -> bool:
         """Whether to leave the old file: another file had its name twice in a row, and nothing more came to the old file.

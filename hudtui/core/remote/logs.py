@@ -109,7 +109,7 @@ class TailReader:
             data = await host.get(self.path, offset=cursor.offset, limit=min(_PIECE, size - cursor.offset))
             if not data:
                 break
-            cursor.take(cursor.seam + data)
+            cursor.advance(data)
             yield TailRead(data, truncated and first, skipped if first else 0)
             first = False
         if first and truncated:

@@ -87,7 +87,7 @@ async def _read(link: SshConnection, path: str, cursor: Cursor, file: _Identity)
                 if offset != cursor.offset:
                     cursor.begin_again()
                     cursor.offset = offset
-                cursor.take(cursor.seam + data)
+                cursor.advance(data)
                 file.numbers = device, inode
                 yield FileChunk(offset, data)
             if stream.wrong is not None:
