@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
-    from hudtui.core.tasks.problems import TaskProblem
+    from hudtui.core.tasks.task import TaskProblem
 
 SHOWN = 20
 """Problems that are shown in full; --json has more."""
@@ -220,9 +220,10 @@ def _make(request: DatasetRequest, settings: Settings, *, quiet: bool) -> Datase
 
 
 def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | None) -> DatasetRequest:
-    from hudtui.core.tasks.dataset import is_local_only, lock_image, names_for
+    from hudtui.core.tasks.dataset import is_local_only, names_for
+    from hudtui.core.tasks.read import lock_image
 
-    lock, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(settings, request.image)
     if request.push and request.name is None:
         request = replace(request, name=names_for(request, settings)[0])
     return replace(
@@ -234,22 +235,23 @@ def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | Non
 
 def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_tasks: int | None) -> DatasetRequest:
     """Ask about everything that the flags leave open and that matters for these tasks."""
-    from hudtui.core.tasks import rewrite
     from hudtui.core.tasks.convert import ConversionResult
-    from hudtui.core.tasks.dataset import MIN_TASKS, check_tasks, is_local_only, lock_image, names_for
+    from hudtui.core.tasks.dataset import MIN_TASKS, check_tasks, is_local_only, names_for
+    from hudtui.core.tasks.read import lock_image
+    from hudtui.core.tasks.servers import LOCAL, SECRETS
 
     found = follow(check_tasks(request, settings))
     assert isinstance(found, ConversionResult)
-    lock, image, _ = lock_image(request, settings)
+    lock, image, _ = lock_image(settings, request.image)
     if request.push and request.name is None:
         suggested = names_for(request, settings)
         console.say("Names like: " + ", ".join(suggested))
         request = replace(request, name=typer.prompt("Name of the dataset", default=suggested[0], err=True))
-    local = found.rewritten.get(rewrite.LOCAL, 0)
+    local = found.rewritten.get(LOCAL, 0)
     if remote is None and local and image is not None and not is_local_only(image, lock):
         question = f"{local:,} tasks run on servers of this machine. Run them on {settings.platform.title} with {image} instead?"
         request = replace(request, remote=typer.confirm(question, default=False, err=True))
-    exposed = found.rewritten.get(rewrite.SECRETS, 0)
+    exposed = found.rewritten.get(SECRETS, 0)
     if exposed and not (request.replace_secrets or request.keep_secrets):
         question = f"{exposed:,} tasks hold a secret that is written out. Put a variable in its place?"
         request = replace(request, replace_secrets=typer.confirm(question, default=True, err=True))

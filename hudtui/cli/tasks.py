@@ -119,7 +119,7 @@ def convert(
         raise typer.BadParameter("a task file ends in .json or .jsonl", param_hint="--output")
     with console.failures(as_json=as_json):
         settings = _settings()
-        result = _carry(tasks, output, to, split, settings, quiet=as_json)
+        result = _convert(tasks, output, to, split, settings, quiet=as_json)
     findings = result.findings
     written = result.written if to == "v6" else result.tasks
     if as_json:
@@ -151,24 +151,18 @@ def _settings() -> Settings:
     return settings
 
 
-def _carry(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
-    from hudtui.core.tasks.carry import migrate_to_v6
-    from hudtui.core.tasks.convert import convert as run
-    from hudtui.core.tasks.dataset import DatasetRequest, conversion, hub_token, lock_image
-    from hudtui.core.tasks.read import find_source
+def _convert(tasks: str, output: Path, to: str, split: str | None, settings: Settings, *, quiet: bool) -> Any:
+    from hudtui.core.tasks.dataset import DatasetRequest, convert_request, hub_token
+    from hudtui.core.tasks.migrate import migrate_to_v6
+    from hudtui.core.tasks.read import download, find_source, lock_image
     from hudtui.core.tasks.write import Target
 
     request = DatasetRequest(tasks, split=split)
     if to == "v4":
-        _, image, _ = lock_image(request, settings)
-        form = "json" if output.suffix == ".json" else "tasks-jsonl"
-        target = Target(output, form)  # type: ignore[arg-type]
-        return follow(run(conversion(request, settings, image, (target,))), quiet=quiet)
-    source = find_source(tasks, split=split)
-    if source.kind == "hub":
-        from hudtui.core.tasks.hub import fetch
-
-        source = fetch(source, token=hub_token(request, settings))
+        _, image, _ = lock_image(settings)
+        target = Target(output, "json" if output.suffix == ".json" else "tasks-jsonl")
+        return follow(convert_request(request, settings, image, [target]), quiet=quiet)
+    source = download(find_source(tasks, split=split), token=hub_token(request, settings))
     return follow(migrate_to_v6(source, output), quiet=quiet)
 
 
@@ -198,20 +192,14 @@ def _list_files(settings: Settings, *, as_json: bool) -> None:
 
 
 def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any]]:
-    from hudtui.core.tasks.dataset import hub_token, lock_image
-    from hudtui.core.tasks.load import tasks_in
-    from hudtui.core.tasks.read import find_source
-    from hudtui.core.tasks.rules import Rules
-    from hudtui.core.tasks.scan import scan
+    from hudtui.core.tasks.dataset import hub_token
+    from hudtui.core.tasks.read import as_task, download, find_source, lock_image, scan
+    from hudtui.core.tasks.validate import Rules
 
-    _, image, _ = lock_image(request, settings)
-    source = find_source(request.tasks, split=request.split)
-    if source.kind == "hub":
-        from hudtui.core.tasks.hub import fetch
-
-        source = fetch(source, token=hub_token(request, settings))
+    _, image, _ = lock_image(settings)
+    source = download(find_source(request.tasks, split=request.split), token=hub_token(request, settings))
     for batch in scan(source, Rules(lock_image=image, platform=settings.platform)):
-        for task in tasks_in(batch):
+        for task in map(as_task, batch.tasks):
             yield {
                 "id": task.id,
                 "prompt": task.prompt,

@@ -25,7 +25,7 @@ from hudtui.core.gym.values import GymConfig
 from hudtui.core.platform import choose_platform
 from hudtui.core.rollouts.evaluate import Connect
 from hudtui.core.settings import Settings, load_settings
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean
 from hudtui.core.training.recipe import FEWEST_TASKS, TINY, Recipe, read_recipe

@@ -12,7 +12,7 @@ from hudtui.core.files import read_text
 from hudtui.core.gym.config import load_config
 from hudtui.core.platform import choose_platform
 from hudtui.core.settings import load_settings
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.training.recipe import read_recipe
 from hudtui.trainers.grpo import load_model, say
 

@@ -24,8 +24,7 @@ BEHIND = {
     ),
     "dataset": (
         "hudtui.tui.screens.dataset_detail",
-        "hudtui.core.tasks.opening",
-        "hudtui.core.tasks.scan",
+        "hudtui.core.tasks.table",
         "hudtui.core.environment.cache",
     ),
 }

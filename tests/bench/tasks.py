@@ -34,10 +34,12 @@ OURS = """
 import json, resource, sys, time
 begun = time.perf_counter()
 from pathlib import Path
-from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, convert
+from hudtui.core.tasks.convert import ConversionResult, convert
+from hudtui.core.tasks.read import find_source
+from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import Target
 ready, before = time.perf_counter(), time.process_time()
-for step in convert(ConversionRequest(sys.argv[1], targets=(Target(Path(sys.argv[2]), "parquet"),))):
+for step in convert(find_source(sys.argv[1]), Rules(), [Target(Path(sys.argv[2]), "parquet")]):
     pass
 assert isinstance(step, ConversionResult) and step.valid == step.total == int(sys.argv[3]), step
 """
@@ -56,12 +58,12 @@ datasets.Dataset.from_list(rows).to_parquet(sys.argv[2])
 FIRST = """
 import json, resource, sys, time
 begun = time.perf_counter()
-from hudtui.core.tasks.rules import Rules
-from hudtui.core.tasks.scan import scan
-from hudtui.core.tasks.read import find_source
+import hudtui.core.tasks.validate
+from hudtui.core.tasks.read import find_source, scan
+from hudtui.core.tasks.validate import Rules
 ready, before = time.perf_counter(), time.process_time()
 batch = next(iter(scan(find_source(sys.argv[1]), Rules())))
-assert batch.ids
+assert batch.tasks
 """
 
 END = """

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from hudtui.cli.app import build
 from hudtui.core.lockfile import read_lock
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 
 LOCK = '# keep\nversion: "1.1"\nimages:\n  local: env\n  full: my-org/my-env:1.0  # here\nother: 1\n'
 HERE_ALONE = (
@@ -113,7 +113,7 @@ def test_the_lock_file_does_not_learn_of_tasks_from_elsewhere(tmp_path: Path) ->
 def test_a_lock_file_that_is_broken_is_left_alone() -> None:
     Path("hud.lock.yaml").write_text("image: [\n")
     result = hf("tasks.json", "--no-push")
-    assert result.exit_code == 0 and "warning: the lock file is left out" in result.stderr
+    assert result.exit_code == 0 and "warning: the lock file is ignored" in result.stderr
     assert Path("hud.lock.yaml").read_text() == "image: [\n"
 
 
@@ -164,7 +164,7 @@ def test_strict() -> None:
         (("tasks.json", "--no-push", "--format", "xml"), "none of parquet"),
         (("tasks.json", "--no-push", "-o", "tasks.json"), "stays as it is"),
         (("tasks.json", "--no-push", "-o", "t.jsonl.gz"), "not written"),
-        (("tasks.json", "--no-push", "--filter", "x"), "no filter"),
+        (("tasks.json", "--no-push", "--filter", "x"), "not a filter"),
         (("tasks.json", "--no-push", "--local", "--image", "x"), "for --remote"),
     ],
 )

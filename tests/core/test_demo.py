@@ -23,7 +23,7 @@ from hudtui.core.rollouts.trace import read_trace
 from hudtui.core.runs.launch import stop_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.workspace import open_workspace
 
 FOLDER = Path("demo")

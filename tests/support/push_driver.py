@@ -18,7 +18,7 @@ def main() -> None:
     from hudtui.core.errors import HudtuiError
     from hudtui.core.platform import HUD
     from hudtui.core.tasks import publish
-    from hudtui.core.tasks.card import CardFacts
+    from hudtui.core.tasks.publish import CardFacts
 
     for line in sys.stdin:
         order = json.loads(line)

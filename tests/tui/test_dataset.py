@@ -16,7 +16,7 @@ from hudtui.core.environment.cache import save_analysis
 from hudtui.core.environment.source import parse_source
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.platform import HUD
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.table import TaskIndex
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -122,9 +122,9 @@ def test_picture_filtered(snap: Any, mixed: Path, size: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("size", [(120, 36), (60, 20)])
 def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    from hudtui.core.tasks import opening
+    from hudtui.core.tasks import table
 
-    real = opening.read_into
+    real = table.read_into
 
     def half(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
         real(index, opened, stop, told)
@@ -132,7 +132,7 @@ def test_picture_loading(snap: Any, mixed: Path, size: tuple[int, int], monkeypa
         stop.wait(20)
         return False
 
-    monkeypatch.setattr(opening, "read_into", half)
+    monkeypatch.setattr(table, "read_into", half)
 
     async def begun(pilot: Any) -> None:
         await pilot.press("3")
@@ -281,14 +281,14 @@ async def test_a_change_outside_is_noticed(open_app: Any, mixed: Path, settle: A
 async def test_reading_can_be_cancelled_and_begun_again(
     open_app: Any, mixed: Path, settle: Any, monkeypatch: pytest.MonkeyPatch, screen_text: Any
 ) -> None:
-    from hudtui.core.tasks import opening
+    from hudtui.core.tasks import table
 
-    real = opening.read_into
+    real = table.read_into
 
     def slow(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
         return real(index, opened, stop, told) and not stop.wait(30)
 
-    monkeypatch.setattr(opening, "read_into", slow)
+    monkeypatch.setattr(table, "read_into", slow)
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await until(pilot, lambda: getattr(app.screen, "index", None) is not None and app.screen.table.count == 8)
@@ -297,7 +297,7 @@ async def test_reading_can_be_cancelled_and_begun_again(
         await pilot.press("ctrl+x")
         await settle(pilot)
         assert not screen.reading and not screen.complete and "not read to the end" in screen_text(app)
-        monkeypatch.setattr(opening, "read_into", real)
+        monkeypatch.setattr(table, "read_into", real)
         await pilot.press("r")
         await settle(pilot)
         assert screen.complete
@@ -320,9 +320,9 @@ async def test_a_file_that_breaks_under_a_filter_blames_no_filter(
 async def test_a_reading_that_was_cancelled_does_not_end_the_next(
     open_app: Any, mixed: Path, settle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hudtui.core.tasks import opening
+    from hudtui.core.tasks import table
 
-    real, go, begun = opening.read_into, threading.Event(), []
+    real, go, begun = table.read_into, threading.Event(), []
 
     def slow(index: TaskIndex, opened: Any, stop: Any, told: Any) -> bool:
         begun.append(index)
@@ -330,7 +330,7 @@ async def test_a_reading_that_was_cancelled_does_not_end_the_next(
             stop.wait(0.01)
         return real(index, opened, stop, told)
 
-    monkeypatch.setattr(opening, "read_into", slow)
+    monkeypatch.setattr(table, "read_into", slow)
     async with open_app(mixed) as (app, pilot):
         await pilot.press("3")
         await until(pilot, lambda: len(begun) == 1)
@@ -561,7 +561,7 @@ async def test_a_bad_filter_is_said_in_the_dialog(open_app: Any, mixed: Path, se
         dialog.query_one("#make-filter").value = "nonsense"
         await pilot.press("ctrl+g")
         await pilot.pause()
-        assert app.screen is dialog and "is no filter" in str(dialog.query_one("#make-preview").content)
+        assert app.screen is dialog and "is not a filter" in str(dialog.query_one("#make-preview").content)
         dialog.query_one("#make-filter").value = "metadata.category=easy"
         await pilot.pause()
         await previewed(pilot)

@@ -143,7 +143,7 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
     from hudtui.core.environment.bundled import with_python_variable
     from hudtui.core.files import read_text
     from hudtui.core.gym.lint.check import lint
-    from hudtui.core.tasks.load import read_tasks
+    from hudtui.core.tasks.read import read_tasks
 
     folder, analysis = workspace.folder, workspace.analysis
     findings = lint(read_text(folder / CONFIG), name=CONFIG, tools={tool.name: tool for tool in analysis.tools})
@@ -241,7 +241,7 @@ def task_ids(folder: Path) -> tuple[str, ...]:
     Raises:
         InputError: The file cannot be read.
     """
-    from hudtui.core.tasks.load import read_tasks
+    from hudtui.core.tasks.read import read_tasks
 
     return tuple(task.id for task in read_tasks(folder / TASKS).tasks)
 

@@ -62,7 +62,7 @@ def run_powers(spec: RunSpec, settings: Settings) -> tuple[trust.Power, ...]:
         InputError: The tasks cannot be read.
     """
     from hudtui.core.environment.powers import task_powers
-    from hudtui.core.tasks.load import read_tasks
+    from hudtui.core.tasks.read import read_tasks
 
     if spec.tasks is None:
         return settings.withheld
@@ -95,7 +95,7 @@ def _lock(workspace: Workspace) -> Iterable[trust.Power]:
 
 def _tasks(workspace: Workspace) -> Iterable[trust.Power]:
     from hudtui.core.environment.powers import task_powers
-    from hudtui.core.tasks.load import read_tasks
+    from hudtui.core.tasks.read import read_tasks
 
     for file in workspace.task_files:
         if not file.is_file() or file.stat().st_size > LARGEST:

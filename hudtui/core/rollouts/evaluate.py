@@ -46,7 +46,7 @@ from hudtui.core.rollouts.policy import PolicySource, policy_source
 from hudtui.core.rollouts.trace import append_line, episode_to_json, read_trace, redact, write_episode
 from hudtui.core.rollouts.values import Complete, Episode
 from hudtui.core.settings import looks_secret
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import Task
 from hudtui.core.text import clean_line
 from hudtui.core.trust import require
@@ -54,7 +54,7 @@ from hudtui.core.variables import Lookup, variable_names
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.problems import TaskProblem
+    from hudtui.core.tasks.task import TaskProblem
 
 Connect = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Session]]
 """Opens the environment of an `mcp_config` for one or more episodes."""

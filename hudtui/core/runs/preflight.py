@@ -204,8 +204,7 @@ def _look_at_tasks(
         fix = "Name one: hudtui rl TASKS" + ("" if names else ", or make a dataset: hudtui hf tasks.json --name my-org/my-tasks")
         seen.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
         return
-    from hudtui.core.tasks.load import read_tasks
-    from hudtui.core.tasks.read import find_source
+    from hudtui.core.tasks.read import find_source, read_tasks
 
     try:
         token = settings.secret("HF_TOKEN")
@@ -246,7 +245,7 @@ def _on_platform(
     tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, seen: PreflightReport
 ) -> tuple[Task, ...]:
     """The tasks with the platform's own server, running the image of the lock file, in place of one of this computer."""
-    from hudtui.core.tasks.rewrite import rewriting
+    from hudtui.core.tasks.servers import config_rewriter
 
     platform = workspace.platform
     if image is None:
@@ -254,7 +253,7 @@ def _on_platform(
         seen.add("environment", "missing", f"no lock file names an image that {platform.title} could run", fix)
         return tasks
     try:
-        rewrite = rewriting(platform, image=image, lookup=settings.lookup, remote=True)
+        rewrite = config_rewriter(platform, image=image, lookup=settings.lookup, remote=True)
         moved = tuple(replace(task, mcp_config=rewrite(task.mcp_config)[0]) for task in tasks)
     except InputError as error:
         seen.refuse("environment", error)

@@ -197,7 +197,7 @@ def _config_errors(path: Path) -> int:
 
 
 def _task_errors(path: Path) -> int:
-    from hudtui.core.tasks.load import read_tasks
+    from hudtui.core.tasks.read import read_tasks
 
     try:
         return sum(problem.severity == "error" for problem in read_tasks(path).problems)

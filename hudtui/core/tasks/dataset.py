@@ -1,4 +1,4 @@
-"""The whole of `hudtui hf`: tasks to a dataset on disk or on the Hub, and a line about it in the lock file.
+"""Making a dataset of tasks (`hudtui hf`): on disk or on the Hub, named in the lock file, and a preview of it.
 
 Imports pyarrow: import this module late.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,18 +18,19 @@ from hudtui.core.events import Notice, Progress
 from hudtui.core.http import is_loopback
 from hudtui.core.lockfile import find_lock, is_local_image, read_lock, set_primary_dataset
 from hudtui.core.settings import Settings
-from hudtui.core.tasks import rewrite
-from hudtui.core.tasks.card import CardFacts
-from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, TaskErrors, convert
-from hudtui.core.tasks.names import check_name, file_name, name_from_file, suggest_names
-from hudtui.core.tasks.publish import Pushed, push
-from hudtui.core.tasks.read import find_source
-from hudtui.core.tasks.select import TaskSelection
-from hudtui.core.tasks.write import Format, Target
+from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
+from hudtui.core.tasks.publish import CardFacts, Pushed, push
+from hudtui.core.tasks.read import TaskSource, find_source, lock_image, scan
+from hudtui.core.tasks.select import TaskSelection, parse_filter, test_rows
+from hudtui.core.tasks.servers import LOCAL, REMOTE, REPLACED, SECRETS, SEVERAL, config_rewriter
+from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
+from hudtui.core.tasks.validate import CheckedTask, Rules
+from hudtui.core.tasks.write import DatasetLayout, Format, Target
 from hudtui.core.workspace import save_dataset_name
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
+    from hudtui.core.tasks.table import TaskIndex
 
 MIN_TASKS = 4
 """Tasks that GRPO training wants at least."""
@@ -85,24 +86,43 @@ class DatasetResult:
     name: str | None = None
 
 
-def conversion(request: DatasetRequest, settings: Settings, image: str | None, targets: tuple[Target, ...]) -> ConversionRequest:
-    """The part of a request that is about reading, checking and writing."""
-    return ConversionRequest(
-        source=request.tasks,
-        split=request.split,
-        targets=targets,
-        platform=settings.platform,
+def rules_for(request: DatasetRequest, settings: Settings, image: str | None) -> Rules:
+    """Return what the tasks of a request are checked against, and how their servers change.
+
+    Args:
+        request: The request.
+        settings: Of the project.
+        image: Image for tasks without `mcp_config`, and for remote servers.
+    """
+    return Rules(
         lookup=settings.get,
         lock_image=image,
+        platform=settings.platform,
         analysis=request.analysis,
         same_servers=request.same_servers,
+        folder=settings.folder,
         token_budget=request.token_budget,
         strict=request.strict,
-        remote=request.remote,
-        replace_secrets=request.replace_secrets,
+        rewrite=config_rewriter(
+            settings.platform,
+            image=image,
+            lookup=settings.get,
+            remote=request.remote,
+            replace_secrets=request.replace_secrets,
+        ),
+    )
+
+
+def convert_request(
+    request: DatasetRequest, settings: Settings, image: str | None, targets: Sequence[Target]
+) -> Iterator[Progress | ConversionResult]:
+    """Read, check and write the tasks of a request; see `convert`."""
+    return convert(
+        find_source(request.tasks, split=request.split, folder=settings.folder),
+        rules_for(request, settings, image),
+        targets,
         selection=request.selection,
         min_tasks=request.min_tasks,
-        folder=settings.folder,
         token=hub_token(request, settings),
     )
 
@@ -113,18 +133,6 @@ def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
         return request.token
     secret = settings.secret("HF_TOKEN")
     return secret.get_secret_value() if secret is not None else None
-
-
-def lock_image(request: DatasetRequest, settings: Settings) -> tuple[Path | None, str | None, tuple[Notice, ...]]:
-    """The lock file, the image that tasks may run on, and what is wrong with the file."""
-    path = find_lock(settings.folder, settings.platform)
-    if path is None:
-        return None, request.image, ()
-    try:
-        return path, request.image or read_lock(path).image, ()
-    except InputError as error:
-        message = f"the lock file is left out: {error.lines()[0]}"
-        return None, request.image, (Notice("warning", message),)
 
 
 def is_local_only(image: str, lock: Path | None) -> bool:
@@ -143,14 +151,14 @@ def check_tasks(request: DatasetRequest, settings: Settings) -> Iterator[Progres
         InputError: As `convert`.
         HubError: As `convert`.
     """
-    _, image, _ = lock_image(request, settings)
+    _, image, _ = lock_image(settings, request.image)
     plain = replace(request, remote=False, replace_secrets=False, strict=False)
-    yield from convert(conversion(plain, settings, image, ()))
+    yield from convert_request(plain, settings, image, ())
 
 
 def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
     """Names to suggest for the dataset, the best first."""
-    _, image, _ = lock_image(request, settings)
+    _, image, _ = lock_image(settings, request.image)
     return suggest_names(image=image, folder=settings.folder)
 
 
@@ -161,7 +169,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         InputError: Something asked for cannot be, or the tasks as a whole cannot be used (`TaskErrors`: with all problems).
         HubError: The Hub refuses or cannot be reached. The local result, if one was asked for, is there by then.
     """
-    lock, image, notices = lock_image(request, settings)
+    lock, image, notices = lock_image(settings, request.image)
     yield from notices
     here = image if image is not None and is_local_only(image, lock) else None
     name = _name(request, settings)
@@ -177,7 +185,7 @@ def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progre
         if request.push:
             targets.append(staged)
         converted: ConversionResult | None = None
-        for step in convert(conversion(request, settings, image, tuple(targets))):
+        for step in convert_request(request, settings, image, targets):
             if isinstance(step, ConversionResult):
                 converted = step
             else:
@@ -218,7 +226,7 @@ _PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock f
 
 def _on_image(converted: ConversionResult) -> int:
     """How many tasks got the image into their servers."""
-    return converted.inferred + converted.rewritten.get(rewrite.REMOTE, 0)
+    return converted.inferred + converted.rewritten.get(REMOTE, 0)
 
 
 def _refuse_local_image(converted: ConversionResult, settings: Settings, image: str) -> Iterator[Notice]:
@@ -296,13 +304,11 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
     if train < MIN_TASKS:
         message = f"{train} tasks are few: training wants at least {MIN_TASKS}; --min-tasks {MIN_TASKS} repeats them"
         yield Notice("warning", message)
-    if noticed.get(rewrite.SEVERAL):
-        message = (
-            f"{noticed[rewrite.SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"
-        )
+    if noticed.get(SEVERAL):
+        message = f"{noticed[SEVERAL]:,} tasks have several local servers, which one image cannot replace; they stay local"
         yield Notice("warning", message)
-    elif noticed.get(rewrite.LOCAL):
-        message = f"{noticed[rewrite.LOCAL]:,} tasks run on servers of this machine; elsewhere they need --remote"
+    elif noticed.get(LOCAL):
+        message = f"{noticed[LOCAL]:,} tasks run on servers of this machine; elsewhere they need --remote"
         yield Notice("info", message)
 
 
@@ -322,11 +328,10 @@ def _in_place(
     if converted.findings.count("error"):
         raise TaskErrors("the file stays as it is: unusable tasks would be lost", converted)
     changed = converted.duplicated + converted.inferred
-    changed += converted.rewritten.get(rewrite.REMOTE, 0) + converted.rewritten.get(rewrite.REPLACED, 0)
+    changed += converted.rewritten.get(REMOTE, 0) + converted.rewritten.get(REPLACED, 0)
     if not changed:
         return
-    again = conversion(request, settings, image, (Target(path, form, replaces_source=True),))
-    for step in convert(again):
+    for step in convert_request(request, settings, image, [Target(path, form, replaces_source=True)]):
         if isinstance(step, Progress):
             yield step
     yield Notice("info", f"{path.name} was changed in place")
@@ -335,7 +340,7 @@ def _in_place(
 def _publish(
     request: DatasetRequest, settings: Settings, converted: ConversionResult, folder: Path, name: str, image: str | None
 ) -> Iterator[Progress | Pushed]:
-    exposed = converted.rewritten.get(rewrite.SECRETS, 0)
+    exposed = converted.rewritten.get(SECRETS, 0)
     if exposed and not request.keep_secrets:
         raise InputError(
             f"{exposed:,} tasks hold a secret that is written out, and pushing would give it away",
@@ -355,3 +360,94 @@ def _publish(
         skipped=converted.total - converted.valid,
     )
     yield from push(files, facts, private=request.private, token=hub_token(request, settings))
+
+
+# -- preview ---------------------------------------------------------------------------------------------------------------
+
+PREVIEW_ROWS = 3
+"""Rows that a preview shows."""
+
+
+@dataclass(frozen=True)
+class DatasetPreview:
+    """What would be written."""
+
+    total: int
+    """Tasks in the source."""
+    valid: int
+    """Tasks without an error."""
+    passed: int
+    """Of these, the ones that pass the filters."""
+    splits: dict[str, int]
+    """Rows by split, copies included."""
+    duplicated: int
+    """Copies among them."""
+    problems: int
+    """Problems that would end a strict conversion."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    """The first rows, before they are shuffled or sampled; a text for each column."""
+    exact: bool = True
+    """Everything was looked at; False while only the rows are known."""
+
+
+def preview(
+    request: DatasetRequest, settings: Settings, source: TaskSource, *, known: TaskIndex | None = None
+) -> Iterator[Progress | DatasetPreview]:
+    """Preview what a request would write: first with the first rows only, and last with the final counts.
+
+    Args:
+        request: As for `make_dataset`; its targets do not matter.
+        settings: Of the project.
+        source: Its tasks, on this machine.
+        known: All its tasks, read under the same rules, so that they need not be counted again.
+
+    Raises:
+        InputError: The tasks cannot be read, or a filter is not valid.
+    """
+    _, image, _ = lock_image(settings, request.image)
+    predicates = [parse_filter(text) for text in request.selection.filters]
+    shortcut = known if not predicates and not request.strict and request.token_budget is None else None
+    layout = DatasetLayout()
+    head: list[CheckedTask] = []
+    total = valid = passed = problems = 0
+    for batch in scan(source, rules_for(replace(request, strict=False), settings, image)):
+        total += batch.count
+        valid += len(batch.tasks)
+        problems += len(batch.problems)
+        tasks = [task for task in batch.tasks if all(test(task) for test in predicates)]
+        passed += len(tasks)
+        layout.covers(tasks)
+        if tasks and not head:
+            head = tasks[:PREVIEW_ROWS]
+            if shortcut is not None:
+                usable = shortcut.counts["ok"] + shortcut.counts["warning"]
+                counts = (shortcut.total, usable, usable, len(shortcut.problems))
+                yield _with_columns(_preview(request, layout, head, *counts), tuple(shortcut.extras))
+                return
+            yield replace(_preview(request, layout, head, total, valid, passed, problems), exact=False)
+        yield Progress("read", f"{total:,} tasks", batch.done, batch.size)
+    yield _preview(request, layout, head, total, valid, passed, problems)
+
+
+def _with_columns(found: DatasetPreview, names: tuple[str, ...]) -> DatasetPreview:
+    """Return a preview with further columns that its rows have no values for."""
+    further = tuple(name for name in names if name not in found.columns)
+    rows = tuple((*row, *(None for _ in further)) for row in found.rows)
+    return replace(found, columns=(*found.columns, *further), rows=rows)
+
+
+def _preview(
+    request: DatasetRequest, layout: DatasetLayout, head: list[CheckedTask], total: int, valid: int, passed: int, problems: int
+) -> DatasetPreview:
+    selection = request.selection
+    wanted = passed if selection.sample is None else min(selection.sample, passed)
+    test = test_rows(selection.test, wanted)
+    train = wanted - test
+    copies = max(request.min_tasks - train, 0) if train else 0
+    splits = {"train": train + copies}
+    if selection.test:
+        splits["test"] = test
+    texts = layout.record_batch(head)
+    rows = tuple(zip(*(texts.column(place).to_pylist() for place in range(texts.num_columns)), strict=True))
+    return DatasetPreview(total, valid, passed, splits, copies, problems, tuple(layout.schema().names), rows)

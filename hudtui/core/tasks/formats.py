@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hudtui.core.tasks.rules import FieldProblem, json_kind
+from hudtui.core.tasks.task import FieldProblem, json_kind
 
 Generation = Literal["v3", "v4", "v5", "v6"]
 

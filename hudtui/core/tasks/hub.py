@@ -6,14 +6,13 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError, Location
-from hudtui.core.events import Progress
 from hudtui.core.http import retry_after
 from hudtui.core.tasks.read import TaskSource
 from hudtui.core.text import clean_line
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
     from hudtui.core.settings import Settings
-
-Report = Callable[[Progress], None]
 
 _PUBLIC_HOST = "huggingface.co"
 _TIMEOUT = 60.0
@@ -226,7 +223,7 @@ def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
     )
 
 
-def fetch(source: TaskSource, *, token: str | None = None, report: Report | None = None) -> TaskSource:
+def download_files(source: TaskSource, *, token: str | None = None) -> TaskSource:
     """Bring a dataset of the Hub to this machine (into the Hub client's own cache) and name its files.
 
     Raises:
@@ -241,9 +238,7 @@ def fetch(source: TaskSource, *, token: str | None = None, report: Report | None
             names = [sibling.rfilename for sibling in info.siblings or []]
             chosen = pick_files(names, _patterns(info.card_data), source)
             files = []
-            for number, name in enumerate(chosen):
-                if report is not None:
-                    report(Progress("download", name, number, len(chosen)))
+            for name in chosen:
                 files.append(Path(api.hf_hub_download(repo, name, repo_type="dataset", revision=info.sha)))
     except HubRateLimited as busy:
         raise rate_limit_error(busy.seconds, "reading", repo) from None

@@ -1,37 +1,60 @@
-"""Where tasks come from: a file in any dress (compressed, UTF-16, Parquet), a folder of such files, or a dataset on the Hub."""
+"""Reading tasks: where they come from, and the one way from a source to checked tasks.
+
+`find_source` says what a name means, `download` brings a dataset of the Hub to this machine, `scan` reads and checks a source in
+batches, and `read_tasks` does all of that and returns the tasks in memory.
+"""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import gc
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hudtui.core.errors import InputError, Location
+from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.events import Notice
 from hudtui.core.files import find_encoding, open_file, read_text
+from hudtui.core.lockfile import find_lock, read_lock
+from hudtui.core.platform import HUD, Platform
+from hudtui.core.tasks.task import Task, TaskProblem, ToolCall
+from hudtui.core.text import clean_line
+from hudtui.core.variables import Lookup
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-untyped,unused-ignore]
 
-    from hudtui.core.tasks.split import RecordChunk
+    from hudtui.core.environment.values import Analysis
+    from hudtui.core.settings import Settings
+    from hudtui.core.tasks.json_records import RecordChunk
+    from hudtui.core.tasks.validate import CheckedTask, Rules, TaskChecker
 
 BLOCK = 512 << 10
-"""Bytes that are read at once: enough that what is done once a block does not count, and what is made of them stays near."""
-
+"""Bytes that are read at once: enough that the work per block does not count, and few enough for the processor's cache."""
 LARGEST_FILE = 16 << 30
 """Bytes of a task file, unpacked."""
+JSON_MARK = b"hudtui"
+"""Key in the metadata of a column whose texts are JSON (value `json`), so that kept fields are read back as what they were."""
 
 _HUB_ID = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[\w.-]*[\w-])(?:@(?P<revision>[^\s:]+))?(?::(?P<split>[\w.-]+))?")
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_TABLE_ROWS = 4096
+"""Rows of a table that are read at once."""
+
+
+# -- sources ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TaskSource:
-    """Tasks that exist somewhere; nothing has been read yet."""
+    """Where tasks are; nothing has been read yet."""
 
     name: str
     """As the user wrote it."""
@@ -44,12 +67,29 @@ class TaskSource:
     files: tuple[Path, ...] = ()
     """The files of a Hub dataset once they are on this machine."""
 
+    def paths(self) -> list[Path]:
+        """Return the files that hold the tasks.
+
+        Raises:
+            InputError: The source is a folder without a dataset, or without the split.
+        """
+        if self.kind == "hub":
+            raise ValueError("download a Hub dataset before reading it")
+        if self.kind == "folder":
+            return folder_files(self)
+        return [self.path] if self.path is not None else list(self.files)
+
 
 def find_source(text: str | os.PathLike[str], *, split: str | None = None, folder: Path | None = None) -> TaskSource:
-    """What a user means by a path or a dataset id: what exists on this machine first, else `org/name[@revision][:split]`.
+    """Return what a name means: an existing path, else a dataset on the Hub, `org/name[@revision][:split]`.
+
+    Args:
+        text: The name.
+        split: Split of a dataset that has several.
+        folder: Where relative paths start; the current folder when None.
 
     Raises:
-        InputError: It is neither.
+        InputError: The name is neither.
     """
     name = os.fspath(text)
     path = Path(name).expanduser()
@@ -65,8 +105,114 @@ def find_source(text: str | os.PathLike[str], *, split: str | None = None, folde
     return TaskSource(name, "hub", repo=match["repo"], revision=match["revision"], split=split or match["split"])
 
 
+def download(source: TaskSource, *, token: str | None = None) -> TaskSource:
+    """Download a source that is on the Hub; return any other source as it is.
+
+    Raises:
+        InputError: The Hub has no such dataset, revision or split, or the dataset holds no tasks.
+        HubError: The Hub refuses or cannot be reached.
+    """
+    if source.kind != "hub":
+        return source
+    from hudtui.core.tasks.hub import download_files
+
+    return download_files(source, token=token)
+
+
+def lock_image(settings: Settings, image: str | None = None) -> tuple[Path | None, str | None, tuple[Notice, ...]]:
+    """Return the lock file of the project, the image for tasks without `mcp_config`, and a notice if the file is damaged.
+
+    Args:
+        settings: Of the project.
+        image: Image to use instead of the lock file's.
+    """
+    path = find_lock(settings.folder, settings.platform)
+    if path is None:
+        return None, image, ()
+    try:
+        return path, image or read_lock(path).image, ()
+    except HudtuiError as error:
+        return None, image, (Notice("warning", f"the lock file is ignored: {error.lines()[0]}"),)
+
+
+@dataclass(frozen=True)
+class OpenedSource:
+    """A source, and what its tasks are checked against."""
+
+    source: TaskSource
+    rules: Rules
+    settings: Settings
+    notices: tuple[Notice, ...] = ()
+
+
+def open_source(
+    text: str, folder: Path, platform: Platform, *, analysis: Analysis | None = None, token_budget: int | None = None
+) -> OpenedSource:
+    """Find a source and the rules of the project around it. Reads no task.
+
+    Args:
+        text: A file, a folder or a dataset on the Hub.
+        folder: Project folder.
+        platform: Platform of the project.
+        analysis: Environment to check the calls against, of the tasks that run on it.
+        token_budget: Longest prompt, in estimated tokens.
+
+    Raises:
+        InputError: There is no such source.
+    """
+    from hudtui.core.settings import load_settings
+    from hudtui.core.tasks.servers import config_rewriter
+    from hudtui.core.tasks.validate import Rules
+
+    settings = load_settings(folder, platform)
+    source = find_source(text, folder=folder)
+    _, image, notices = lock_image(settings)
+    rules = Rules(
+        lookup=settings.lookup,
+        lock_image=image,
+        platform=platform,
+        analysis=analysis,
+        same_servers=True,
+        folder=folder,
+        token_budget=token_budget,
+        rewrite=config_rewriter(platform, lookup=settings.lookup),  # changes nothing, but notes local servers and secrets
+    )
+    return OpenedSource(source, rules, settings, notices)
+
+
+def download_source(opened: OpenedSource) -> OpenedSource:
+    """Download the source if it is on the Hub, with the project's address and token of the Hub.
+
+    Raises:
+        InputError: There is no such dataset, or it holds no tasks.
+        HubError: The Hub refuses or cannot be reached.
+    """
+    if opened.source.kind != "hub":
+        return opened
+    from hudtui.core.tasks.hub import use_hub_of
+
+    use_hub_of(opened.settings)
+    secret = opened.settings.secret("HF_TOKEN")
+    return replace(opened, source=download(opened.source, token=secret.get_secret_value() if secret is not None else None))
+
+
+Fingerprint = tuple[tuple[str, int, int], ...]
+"""Path, size and time of the last change of each file of a source."""
+
+
+def fingerprint(source: TaskSource) -> Fingerprint | None:
+    """Return the state of the source's files; None while one of them is missing."""
+    try:
+        return tuple((str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in source.paths())
+    except (OSError, HudtuiError):
+        return None
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
 class SourceFile:
-    """One file that is being read: how far, and whether it is still the same file.
+    """An open task file: how far it is read, and whether it is still the same file.
 
     Attributes:
         size: Bytes on disk.
@@ -77,7 +223,7 @@ class SourceFile:
         """Open the file.
 
         Raises:
-            InputError: It cannot be opened.
+            InputError: The file cannot be opened.
         """
         self.name = name
         self._path = path
@@ -96,16 +242,20 @@ class SourceFile:
         self._stream.close()
 
     def head(self, count: int) -> bytes:
-        """The first bytes, which stay unread."""
+        """Return the first bytes without consuming them."""
         data = self._stream.read(count)
         self._stream.seek(0)
         return data
 
+    def is_table(self) -> bool:
+        """Return whether this is Parquet or an Arrow file, and not text."""
+        return self.head(8).startswith((b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"))
+
     def check_unchanged(self) -> None:
-        """Raise when the file is no longer what it was when it was opened.
+        """Check that the file is still what it was when it was opened.
 
         Raises:
-            InputError: It was written to, replaced or removed in the meantime.
+            InputError: The file was written to, replaced or removed since.
         """
         try:
             same = self._state == _state(os.fstat(self._stream.fileno())) == _state(self._path.stat())
@@ -117,12 +267,12 @@ class SourceFile:
             )
 
     def blocks(self) -> Iterator[bytes]:
-        """The text of the file as UTF-8, unpacked and without a byte order mark, in blocks of about `BLOCK` bytes.
+        """Yield the text of the file as UTF-8, unpacked and without a byte order mark, in blocks of about `BLOCK` bytes.
 
         Raises:
-            InputError: The file is cut off, damaged, or not text in the encoding that its mark promises.
+            InputError: The file is cut off, damaged, changed, or not text in the encoding that its byte order mark promises.
         """
-        blocks = self._unpacked()
+        blocks = self._unpack()
         first = next(blocks, b"")
         mark, encoding = find_encoding(first)
         if mark:
@@ -135,7 +285,6 @@ class SourceFile:
             yield first
             yield from blocks
             return
-        assert encoding is not None
         decoder = codecs.getincrementaldecoder(encoding)()
         try:
             yield decoder.decode(first).encode()
@@ -146,181 +295,128 @@ class SourceFile:
             reason = getattr(error, "reason", str(error))
             raise InputError(f"this is not {encoding.upper()} text", why=reason, where=Location(self.name)) from None
 
-    def _unpacked(self) -> Iterator[bytes]:
+    def _unpack(self) -> Iterator[bytes]:
+        compression = next((name for mark, name in _COMPRESSIONS.items() if self.head(4).startswith(mark)), None)
         size = 0
-        for block in self._read():
-            size += len(block)
-            if size > LARGEST_FILE:
-                raise InputError(
-                    f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
-                )
-            yield block
-
-    def _read(self) -> Iterator[bytes]:
-        packing = next((packing for mark, packing in _PACKED.items() if self.head(4).startswith(mark)), None)
         try:
-            if packing is None:
-                while block := self._stream.read(BLOCK):
-                    self.done += len(block)
-                    yield block
-            else:
-                import pyarrow as pa
-
-                # A second handle: the stream closes what it reads from.
-                raw = os.fdopen(os.dup(self._stream.fileno()), "rb")
-                raw.seek(0)
-                with pa.CompressedInputStream(pa.PythonFile(raw, "r"), packing) as unpacked:
-                    while block := unpacked.read(BLOCK):
-                        self.done = raw.tell()
-                        yield block
+            for block in self._read() if compression is None else self._decompress(compression):
+                size += len(block)
+                if size > LARGEST_FILE:
+                    raise InputError(
+                        f"this file holds more than {LARGEST_FILE >> 30} GiB of text", fix="Split it.", where=Location(self.name)
+                    )
+                yield block
         except OSError as error:
-            if packing is None or error.errno is not None:
-                raise InputError(
-                    "this file cannot be read", why=error.strerror or str(error), where=Location(self.name)
-                ) from None
+            if compression is None or error.errno is not None:
+                why = error.strerror or str(error)
+                raise InputError("this file cannot be read", why=why, where=Location(self.name)) from None
             what = "cut off" if "Truncated" in str(error) else "damaged"
             raise InputError(
                 f"this compressed file is {what}", fix="Copy or download it again.", where=Location(self.name)
             ) from None
         self.check_unchanged()
 
+    def _read(self) -> Iterator[bytes]:
+        while block := self._stream.read(BLOCK):
+            self.done += len(block)
+            yield block
+
+    def _decompress(self, compression: str) -> Iterator[bytes]:
+        import pyarrow as pa
+
+        raw = os.fdopen(os.dup(self._stream.fileno()), "rb")  # the decompressor closes the handle that it reads from
+        raw.seek(0)
+        with pa.CompressedInputStream(pa.PythonFile(raw, "r"), compression) as unpacked:
+            while block := unpacked.read(BLOCK):
+                self.done = raw.tell()
+                yield block
+
 
 def _state(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def record_chunks(reading: SourceFile, parse: Callable[[bytes], Any] | None = None) -> Iterator[RecordChunk]:
-    """The records of a JSON or JSONL file.
+class TableChunk:
+    """Consecutive rows of a Parquet or Arrow file, with the interface of `json_records.RecordChunk`."""
 
-    Args:
-        reading: The file.
-        parse: See `split.split_array`.
+    def __init__(self, batch: pyarrow.RecordBatch) -> None:
+        self.batch = batch
+        self.sound = all(str(kind) == "string" for kind in batch.schema.types)
 
-    Raises:
-        InputError: As a whole it is neither.
-    """
-    import msgspec
+    def records(self) -> tuple[list[Any], None]:
+        """Return the rows as the records of a task file.
 
-    from hudtui.core.tasks.split import RecordChunk, split_array, split_lines
+        In the dataset format the columns hold JSON text. Tables made from nested data hold structs instead, with a null for
+        each key that only other rows have; such keys are dropped.
+        """
+        import pyarrow as pa
 
-    blocks = _without_blank_start(reading.blocks())
-    first = next(blocks, b"")
-    start = first.lstrip()
-    if not start:
-        raise InputError("this file is empty", where=Location(reading.name))
-    if start[:1] == b"[":
-        yield from split_array(_chain(first, blocks), reading.name, *([parse] if parse is not None else []))
-        return
-    if start[:1] != b"{":
-        raise InputError(
-            "this is neither a task, nor an array of tasks, nor JSON lines",
-            why=f"It begins with {start[:20].decode(errors='replace')!r}.",
-            where=Location(reading.name, 1),
-        )
-    lines = re.search(r"\.(jsonl|ndjson|jsonlines)(\.\w+)?$", reading.name) is not None
-    if not lines:
-        line, end, _ = start.partition(b"\n")
-        try:
-            msgspec.json.format(line)
-            lines = bool(end)
-        except (msgspec.DecodeError, RecursionError):
-            pass
-    if lines:
-        yield from split_lines(_chain(first, blocks), reading.name)
-        return
-    yield _document(_chain(first, blocks), reading.name, RecordChunk)
+        from hudtui.core.tasks.validate import TASK_FIELDS, without_nulls
+
+        columns = []
+        for field, column in zip(self.batch.schema, self.batch.columns, strict=True):
+            values = column.storage if isinstance(column, pa.ExtensionArray) else column
+            listed = values.to_pylist()
+            if pa.types.is_nested(values.type):
+                listed = [without_nulls(value) for value in listed]
+            elif field.name not in TASK_FIELDS and _is_json(field):
+                listed = [_from_json(value) for value in listed]
+            elif not pa.types.is_string(values.type):
+                listed = [v if isinstance(v, str | int | float | None) else str(v) for v in listed]
+            columns.append(listed)
+        names = self.batch.schema.names
+        rows = zip(*columns, strict=True) if columns else ()
+        return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in rows], None
+
+    def lines(self) -> None:
+        """Return None: a table has no lines."""
 
 
-def _document(blocks: Iterator[bytes], name: str, chunk: type[RecordChunk]) -> RecordChunk:
-    """A file that is one task over many lines."""
-    import msgspec
+def _is_json(field: pyarrow.Field) -> bool:
+    marked = (field.metadata or {}).get(JSON_MARK) == b"json"
+    return marked or getattr(field.type, "extension_name", "") == "arrow.json"
 
-    from hudtui.core.files import decode, parse_json
-    from hudtui.core.tasks.split import LARGEST_RECORD
 
-    data = b""
-    for block in blocks:
-        data += block
-        if len(data) > LARGEST_RECORD:
-            raise InputError(
-                f"this is one JSON document of more than {LARGEST_RECORD >> 20} MB, which no task is",
-                fix="Write tasks as an array or as JSON lines.",
-                where=Location(name),
-            )
-    before = len(data) - len(data.lstrip())
+def _from_json(text: Any) -> Any:
     try:
-        msgspec.json.format(data)
-    except RecursionError:
-        raise InputError("this JSON is nested too deeply", where=Location(name)) from None
-    except msgspec.DecodeError as error:
-        parse_json(decode(data, name), name)  # says where
-        raise InputError("this is not valid JSON", why=str(error), where=Location(name)) from None
-    return chunk("array", data.strip(), 1 + data.count(b"\n", 0, before), last=True)
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):  # marked wrongly: the text itself is kept
+        return text
 
 
-def _without_blank_start(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks, the first of them with something in it. Blank lines before it are kept: they count."""
-    blank = b""
-    for block in blocks:
-        if not blank and not block:
-            continue
-        blank += block
-        if blank.strip():
-            yield blank
-            break
-        if len(blank) > 64 << 20:
-            return
-    yield from blocks
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
-
-
-def is_arrow(head: bytes) -> bool:
-    """Whether a file that begins so is Parquet or an Arrow file, and not text."""
-    return head.startswith((b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"))
-
-
-def arrow_batches(paths: list[Path], name: str, passed: Callable[[int], None]) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of Parquet and Arrow files, a few thousand at a time.
+def table_chunks(path: Path, name: str) -> Iterator[TableChunk]:
+    """Read a Parquet or Arrow file, a few thousand rows at a time.
 
     Args:
-        paths: The files, in order.
-        name: What to call them in errors.
-        passed: Told the bytes of each file when it is done.
+        path: The file.
+        name: Name of the file in errors.
 
     Raises:
-        InputError: One of them is damaged or not readable.
+        InputError: The file is damaged or cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
-    for path in paths:
-        place = Location(name if len(paths) == 1 else str(path))
-        try:
-            with SourceFile(path, str(path)) as reading:
-                head = reading.head(8)
-            if head.startswith(b"PAR1"):
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches(batch_size=4096):
-                        _check(batch)
-                        yield batch
-            else:
-                with pa.memory_map(str(path)) as mapped:
-                    for batch in _ipc_batches(mapped, stream=not head.startswith(b"ARROW1")):
-                        _check(batch)
-                        yield from (batch.slice(start, 4096) for start in range(0, batch.num_rows, 4096))
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            from hudtui.core.text import clean_line
-
-            raise InputError("this file is damaged or cut off", why=clean_line(str(error), 300), where=place) from None
-        passed(path.stat().st_size)
+    try:
+        with SourceFile(path, str(path)) as opened:
+            head = opened.head(8)
+        if head.startswith(b"PAR1"):
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=_TABLE_ROWS):
+                    _check_offsets(batch)
+                    yield TableChunk(batch)
+        else:
+            with pa.memory_map(str(path)) as mapped:
+                for batch in _ipc_batches(mapped, stream=not head.startswith(b"ARROW1")):
+                    _check_offsets(batch)
+                    yield from (TableChunk(batch.slice(at, _TABLE_ROWS)) for at in range(0, batch.num_rows, _TABLE_ROWS))
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        why = clean_line(str(error), 300)
+        raise InputError("this file is damaged or cut off", why=why, where=Location(name)) from None
 
 
-def _check(batch: pyarrow.RecordBatch) -> None:
-    """Refuse rows that cannot be read: what a file says of where values begin and end would lead outside of the memory.
+def _check_offsets(batch: pyarrow.RecordBatch) -> None:
+    """Refuse rows whose offsets lead outside of the memory: to follow them would end the process.
 
     Raises:
         pyarrow.ArrowException: An offset leads outside, a text is not UTF-8, or an object has two fields of one name.
@@ -350,24 +446,23 @@ def _ipc_batches(mapped: pyarrow.MemoryMappedFile, *, stream: bool) -> Iterator[
         yield opened.get_batch(number)
 
 
-def folder_files(source: TaskSource) -> tuple[list[Path], str | None]:
-    """The files of a folder that hold its tasks, and the split they belong to.
+def folder_files(source: TaskSource) -> list[Path]:
+    """Return the files of a folder that hold its tasks.
 
-    A folder is what `datasets` saves (`save_to_disk`, one split or several), or holds Parquet, Arrow or JSONL files, itself or
-    in `data/`, the split at the beginning of their names.
+    The folder is what `datasets` saves (`save_to_disk`, one split or several), or holds Parquet, Arrow or JSONL files, itself
+    or in `data/`, with the split at the beginning of their names.
 
     Raises:
-        InputError: There are none, or none of that split.
+        InputError: There are no such files, or none of that split.
     """
     folder = source.path
     assert folder is not None
     several = folder / "dataset_dict.json"
     if several.exists():
         splits = [str(name) for name in _json_file(several).get("splits", [])]
-        split = choose_split(splits, source)
-        return _saved_files(folder / split), split
+        return _saved_files(folder / choose_split(splits, source))
     if (folder / "state.json").exists():
-        return _saved_files(folder), source.split
+        return _saved_files(folder)
     for place in (folder, folder / "data"):
         for suffixes in ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz", ".jsonl.zst")):
             files = sorted(path for path in place.glob("*") if path.is_file() and path.name.endswith(suffixes))
@@ -377,7 +472,7 @@ def folder_files(source: TaskSource) -> tuple[list[Path], str | None]:
                 if source.split is None and len(splits) > 1 and suffixes[0] == ".jsonl":
                     continue  # unrelated task files in a project folder
                 split = choose_split(splits, source)
-                return [path for path in files if names[path] == split], split
+                return [path for path in files if names[path] == split]
     raise InputError(
         "this folder holds no dataset",
         why="It has neither what `datasets` saves (state.json, dataset_dict.json) nor Parquet, Arrow or JSONL files.",
@@ -387,22 +482,22 @@ def folder_files(source: TaskSource) -> tuple[list[Path], str | None]:
 
 
 def split_from_name(name: str) -> str:
-    """The split a file belongs to by its name: `train-00000-of-00002.parquet` -> `train`."""
+    """Return the split of a file by its name: `train-00000-of-00002.parquet` -> `train`."""
     return re.sub(r"(-\d+-of-\d+)?(-[0-9a-f]{16})?\.(parquet|arrow|jsonl?)(\.\w+)?$", "", name)
 
 
 def choose_split(splits: list[str], source: TaskSource) -> str:
-    """The split to read: the one asked for, else `train`, else the only one.
+    """Return the split to read: the requested one, else `train`, else the only one.
 
     Raises:
-        InputError: It does not exist, or there are several and none was asked for.
+        InputError: The split does not exist, or there are several and none was requested.
     """
     if source.split is not None and source.split not in splits:
         raise InputError(f"there is no split {source.split!r}; there are {', '.join(splits)}", where=Location(source.name))
     chosen = source.split or ("train" if "train" in splits else splits[0] if len(splits) == 1 else None)
     if chosen is None:
         raise InputError(
-            f"there are several splits: {', '.join(splits)}", fix="Say which with --split.", where=Location(source.name)
+            f"there are several splits: {', '.join(splits)}", fix="Choose one with --split.", where=Location(source.name)
         )
     return chosen
 
@@ -423,3 +518,245 @@ def _json_file(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError("this part of a saved dataset is not what `datasets` writes", where=Location(str(path)))
     return data
+
+
+# -- checked tasks ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TaskBatch:
+    """Consecutive records of a source after their checks."""
+
+    start: int
+    """Index of the first record."""
+    count: int
+    """Records in this batch, the unusable ones included."""
+    tasks: list[CheckedTask]
+    """The usable tasks, in the order of the source."""
+    rejected: list[CheckedTask]
+    """The other ones."""
+    problems: list[TaskProblem]
+    done: int
+    """Bytes of the source read so far."""
+    size: int
+    """Bytes of the source in all."""
+
+
+def read_chunks(source: TaskSource) -> Iterator[tuple[RecordChunk | TableChunk, int, int]]:
+    """Read the records of a source that is on this machine, file by file.
+
+    Yields:
+        A chunk of records, the bytes read so far, and the bytes of all files.
+
+    Raises:
+        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or changed while it was read.
+    """
+    from hudtui.core.tasks.json_records import record_chunks
+
+    paths = source.paths()
+    try:
+        sizes = [path.stat().st_size for path in paths]
+    except OSError as error:
+        raise InputError("this file cannot be read", why=error.strerror, where=Location(source.name)) from None
+    before, size = 0, sum(sizes)
+    for path, own in zip(paths, sizes, strict=True):
+        name = source.name if len(paths) == 1 else str(path)
+        with SourceFile(path, name) as file:
+            if file.is_table():
+                for rows in table_chunks(path, name):
+                    yield rows, before + own, size
+                file.check_unchanged()
+            else:
+                for chunk in record_chunks(file.blocks(), name):
+                    yield chunk, before + file.done, size
+        before += own
+
+
+def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
+    """Read and check all tasks of a source, in batches and bounded memory.
+
+    Args:
+        source: A file, a folder, or a downloaded dataset.
+        rules: What to check against.
+
+    Raises:
+        InputError: The source as a whole cannot be read: it is missing, damaged, cut off, or changed while it was read.
+    """
+    from hudtui.core.tasks.validate import TaskChecker
+
+    checker, ids, start = TaskChecker(rules), _SeenIds(), 0
+    chunks = read_chunks(source)
+    while True:
+        with _collector_paused():
+            found = next(chunks, None)
+            if found is None:
+                return
+            chunk, done, size = found
+            batch = _check_chunk(chunk, checker, ids, TaskBatch(start, 0, [], [], [], done, size), source.name)
+        yield batch
+        start += batch.count
+
+
+def _check_chunk(chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: _SeenIds, batch: TaskBatch, name: str) -> TaskBatch:
+    """Check the records of a chunk, and reject the tasks whose id an earlier task has."""
+    (records, lines), sound = chunk.records(), chunk.sound
+    batch.count = len(records)
+    found: list[CheckedTask] = []
+    for index, record in enumerate(records, batch.start):
+        task = checker.check(record, sound=sound)
+        task.index = index
+        if task.usable:
+            task.id = task.id or f"task-{index:04d}"
+            first = ids.add(task.id, index)
+            if first is not None:
+                task.add("id", f"task {first} has this id already", "duplicate-id")
+        if task.problems:
+            found.append(task)
+        (batch.tasks if task.usable else batch.rejected).append(task)
+    if found and lines is None:
+        lines = chunk.lines()
+    for task in found:
+        line = lines[task.index - batch.start] if lines is not None else None
+        identity = task.id or f"task-{task.index:04d}"
+        batch.problems += [
+            TaskProblem(task.index, identity, problem.field, problem.message, line, problem.severity, name, problem.code)
+            for problem in task.problems
+        ]
+    return batch
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: none of the thousands of new objects is cyclic, and to look through them takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _SeenIds:
+    """The ids of the tasks so far, as 64-bit hashes: 16 bytes each once there are many.
+
+    Two different ids among ten million have the same hash with a probability of three in a million.
+    """
+
+    def __init__(self) -> None:
+        self._recent: dict[int, int] = {}
+        self._hashes, self._indexes = array("q"), array("q")
+        """The older hashes in order, and the index of the task with each."""
+
+    def add(self, name: str, index: int) -> int | None:
+        """Add an id; return the index of the task that had it before, if one had."""
+        key = hash(name)
+        if self._hashes:
+            place = bisect_left(self._hashes, key)
+            if place < len(self._hashes) and self._hashes[place] == key:
+                return self._indexes[place]
+        first = self._recent.setdefault(key, index)
+        if len(self._recent) >= _RECENT_IDS:
+            self._pack()
+        return first if first != index else None
+
+    def _pack(self) -> None:
+        import numpy as np
+
+        self._hashes.extend(self._recent)
+        self._indexes.extend(self._recent.values())
+        self._recent.clear()
+        hashes, indexes = np.frombuffer(self._hashes, np.int64), np.frombuffer(self._indexes, np.int64)
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._indexes = array("q", hashes[order].tobytes()), array("q", indexes[order].tobytes())
+
+
+_RECENT_IDS = 500_000
+
+
+# -- tasks in memory -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LoadedTasks:
+    """What a source of tasks holds."""
+
+    tasks: tuple[Task, ...]
+    """The usable tasks, in the order of the source."""
+    problems: tuple[TaskProblem, ...]
+    """All errors and warnings, in the order of the tasks. Tasks with an error are not among `tasks`."""
+    source: str
+    total: int
+    """Tasks in the source, the unusable ones included."""
+
+
+def read_tasks(
+    path: Path | str,
+    *,
+    lookup: Lookup | None = None,
+    lock_image: str | None = None,
+    platform: Platform | None = None,
+    analysis: Analysis | None = None,
+    token_budget: int | None = None,
+    strict: bool = False,
+    split: str | None = None,
+    folder: Path | None = None,
+    token: str | None = None,
+) -> LoadedTasks:
+    """Read and check all tasks of a source into memory. `scan` reads very many tasks in batches instead.
+
+    Args:
+        path: A JSON (one task or an array), JSONL, Parquet or Arrow file, compressed or not; a folder saved by `datasets` or with
+            such files; or a dataset on the Hub, `org/name[@revision][:split]`.
+        lookup: Values of variables; None: unresolved variables are not reported. Nothing is substituted in the tasks.
+        lock_image: Image for tasks that have no `mcp_config` of their own.
+        platform: Platform whose gateway runs that image; HUD when None.
+        analysis: Environment to check calls against.
+        token_budget: Longest prompt, in estimated tokens.
+        strict: Treat warnings as errors.
+        split: Split of a dataset that has several; `train` when None.
+        folder: Where relative paths start; the current folder when None. (`folder / path` would hide that a path is a Hub id.)
+        token: For a private dataset on the Hub.
+
+    Raises:
+        InputError: The source is missing, unreadable, or as a whole not what tasks can be.
+        HubError: The Hub refuses or cannot be reached.
+    """
+    from hudtui.core.tasks.validate import Rules
+
+    rules = Rules(
+        lookup=lookup,
+        lock_image=lock_image,
+        platform=platform or HUD,
+        analysis=analysis,
+        token_budget=token_budget,
+        strict=strict,
+    )
+    source = download(find_source(path, split=split, folder=folder), token=token)
+    tasks: list[Task] = []
+    problems: list[TaskProblem] = []
+    total = 0
+    for batch in scan(source, rules):
+        tasks += map(as_task, batch.tasks)
+        problems += batch.problems
+        total += batch.count
+    return LoadedTasks(tuple(tasks), tuple(problems), os.fspath(path), total)
+
+
+def as_task(checked: CheckedTask) -> Task:
+    """Return a usable record as a task."""
+    return Task(
+        checked.id,
+        checked.prompt,
+        checked.mcp_config,
+        tool_calls(checked.setup_tool),
+        tool_calls(checked.evaluate_tool),
+        checked.metadata,
+        checked.extra,
+    )
+
+
+def tool_calls(value: list[dict[str, Any]] | Mapping[str, Any] | None) -> tuple[ToolCall, ...]:
+    """Return the calls of a checked `setup_tool` or `evaluate_tool`."""
+    calls = value if isinstance(value, list) else [value] if value else []
+    return tuple(ToolCall(call["name"], call.get("arguments") or {}) for call in calls)

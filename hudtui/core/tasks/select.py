@@ -1,4 +1,4 @@
-"""Which tasks go where: filters, shuffling, samples, splits, copies. All of it repeatable, and in bounded memory.
+"""Selecting tasks: filters, shuffling, samples and splits, repeatable by a seed and in bounded memory.
 
 Imports pyarrow: import this module late.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.scan import TaskBatch
+from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 BUCKET = 64 << 20
 """Bytes of rows that are shuffled in memory at once."""
@@ -26,15 +26,15 @@ BUCKET = 64 << 20
 
 @dataclass(frozen=True)
 class TaskSelection:
-    """What is taken of the usable tasks."""
+    """Which of the usable tasks are taken."""
 
     filters: tuple[str, ...] = ()
-    """Each `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD~TEXT` (holds the text, in whatever case), `FIELD<NUMBER` or `FIELD>NUMBER`."""
+    """Each is `FIELD=VALUE`, `FIELD!=VALUE`, `FIELD~TEXT` (contains, in either case), `FIELD<NUMBER` or `FIELD>NUMBER`."""
     shuffle: bool = False
     sample: int | None = None
-    """How many tasks, drawn at random."""
+    """Number of tasks, drawn at random; None: all."""
     test: float | None = None
-    """For a test split: a share below 1, or a number of tasks."""
+    """Size of the test split: a share below 1, or a number of tasks."""
     seed: int = 0
 
     @property
@@ -44,25 +44,25 @@ class TaskSelection:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits that come out."""
+        """Names of the resulting splits."""
         return ("train", "test") if self.test else ("train",)
 
 
 _FILTER = re.compile(r"\s*([\w.-]+)\s*(!=|=|~|<|>)(.*)", re.DOTALL)
 
-Predicate = Callable[[TaskBatch, int], bool]
+Predicate = Callable[[CheckedTask], bool]
 
 
 def parse_filter(text: str) -> Predicate:
-    """A test of one task from its spelling on a command line.
+    """Return the test that a filter spells.
 
     Raises:
-        InputError: It is none.
+        InputError: The text is not a filter.
     """
     match = _FILTER.fullmatch(text)
     if match is None:
         raise InputError(
-            f"{text!r} is no filter", fix="Write FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT, FIELD<NUMBER or FIELD>NUMBER."
+            f"{text!r} is not a filter", fix="Write FIELD=VALUE, FIELD!=VALUE, FIELD~TEXT, FIELD<NUMBER or FIELD>NUMBER."
         )
     field, sign, wanted = match[1], match[2], match[3].strip()
     name, *path = field.split(".")
@@ -70,24 +70,18 @@ def parse_filter(text: str) -> Predicate:
         try:
             bound = float(wanted)
         except ValueError:
-            raise InputError(f"{text!r} compares with something that is no number") from None
+            raise InputError(f"{text!r} compares with something that is not a number") from None
         compare = operator.lt if sign == "<" else operator.gt
-        return lambda batch, row: isinstance(value := _value(batch, row, name, path), int | float) and compare(value, bound)
+        return lambda task: isinstance(value := _value(task, name, path), int | float) and compare(value, bound)
     if sign == "~":
-        return lambda batch, row: wanted.casefold() in _as_text(_value(batch, row, name, path)).casefold()
+        return lambda task: wanted.casefold() in _as_text(_value(task, name, path)).casefold()
     if sign == "=":
-        return lambda batch, row: _as_text(_value(batch, row, name, path)) == wanted
-    return lambda batch, row: _as_text(_value(batch, row, name, path)) != wanted
+        return lambda task: _as_text(_value(task, name, path)) == wanted
+    return lambda task: _as_text(_value(task, name, path)) != wanted
 
 
-def _value(batch: TaskBatch, row: int, name: str, path: list[str]) -> Any:
-    if name == "id":
-        return batch.ids[row]
-    if name == "prompt":
-        return batch.prompts[row]
-    column = batch.columns.get(name)
-    text = column[row] if column is not None else None
-    value = None if text is None else json.loads(text)
+def _value(task: CheckedTask, name: str, path: list[str]) -> Any:
+    value = getattr(task, name) if name in TASK_FIELDS else task.extra.get(name)
     for key in path:
         if isinstance(value, list) and key.isdigit() and int(key) < len(value):
             value = value[int(key)]
@@ -102,28 +96,21 @@ def _as_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def filtered(batch: TaskBatch, predicates: list[Predicate]) -> TaskBatch:
-    """The batch with only the tasks that pass every predicate."""
-    if not predicates:
-        return batch
-    return batch.take([row for row in range(len(batch.ids)) if all(test(batch, row) for test in predicates)])
-
-
 class Spool:
-    """Rows on disk until it is known how many there are; then they come back in their final order, each with its split.
+    """Keeps rows on disk until their number is known, then returns them in their final order, each with its split.
 
-    Every row gets a random number. Shuffled, rows are laid into buckets by it, and each bucket is sorted by it in memory. Not
-    shuffled, the smallest numbers are the sample, and the smallest of those the test split.
+    Each row gets a random number. To shuffle, rows are distributed over buckets by that number, and each bucket is sorted by it
+    in memory. Without shuffling, the rows with the smallest numbers are the sample, and the smallest of these the test split.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, selection: TaskSelection, expected: int) -> None:
-        """Open it.
+        """Open the files.
 
         Args:
-            folder: Where its files go; whoever made it removes it.
-            schema: Of the rows.
-            selection: What is wanted.
-            expected: About how many bytes of rows will come.
+            folder: Folder for the files; the caller removes it.
+            schema: Schema of the rows.
+            selection: Sample, splits and order.
+            expected: Bytes of rows to expect, about.
         """
         self._schema = schema.append(pa.field("#", pa.float64()))
         self._selection = selection
@@ -137,7 +124,7 @@ class Spool:
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in self._paths]
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take in rows."""
+        """Add rows."""
         numbers = array("d", (self._random.random() for _ in range(rows.num_rows)))
         if not self._selection.shuffle:
             self._numbers.extend(numbers)
@@ -167,7 +154,7 @@ class Spool:
             waiting.clear()
 
     def drain(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Everything that is wanted, in order: split and rows."""
+        """Yield the selected rows in order, each run with its split."""
         for bucket, writer in enumerate(self._writers):
             self._flush(bucket)
             writer.close()
@@ -208,12 +195,12 @@ class Spool:
 
 
 def _plain(values: array[Any], kind: pa.DataType) -> pa.Array:
-    """A column of numbers. `pyarrow.array` would import pandas."""
+    """Return a column of numbers. `pyarrow.array` would import pandas."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def test_rows(test: float | None, total: int) -> int:
-    """How many of `total` rows the test split gets: at least one, and not all."""
+    """Return how many of `total` rows the test split gets: at least one, and not all."""
     if not test or total < 2:
         return 0
     count = round(total * test) if test < 1 else int(test)

@@ -1,64 +1,55 @@
-"""All tasks of a source, indexed while they are checked: what a table of a million rows needs, in little memory.
+"""The table of a source's tasks: rows, search, sorting and statistics for a million tasks in little memory.
 
-What every row shows lies in compact arrays. The tasks themselves are packed, a batch at a time, into a temporary file, and come
-back when one is looked at or searched. One thread adds; others may read at any time.
+The rows are packed by the batch in memory; the tasks themselves go to a temporary file. One thread adds tasks, and other threads
+may read at any time.
 
 Imports msgspec: import this module late.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 import tempfile
 import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from threading import Lock
-from typing import Any, Literal
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from math import ceil, floor
+from threading import Event, Lock
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.tasks.problems import Severity, TaskProblem
-from hudtui.core.tasks.scan import TaskBatch
+from hudtui.core.tasks.json_records import decode_json
+from hudtui.core.tasks.read import OpenedSource, TableChunk, TaskBatch, TaskSource, read_chunks, scan
+from hudtui.core.tasks.task import Severity, TaskProblem
+from hudtui.core.tasks.validate import CHARS_PER_TOKEN, CheckedTask
 
 State = Literal["ok", "warning", "error"]
 STATES: tuple[State, ...] = ("ok", "warning", "error")
 
+_STATE_NUMBERS = {state: number for number, state in enumerate(STATES)}
 HEAD = 120
-"""Characters of a prompt (of the first problem, where the task is unusable) that are kept for the table."""
+"""Characters of a prompt (of the first problem, where the task is unusable) that the table shows."""
+LISTED_VALUES = 12
+"""Values of a field that the statistics list; the others are summed up."""
 
 _IN_MEMORY = 64 << 20
-_KEPT_BATCHES = 6
+_REMEMBERED_BATCHES = 32
 _CATEGORY_FIELDS = ("category", "categories", "type", "domain", "topic", "game", "difficulty", "level", "split")
 _MOST_FIELDS, _MOST_VALUES = 24, 200
-_REMEMBERED = 20_000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+
+T = TypeVar("T")
 
 
-class _Arguments(msgspec.Struct, gc=False):
-    name: Any = None
-
-
-class _Call(msgspec.Struct, gc=False):
-    name: str = ""
-    arguments: _Arguments | None = None
-
-
-_CALLS = msgspec.json.Decoder(list[_Call | list[_Call]])
-_OBJECTS = msgspec.json.Decoder(list[dict[str, Any]])
-_pack = msgspec.msgpack.Encoder().encode
-_TEXTS = msgspec.msgpack.Decoder(tuple[list[str], list[str]])
-_COLUMNS = msgspec.msgpack.Decoder(dict[str, list[bytes | None]])
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
+class TaskRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A task as the table shows it."""
 
     index: int
@@ -68,10 +59,29 @@ class TaskRow:
     head: str
     """The beginning of the prompt; of the first problem where the task is unusable."""
     length: int
-    """Characters of the whole prompt."""
+    """Characters of the whole prompt; 0 where the task is unusable."""
     servers: str
     evaluator: str
+    setup: str
     category: str
+
+
+class _Text(msgspec.Struct, array_like=True, gc=False):
+    """The part of a stored task that is searched."""
+
+    id: str
+    prompt: str
+
+
+class _Stored(_Text, array_like=True, gc=False):
+    columns: dict[str, Any]
+
+
+_pack_rows = msgspec.msgpack.Encoder().encode
+_unpack_rows = msgspec.msgpack.Decoder(list[TaskRow]).decode
+_pack_tasks = msgspec.json.Encoder().encode  # JSON has whole numbers of any size
+_unpack_texts = msgspec.json.Decoder(list[_Text]).decode
+_unpack_tasks = msgspec.json.Decoder(list[_Stored]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +91,12 @@ class TaskRecord:
     id: str
     prompt: str
     columns: dict[str, Any]
-    """Data by field: `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept ones."""
+    """Data by field: `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """Problems that say the same."""
+    """Problems with the same text."""
 
     severity: Severity
     code: str
@@ -94,33 +104,8 @@ class ProblemKind:
     message: str
 
 
-class NameColumn:
-    """A column of names that repeat: a number a row, each name held once."""
-
-    def __init__(self) -> None:
-        self.codes = array("I")
-        self.names: list[str] = [""]
-        self._known: dict[str, int] = {"": 0}
-
-    def code(self, name: str) -> int:
-        """The number of a name."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = len(self.names)
-            self.names.append(name)
-        return found
-
-    def counts(self) -> list[tuple[str, int]]:
-        """How often each name occurs, the most frequent first."""
-        import numpy as np
-
-        times = np.bincount(np.frombuffer(self.codes.tobytes(), np.uint32), minlength=len(self.names))
-        found = [(self.names[code], int(count)) for code, count in enumerate(times) if count and code < len(self.names)]
-        return sorted(found, key=lambda item: (-item[1], item[0]))
-
-
 class ProblemTable:
-    """Every problem of a source: three numbers each, and each sentence once."""
+    """The problems of a source: three numbers each, and each text once."""
 
     def __init__(self) -> None:
         self.kinds: list[ProblemKind] = []
@@ -135,8 +120,8 @@ class ProblemTable:
         return len(self._lines)
 
     def add(self, problems: Iterable[TaskProblem]) -> None:
-        """Take in the problems of a batch."""
-        for problem in sorted(problems, key=lambda one: one.index):
+        """Add the problems of a batch."""
+        for problem in problems:
             kind = ProblemKind(problem.severity, problem.code, problem.field, problem.message)
             number = self._known.get(kind)
             if number is None:
@@ -148,56 +133,41 @@ class ProblemTable:
             self._lines.append(problem.line or 0)  # last: its length is what readers go by
 
     def kind(self, number: int) -> ProblemKind:
-        """What the problem with this number says."""
+        """Return the kind of the problem with this number."""
         return self.kinds[self._which[number]]
 
     def line(self, number: int) -> int | None:
-        """Line of the task that has it, where the source has lines."""
+        """Return the line of the task with this problem, if the source has lines."""
         return self._lines[number] or None
 
     def of(self, task: int) -> range:
-        """Numbers of a task's problems."""
+        """Return the numbers of a task's problems."""
         end = len(self)
         return range(bisect_left(self.tasks, task, 0, end), bisect_right(self.tasks, task, 0, end))
 
-    def where(self, test: Callable[[ProblemKind], bool], start: int = 0) -> Iterator[int]:
-        """Numbers of the problems of some kinds, from number `start` on."""
-        chosen = {number for number, kind in enumerate(self.kinds) if test(kind)}
-        which = self._which
-        return (number for number in range(start, len(self)) if which[number] in chosen)
-
-
-@dataclass(slots=True)
-class _Block:
-    """One batch."""
-
-    start: int
-    count: int
-    heads: bytes
-    """Id and beginning of the prompt of each row, one behind the other."""
-    ends: array[int]
-    places: Sequence[int]
-    texts: tuple[int, int, int]
-    columns: tuple[int, int, int]
+    def tasks_with(self, severity: str, code: str) -> set[int]:
+        """Return the indexes of the tasks that have a problem with this severity and code."""
+        kinds = {number for number, kind in enumerate(self.kinds) if (kind.severity, kind.code) == (severity, code)}
+        return {self.tasks[number] for number in range(len(self)) if self._which[number] in kinds}
 
 
 class _Spool:
-    """Packed batches in memory, and on disk when they get many."""
+    """Packed batches in memory, and on disk when there are many."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)  # also when nobody calls `close`
+        weakref.finalize(self, self._file.close)
         self._lock = Lock()
-        self._end = 0
+        self._places: list[tuple[int, int, int]] = []
 
-    def put(self, data: bytes, *, squeeze: bool) -> tuple[int, int, int]:
+    def put(self, data: bytes) -> None:
         size = 0
-        if squeeze:
+        if self._places:  # the first rows should not wait for the import of the compressor
             import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
             size, data = len(data), pa.compress(data, codec="lz4", asbytes=True)
         with self._lock:
-            place = self._end
+            place = sum(self._places[-1][:2]) if self._places else 0
             try:
                 self._file.seek(place)
                 self._file.write(data)
@@ -208,11 +178,10 @@ class _Spool:
                     fix="Make room there, or set TMPDIR to another folder.",
                     where=Location(tempfile.gettempdir()),
                 ) from None
-            self._end += len(data)
-        return place, len(data), size
+            self._places.append((place, len(data), size))
 
-    def get(self, spot: tuple[int, int, int]) -> bytes:
-        place, length, size = spot
+    def get(self, number: int) -> bytes:
+        place, length, size = self._places[number]
         with self._lock:
             self._file.seek(place)
             data = self._file.read(length)
@@ -227,6 +196,23 @@ class _Spool:
             self._file.close()
 
 
+@dataclass(frozen=True)
+class TaskFilter:
+    """Which tasks the table shows."""
+
+    word: str = ""
+    """In id, prompt, name of a server, evaluator or category, without regard to case; empty: any."""
+    states: frozenset[int] | None = None
+    """Positions in `STATES`; None: any."""
+    code: tuple[Severity, str] | None = None
+    """Severity and code of a problem; None: any."""
+
+    @property
+    def everything(self) -> bool:
+        """Whether the filter accepts every task."""
+        return not self.word.strip() and self.states is None and self.code is None
+
+
 class TaskIndex:
     """The tasks of a source as far as they have been read.
 
@@ -235,13 +221,16 @@ class TaskIndex:
         counts: How many of them are `ok`, have a `warning`, or an `error` (and cannot be used).
         done: Bytes of the source read so far.
         size: Bytes of the source in all.
-        states: Of each task, its position in `STATES`.
-        lengths: Of each task, the characters of its prompt.
+        states: Position of each task's state in `STATES`.
+        longest_id: Characters of the longest id.
+        problems: All problems.
+        metadata: Field of the metadata -> how often it has each value; only fields with few values.
+        crowded: Fields of the metadata with too many values to count.
         category_field: Field of the metadata that the column of categories shows; None while no task has one.
         extras: Fields beside those of the dataset format, in the order of their appearance.
-        noticed: Tasks by what `rewrite` noticed in their `mcp_config`.
+        noticed: Tasks by what was noticed in their `mcp_config`; see `servers`.
         inferred: Tasks whose `mcp_config` comes from the lock file's image.
-        elsewhere: Tasks whose calls were not checked, because the analysed environment is another one, by what they run on.
+        other_servers: Tasks whose calls were not checked because the analysed environment is another one, by their servers.
     """
 
     def __init__(self) -> None:
@@ -249,166 +238,82 @@ class TaskIndex:
         self.counts: dict[State, int] = dict.fromkeys(STATES, 0)
         self.done = self.size = 0
         self.states = bytearray()
-        self.lengths = array("I")
-        self.servers, self.evaluators, self.setups, self.categories = NameColumn(), NameColumn(), NameColumn(), NameColumn()
-        self._unusable = {"servers": NameColumn(), "evaluator": NameColumn()}
-        """Servers and evaluators of tasks that cannot be used: shown, and counted nowhere."""
         self.longest_id = 0
-        """Characters of the longest id."""
         self.problems = ProblemTable()
         self.metadata: dict[str, Counter[str]] = {}
-        """Field of the metadata -> how often it has each value; only fields with few values."""
         self.crowded: set[str] = set()
-        """Fields of the metadata with too many values to count."""
         self.category_field: str | None = None
         self.extras: dict[str, None] = {}
         self.noticed: Counter[str] = Counter()
         self.inferred = 0
-        self.elsewhere: Counter[str] = Counter()
-        self._blocks: list[_Block] = []
+        self.other_servers: Counter[str] = Counter()
         self._starts: list[int] = []
+        self._rows: list[bytes] = []
         self._spool = _Spool()
-        self._texts: OrderedDict[int, tuple[list[str], list[str]]] = OrderedDict()
-        self._columns: OrderedDict[int, dict[str, list[bytes | None]]] = OrderedDict()
-        self._server_names: dict[bytes | None, int] = {}
-        self._call_names: dict[str, dict[bytes | None, int]] = {"setup_tool": {}, "evaluate_tool": {}}
+        self._unpacked: OrderedDict[int, list[TaskRow]] = OrderedDict()
 
     def close(self) -> None:
-        """Let go of the temporary file. Nothing can be read afterwards."""
+        """Delete the temporary file. The tasks cannot be read afterwards."""
         self._spool.close()
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
     def add(self, batch: TaskBatch) -> None:
-        """Take in the next batch of the source.
+        """Add the next batch of the source.
 
         Raises:
-            InputError: There is no room for it on disk.
+            InputError: There is no room for the batch on disk.
         """
-        count, start = batch.count, batch.start
-        whole = len(batch.ids) == count
-        usable = [place - start for place in batch.places] if not whole else range(count)
-        states = bytearray(count) if whole else bytearray(b"\x02") * count
-        if not whole:
-            for place in usable:
-                states[place] = 0
         broken: dict[int, TaskProblem] = {}
         for problem in batch.problems:
-            place = problem.index - start
-            if states[place] == 0:
-                states[place] = 1
-            elif states[place] == 2 and problem.severity == "error":
-                broken.setdefault(place, problem)
-        heads, ends = self._heads(batch, usable, count, broken)
-        squeeze = bool(self._blocks)  # the first rows should not wait for the import of what packs them
-        block = _Block(
-            start,
-            count,
-            heads,
-            ends,
-            usable,
-            self._spool.put(_pack((batch.ids, batch.prompts)), squeeze=squeeze),
-            self._spool.put(_pack(batch.columns), squeeze=squeeze),
-        )
-        self._spread(self.lengths, count, usable, list(map(len, batch.prompts)))
-        self._name_servers(batch, usable)
-        self._name_calls(batch, usable, "evaluate_tool", self.evaluators)
-        self._name_calls(batch, usable, "setup_tool", self.setups)
-        self._name_unusable(batch)
-        self.longest_id = max(self.longest_id, max(map(len, batch.ids), default=0))
-        self._read_metadata(batch, usable)
-        for name in batch.columns:
-            if name not in ("mcp_config", "setup_tool", "evaluate_tool", "metadata"):
-                self.extras.setdefault(name)
+            if problem.severity == "error":
+                broken.setdefault(problem.index, problem)
+        rows: list[TaskRow | None] = [None] * batch.count
+        for task in batch.tasks:
+            self._count(task)
+            state: State = "warning" if task.problems else "ok"
+            category = _plain(task.metadata.get(self.category_field)) if self.category_field is not None else None
+            rows[task.index - batch.start] = TaskRow(
+                task.index,
+                task.id,
+                state,
+                task.prompt[:HEAD],
+                len(task.prompt),
+                ", ".join(task.mcp_config),
+                _call_names(task.evaluate_tool),
+                _call_names(task.setup_tool),
+                category or "",
+            )
+        for task in batch.rejected:
+            rows[task.index - batch.start] = _broken_row(task, broken[task.index])
+        made = cast("list[TaskRow]", rows)
+        self._rows.append(_pack_rows(made))
+        self._spool.put(_pack_tasks([(task.id, task.prompt, _columns(task)) for task in batch.tasks]))
         self.problems.add(batch.problems)
+        self.longest_id = max(self.longest_id, max((len(task.id) for task in batch.tasks), default=0))
+        states = bytes(_STATE_NUMBERS[row.state] for row in made)
         self.states += states
-        for place, state in enumerate(STATES):
-            self.counts[state] += states.count(place)
-        self.noticed.update(batch.rewritten)
-        self.inferred += batch.inferred
-        self.elsewhere.update(batch.elsewhere)
+        for number, name in enumerate(STATES):
+            self.counts[name] += states.count(number)
         self.done, self.size = batch.done, batch.size
-        self._blocks.append(block)
-        self._starts.append(start)
-        self.total = start + count  # last: what is below it can be read
+        self._starts.append(batch.start)
+        self.total = batch.start + batch.count  # last: the tasks below it can be read
 
-    @staticmethod
-    def _heads(batch: TaskBatch, usable: Sequence[int], count: int, broken: dict[int, TaskProblem]) -> tuple[bytes, array[int]]:
-        texts = [
-            f"{name}\x1f{prompt[:HEAD]}".encode("utf-8", "replace") for name, prompt in zip(batch.ids, batch.prompts, strict=True)
-        ]
-        if len(usable) < count:
-            rows: list[bytes] = [b"\x1f"] * count
-            for place, text in zip(usable, texts, strict=True):
-                rows[place] = text
-            for place, problem in broken.items():
-                said = f"{problem.field}: {problem.message}" if problem.field else problem.message
-                rows[place] = f"{problem.id or ''}\x1f{said[:HEAD]}".encode("utf-8", "replace")
-            texts = rows
-        return b"".join(texts), array("I", accumulate(map(len, texts)))
-
-    @staticmethod
-    def _spread(column: array[int], count: int, usable: Sequence[int], values: list[int]) -> None:
-        """Put the values of the usable rows behind a column, and 0 for the others."""
-        if len(values) < count:
-            spread = [0] * count
-            for place, value in zip(usable, values, strict=True):
-                spread[place] = value
-            values = spread
-        column.extend(values)
-
-    def _name_servers(self, batch: TaskBatch, usable: Sequence[int]) -> None:
-        known, column = self._server_names, batch.columns.get("mcp_config", [])
-        if len(known) > _REMEMBERED:
-            known.clear()
-        for text in set(column).difference(known):
-            known[text] = self.servers.code(", ".join(json.loads(text)) if text else "")
-        self._spread(self.servers.codes, batch.count, usable, [known[text] for text in column])
-
-    def _name_unusable(self, batch: TaskBatch) -> None:
-        for column, which in zip(self._unusable.values(), (1, 2), strict=True):
-            codes = [0] * batch.count
-            for entry in batch.names:
-                codes[entry[0] - batch.start] = column.code(str(entry[which]))
-            column.codes.extend(codes)
-
-    def _name_calls(self, batch: TaskBatch, usable: Sequence[int], name: str, names: NameColumn) -> None:
-        known, column = self._call_names[name], batch.columns.get(name, [])
-        if len(known) > _REMEMBERED:
-            known.clear()
-        fresh = [text for text in set(column).difference(known) if text and text != b"{}"]
-        known[None] = known[b"{}"] = 0
-        for text, calls in zip(fresh, _CALLS.decode(b"[%b]" % b",".join(fresh)), strict=True):
-            known[text] = names.code(", ".join(dict.fromkeys(map(_call_name, calls if isinstance(calls, list) else [calls]))))
-        self._spread(names.codes, batch.count, usable, [known[text] for text in column])
-
-    def _read_metadata(self, batch: TaskBatch, usable: Sequence[int]) -> None:
-        column = batch.columns.get("metadata", [])
-        values = [0] * len(column)
-        times = Counter(column)
-        texts = [text for text in times if text and text != b"{}"]
-        codes: dict[bytes | None, int] = {}
-        for text, data in zip(texts, _OBJECTS.decode(b"[%b]" % b",".join(texts)), strict=True):
-            if self.category_field is None:
-                self.category_field = next((name for name in _CATEGORY_FIELDS if _plain(data.get(name)) is not None), None)
-            self._count_metadata(data, times[text])
-            if self.category_field is not None and (value := _plain(data.get(self.category_field))) is not None:
-                codes[text] = self.categories.code(value)
-        if codes:
-            values = [codes.get(text, 0) for text in column]
-        self._spread(self.categories.codes, batch.count, usable, values)
-
-    def _count_metadata(self, data: dict[str, Any], times: int) -> None:
+    def _count(self, task: CheckedTask) -> None:
+        self.extras.update(dict.fromkeys(task.extra))
+        self.noticed.update(task.rewritten)
+        self.inferred += task.inferred
+        if task.other_servers is not None:
+            self.other_servers[task.other_servers] += 1
+        data = task.metadata
+        if self.category_field is None and data:
+            self.category_field = next((name for name in _CATEGORY_FIELDS if _plain(data.get(name)) is not None), None)
         for name, value in data.items():
-            if name in self.crowded:
+            if name in self.crowded or (name not in self.metadata and len(self.metadata) >= _MOST_FIELDS):
                 continue
-            counter = self.metadata.get(name)
-            if counter is None:
-                if len(self.metadata) >= _MOST_FIELDS:
-                    continue
-                counter = self.metadata[name] = Counter()
+            counter = self.metadata.setdefault(name, Counter())
             if (plain := _plain(value)) is not None:
-                counter[plain] += times
+                counter[plain] += 1
                 if len(counter) > _MOST_VALUES:
                     self.crowded.add(name)
                     del self.metadata[name]
@@ -416,190 +321,147 @@ class TaskIndex:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def row(self, index: int) -> TaskRow:
-        """A task as the table shows it."""
-        block = self._blocks[bisect_right(self._starts, index) - 1]
-        place = index - block.start
-        text = block.heads[block.ends[place - 1] if place else 0 : block.ends[place]].decode("utf-8", "replace")
-        name, _, head = text.partition("\x1f")
-        servers, evaluators = self._unusable.values() if self.states[index] == 2 else (self.servers, self.evaluators)
-        return TaskRow(
-            index,
-            name or f"task-{index:04d}",
-            STATES[self.states[index]],
-            head,
-            self.lengths[index],
-            servers.names[servers.codes[index]],
-            evaluators.names[evaluators.codes[index]],
-            self.categories.names[self.categories.codes[index]],
-        )
+        """Return a task as the table shows it."""
+        number, place = self.place(index)
+        rows = self._unpacked.get(number)
+        if rows is None:
+            rows = self._unpacked[number] = _unpack_rows(self._rows[number])
+            if len(self._unpacked) > _REMEMBERED_BATCHES:
+                with contextlib.suppress(KeyError):  # another thread was faster
+                    self._unpacked.popitem(last=False)
+        return rows[place]
+
+    def rows(self) -> Iterator[TaskRow]:
+        """Yield all tasks as the table shows them."""
+        for packed in self._rows[: len(self._starts)]:
+            yield from _unpack_rows(packed)
 
     def record(self, index: int) -> TaskRecord | None:
-        """A task in full; None where it is unusable (`record_at` reads what stands in the source)."""
+        """Return a task in full; None if it is unusable (`raw_record` reads it from the source)."""
         if self.states[index] == 2:
             return None
-        number = bisect_right(self._starts, index) - 1
-        block = self._blocks[number]
-        place = bisect_left(block.places, index - block.start)
-        ids, prompts = self._block_texts(number)
-        columns = self._remembered(self._columns, number, lambda: _COLUMNS.decode(self._spool.get(block.columns)))
-        data = {name: json.loads(text) for name, column in columns.items() if (text := column[place]) is not None}
-        return TaskRecord(ids[place], prompts[place], data)
+        number, place = self.place(index)
+        start = index - place
+        stored = _unpack_tasks(self._spool.get(number))[place - self.states.count(2, start, index)]
+        return TaskRecord(stored.id, stored.prompt, stored.columns)
 
-    def block_of(self, index: int) -> tuple[int, int]:
-        """Number of the batch that a task is in, and its position there."""
+    def place(self, index: int) -> tuple[int, int]:
+        """Return the number of a task's batch, and its position there."""
         number = bisect_right(self._starts, index) - 1
         return number, index - self._starts[number]
 
-    def place_of(self, index: int) -> int | None:
-        """Line of a task in its file; None where it has no problem or the source has no lines."""
+    def line(self, index: int) -> int | None:
+        """Return the line of a task in its file; None if it has no problem or the source has no lines."""
         return next((line for number in self.problems.of(index) if (line := self.problems.line(number))), None)
-
-    def _block_texts(self, number: int, *, keep: bool = True) -> tuple[list[str], list[str]]:
-        spot = self._blocks[number].texts
-        if not keep:
-            return self._texts.get(number) or _TEXTS.decode(self._spool.get(spot))
-        found: tuple[list[str], list[str]] = self._remembered(self._texts, number, lambda: _TEXTS.decode(self._spool.get(spot)))
-        return found
-
-    @staticmethod
-    def _remembered(cache: OrderedDict[int, Any], number: int, read: Callable[[], Any]) -> Any:
-        found = cache.get(number)
-        if found is None:
-            found = cache[number] = read()
-            while len(cache) > _KEPT_BATCHES:
-                cache.popitem(last=False)
-        return found
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
-    def matching(self, want: TaskFilter, start: int = 0) -> Iterator[tuple[array[int], int]]:
-        """The tasks that fit, from index `start` on: those of a batch at a time, with the index up to which it was looked."""
-        word = want.word.casefold().strip()
-        coded: frozenset[int] = frozenset()
-        if want.code is not None:
-            severity, code = want.code
-            found = self.problems.where(lambda kind: kind.severity == severity and kind.code == code)
-            coded = frozenset(self.problems.tasks[number] for number in found)
-        searched = (self.servers, self.evaluators, self.categories, *self._unusable.values())
-        columns = [(names.codes, _holding(names, word)) for names in searched]
+    def matching(self, wanted: TaskFilter, start: int = 0) -> Iterator[tuple[array[int], int]]:
+        """Find the tasks that a filter accepts, a batch at a time.
+
+        Args:
+            wanted: The filter.
+            start: Index of the first task to look at.
+
+        Yields:
+            The indexes found in a batch, and the index behind the last task of the batch.
+        """
+        word = wanted.word.casefold().strip()
+        coded = self.problems.tasks_with(*wanted.code) if wanted.code is not None else None
         total = self.total
-        number = max(bisect_right(self._starts, start) - 1, 0)
-        while number < len(self._blocks) and (block := self._blocks[number]).start < total:
-            first, last = max(block.start, start), block.start + block.count
-            rows: Sequence[int] = range(first, last)
-            if want.states is not None:
-                rows = [row for row in rows if self.states[row] in want.states]
-            if want.code is not None:
-                rows = [row for row in rows if row in coded]
-            if word and rows:
+        starts = self._starts[: bisect_left(self._starts, total)]
+        first = max(bisect_right(starts, start) - 1, 0)
+        for number, begin in islice(enumerate(starts), first, None):
+            end = starts[number + 1] if number + 1 < len(starts) else total
+            indexes: Iterable[int] = range(max(begin, start), end)
+            if wanted.states is not None:
+                indexes = [index for index in indexes if self.states[index] in wanted.states]
+            if coded is not None:
+                indexes = [index for index in indexes if index in coded]
+            if word and indexes:
                 holding = self._holding(number, word)
-                rows = [row for row in rows if row in holding or any(codes[row] in some for codes, some in columns if some)]
-            yield array("I", rows), last
-            number += 1
+                indexes = [index for index in indexes if index in holding]
+            yield array("I", indexes), end
 
     def _holding(self, number: int, word: str) -> set[int]:
-        """The rows of a batch whose id or prompt (or problem, where it is unusable) holds a word."""
-        block = self._blocks[number]
-        ids, prompts = self._block_texts(number, keep=False)
-        found = {
-            block.start + place
-            for place, name, prompt in zip(block.places, ids, prompts, strict=True)
-            if word in prompt.casefold() or word in name.casefold()
-        }
-        if len(ids) < block.count:
-            for row in range(block.start, block.start + block.count):
-                if self.states[row] == 2:
-                    shown = self.row(row)
-                    if word in shown.id.casefold() or word in shown.head.casefold():
-                        found.add(row)
+        """Return the tasks of a batch that contain a word."""
+        texts = iter(_unpack_texts(self._spool.get(number)))
+        found = set()
+        for row in _unpack_rows(self._rows[number]):
+            prompt = row.head if row.state == "error" else next(texts).prompt
+            if word in "\n".join((row.id, prompt, row.servers, row.evaluator, row.category)).casefold():
+                found.add(row.index)
         return found
 
     def arranged(self, rows: Sequence[int], key: str, *, reverse: bool = False) -> array[int]:
-        """Rows in another order. Equal ones stay in the order of the source.
+        """Sort tasks. Equal ones stay in the order of the source.
 
         Args:
             rows: Indexes, in the order of the source.
             key: `task` (the order of the source), `id`, `state`, `prompt` (its length), `servers`, `evaluator` or `category`.
-            reverse: The other way round.
+            reverse: Sort from the last to the first.
         """
-        import numpy as np
-
-        order = np.asarray(array("I", rows), np.uint32)
-        if key == "id":
-            ids = self._ids(rows)
-            places = sorted(range(len(ids)), key=ids.__getitem__, reverse=reverse)
-            return array("I", [rows[place] for place in places])
-        if key == "task":
-            order = order[::-1] if reverse else order
+        if key in ("task", "state"):
+            value: Callable[[int], Any] = self.states.__getitem__ if key == "state" else int
         else:
-            values = self._sortable(key)[order]
-            values = -values if reverse else values
-            order = order[np.argsort(values, kind="stable")]
-        made = array("I")
-        made.frombytes(np.ascontiguousarray(order, np.uint32).tobytes())
-        return made
-
-    def _ids(self, rows: Sequence[int]) -> list[bytes]:
-        """The ids of rows, as UTF-8: those sort as the texts do."""
-        made: list[bytes] = []
-        start = end = 0
-        heads, ends = b"", array("I")
-        for row in rows:
-            if not start <= row < end:
-                block = self._blocks[bisect_right(self._starts, row) - 1]
-                start, end, heads, ends = block.start, block.start + block.count, block.heads, block.ends
-            first = ends[row - start - 1] if row > start else 0
-            made.append(heads[first : heads.index(b"\x1f", first)] or f"task-{row:04d}".encode())
-        return made
-
-    def _sortable(self, key: str) -> Any:
-        import numpy as np
-
-        if key == "state":
-            return np.frombuffer(bytes(self.states), np.uint8).astype(np.int64)
-        if key == "prompt":
-            return np.frombuffer(self.lengths.tobytes(), np.uint32).astype(np.int64)
-        names = {"servers": self.servers, "evaluator": self.evaluators, "category": self.categories}[key]
-        codes = np.frombuffer(names.codes.tobytes(), np.uint32).astype(np.int64)
-        known = list(names.names)
-        if (others := self._unusable.get(key)) is not None:
-            broken = np.frombuffer(bytes(self.states), np.uint8)[: len(codes)] == 2
-            codes[broken] = np.frombuffer(others.codes.tobytes(), np.uint32)[: len(codes)][broken].astype(np.int64) + len(known)
-            known += others.names
-        ranks = {name: rank for rank, name in enumerate(sorted(set(known)))}
-        return np.array([ranks[name] for name in known], np.int64)[codes]
+            name = "length" if key == "prompt" else key
+            value = [getattr(row, name) for row in self.rows()].__getitem__
+        return array("I", sorted(rows, key=value, reverse=reverse))
 
 
-@dataclass(frozen=True)
-class TaskFilter:
-    """Which tasks are wanted."""
-
-    word: str = ""
-    """Held by id, prompt, name of a server, evaluator or category, in whatever case; empty: any."""
-    states: frozenset[int] | None = None
-    """Positions in `STATES`; None: any."""
-    code: tuple[Severity, str] | None = field(default=None)
-    """With a problem of this severity and code; None: any."""
-
-    @property
-    def everything(self) -> bool:
-        """Whether every task fits."""
-        return not self.word.strip() and self.states is None and self.code is None
+def _columns(task: CheckedTask) -> dict[str, Any]:
+    return {
+        "mcp_config": task.mcp_config,
+        "setup_tool": task.setup_tool,
+        "evaluate_tool": task.evaluate_tool,
+        "metadata": task.metadata,
+        **task.extra,
+    }
 
 
-def _holding(names: NameColumn, word: str) -> frozenset[int]:
-    if not word:
-        return frozenset()
-    return frozenset(code for code, name in enumerate(names.names) if word in name.casefold())
+def _broken_row(task: CheckedTask, problem: TaskProblem) -> TaskRow:
+    """Return the row of an unusable task: what it says of itself, and its first error."""
+    record = task.record if isinstance(task.record, Mapping) else {}
+    config = _as_data(record.get("mcp_config"))
+    servers = ", ".join(map(str, config)) if isinstance(config, Mapping) else ""
+    head = f"{problem.field}: {problem.message}" if problem.field else problem.message
+    calls = _call_names(_as_data(record.get("evaluate_tool")))
+    name = problem.id or f"task-{task.index:04d}"
+    row = TaskRow(task.index, name, "error", head[:HEAD], 0, servers[:200], calls[:200], "", "")
+    # A text of an unusable task may hold half of a surrogate pair, which cannot be packed.
+    return msgspec.structs.replace(row, **{field: _sound(getattr(row, field)) for field in _TEXTS})
 
 
-def _call_name(call: _Call) -> str:
-    function = call.arguments.name if call.arguments is not None else None
-    return f"{call.name}/{function}" if isinstance(function, str) and _FUNCTION.fullmatch(function) else call.name
+_TEXTS = ("id", "head", "servers", "evaluator")
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _as_data(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return decode_json(value.encode())
+    except ValueError:
+        return None
+
+
+def _call_names(calls: Any) -> str:
+    """Return the tools of one or several calls, as `evaluate/function` where the tool is a hub."""
+    found = []
+    for call in calls if isinstance(calls, list) else (calls,):
+        name = call.get("name") if isinstance(call, Mapping) else None
+        if isinstance(name, str) and name:
+            arguments = _as_data(call.get("arguments"))
+            function = arguments.get("name") if isinstance(arguments, Mapping) else None
+            found.append(f"{name}/{function}" if isinstance(function, str) and _FUNCTION.fullmatch(function) else name)
+    return ", ".join(dict.fromkeys(found)) if len(found) != 1 else found[0]
 
 
 def _plain(value: Any) -> str | None:
-    """A value of metadata that can be counted, as text."""
+    """Return a value of metadata as text; None if it is a list or an object."""
     if isinstance(value, str):
         return value[:80]
     if isinstance(value, bool):
@@ -607,3 +469,149 @@ def _plain(value: Any) -> str | None:
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)[:80]
     return None
+
+
+def read_into(index: TaskIndex, opened: OpenedSource, stop: Event, on_batch: Callable[[], None]) -> bool:
+    """Read a source into an index. Meant for a thread.
+
+    Args:
+        index: Receives the tasks.
+        opened: A source on this machine.
+        stop: Ends the reading at the next batch.
+        on_batch: Called after each batch, in this thread.
+
+    Returns:
+        Whether everything was read.
+
+    Raises:
+        InputError: The source as a whole cannot be read. The tasks that were read before stay in the index.
+    """
+    with contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches:
+        for batch in batches:
+            if stop.is_set():
+                return False
+            index.add(batch)
+            on_batch()
+    return not stop.is_set()
+
+
+def raw_record(source: TaskSource, index: TaskIndex, task: int) -> Any:
+    """Return what the source holds for a task, valid or not: data, or text if it is not JSON; None if it is not there any more.
+
+    Reads the source up to the task: meant for a thread.
+
+    Raises:
+        InputError: The source cannot be read any more.
+    """
+    number, place = index.place(task)
+    chunk = next(islice((chunk for chunk, _, _ in read_chunks(source)), number, None), None)
+    if chunk is None:
+        return None
+    if isinstance(chunk, TableChunk):
+        return next(islice(chunk.records()[0], place, None), None)
+    text = next(islice((text for _, text in chunk.texts()), place, None), b"null")
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        return text.decode("utf-8", "replace")
+
+
+# -- statistics ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Counts by name, to be drawn as bars."""
+
+    title: str
+    bars: tuple[tuple[str, int], ...]
+    note: str = ""
+    """What the bars leave out."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Lengths of prompts, in estimated tokens."""
+
+    bins: tuple[tuple[int, int, int], ...]
+    """From, to (exclusive) and number of prompts; each bin twice as wide as the one before."""
+    shortest: int
+    median: int
+    most: int
+    """The 95th percentile."""
+    longest: int
+
+
+@dataclass(frozen=True)
+class TaskStats:
+    """Statistics of the usable tasks."""
+
+    tasks: int
+    """Usable tasks."""
+    lengths: Lengths | None
+    """None without a usable task."""
+    groups: tuple[Bars, ...]
+
+
+def task_stats(index: TaskIndex) -> TaskStats:
+    """Return the statistics of the tasks that have been read so far."""
+    lengths: Counter[int] = Counter()
+    names: dict[str, Counter[str]] = {"evaluators": Counter(), "set-up": Counter(), "servers": Counter()}
+    for row in index.rows():
+        if row.state != "error":
+            lengths[-(-row.length // CHARS_PER_TOKEN)] += 1
+            names["evaluators"][row.evaluator] += 1
+            names["set-up"][row.setup] += 1
+            names["servers"][row.servers] += 1
+    groups = [_group(title, counter) for title, counter in names.items()]
+    single: list[str] = []
+    for name, counter in sorted(index.metadata.items(), key=lambda item: item[0] != index.category_field):
+        if len(counter) > 1 and max(counter.values()) == 1:  # a different value for each task: bars would say nothing
+            single.append(name)
+        elif counter:
+            groups.append(_group(f"metadata.{name}", counter))
+    if single or index.crowded:
+        groups.append(Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded]))))
+    return TaskStats(lengths.total(), length_stats(lengths), tuple(group for group in groups if group.bars or group.note))
+
+
+def length_stats(tokens: Counter[int]) -> Lengths | None:
+    """Return the distribution of the lengths of prompts.
+
+    Args:
+        tokens: Length in tokens -> number of prompts.
+    """
+    if not tokens:
+        return None
+    low, high = min(tokens), max(tokens)
+    start = 1
+    while start * 2 <= low:
+        start *= 2
+    edges = [start]
+    while edges[-1] <= high:
+        edges.append(edges[-1] * 2)
+    if len(edges) < 4 and high - low >= 4:  # all of much the same length: even bins say more
+        step = max((high - low + 8) // 8, 1)
+        edges = list(range(low, high + step + 1, step))
+    counts = [0] * (len(edges) - 1)
+    for length, count in tokens.items():
+        counts[bisect_right(edges, length) - 1] += count
+    bins = tuple((edges[place], edges[place + 1], count) for place, count in enumerate(counts))
+    return Lengths(bins, low, _percentile(tokens, 50), _percentile(tokens, 95), high)
+
+
+def _percentile(tokens: Counter[int], percent: int) -> int:
+    """Return a percentile, interpolated between the two nearest lengths and rounded down."""
+    place, ordered = (tokens.total() - 1) * percent / 100, sorted(tokens)
+    ends = list(accumulate(tokens[length] for length in ordered))
+    low, high = (ordered[bisect_right(ends, number)] for number in (floor(place), ceil(place)))
+    return int(low + (high - low) * (place - floor(place)))
+
+
+def _group(title: str, counter: Counter[str]) -> Bars:
+    counts = sorted(((name, count) for name, count in counter.items() if name), key=lambda item: (-item[1], item[0]))
+    shown, rest = counts[:LISTED_VALUES], counts[LISTED_VALUES:]
+    if all(_NUMBER.fullmatch(name) for name, _ in shown):
+        shown.sort(key=lambda item: float(item[0]))
+    note = f"and {len(rest):,} more with {sum(count for _, count in rest):,} tasks" if rest else ""
+    return Bars(title, tuple(shown), note)

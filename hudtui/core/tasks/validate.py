@@ -1,190 +1,453 @@
-"""One record of a task file, checked completely: the precise way, taken where speed does not matter or something is wrong."""
+"""Checking tasks: the one place that decides whether a record is a usable task, and what is wrong with it.
+
+Imports msgspec: import this module late.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from hudtui.core.environment.validation import NotCheckedError, Validator
 from hudtui.core.errors import InputError
 from hudtui.core.files import parse_json
+from hudtui.core.platform import HUD, Platform
 from hudtui.core.tasks.formats import not_for_training
-from hudtui.core.tasks.rules import (
-    CHARS_PER_TOKEN,
-    FieldProblem,
-    Rules,
-    check_calls,
-    check_config,
-    is_empty,
-    json_kind,
-    without_nulls,
-)
+from hudtui.core.tasks.json_records import decode_json, encode_json
+from hudtui.core.tasks.servers import Rewrite, literal_secrets
+from hudtui.core.tasks.task import FieldProblem, json_kind
+from hudtui.core.text import clean_line, did_you_mean
+from hudtui.core.variables import Lookup, substitute_tree
+
+if TYPE_CHECKING:
+    from hudtui.core.environment.matching import EnvironmentIdentity
+    from hudtui.core.environment.values import Analysis
 
 TASK_FIELDS = ("id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata")
-"""The columns of the dataset format, in its order. Everything else in a task is kept beside them."""
+"""The columns of the dataset format, in its order. Other fields of a task are kept as further columns."""
+CHARS_PER_TOKEN = 4
+"""Estimate for English text, which needs no tokenizer. Tokens of other languages are shorter."""
+
+_MOST_PROBLEMS = 100
+"""Problems reported for one call."""
+_MOST_REMEMBERED = 20_000
+_INVALID: Any = object()
+"""Stands for a field whose text is not JSON; a problem has been added for it."""
 
 
-@dataclass(slots=True)
-class CheckedTask:
-    """A record after its checks. With an error among the remarks the fields are not to be used."""
+@dataclass(frozen=True)
+class Rules:
+    """What tasks are checked against. Everything is optional; what is unknown is not checked."""
 
-    id: str | None = None
-    """The record's own id; None where the file gives none, and the position gives it one."""
+    lookup: Lookup | None = None
+    """Values of variables by their exact names; None: unresolved variables are not reported."""
+    lock_image: str | None = None
+    """Image for tasks without `mcp_config`."""
+    platform: Platform = HUD
+    analysis: Analysis | None = None
+    """Environment of the tasks: its tools, functions and schemas."""
+    same_servers: bool = False
+    """Check the calls only of tasks whose servers are the analysed environment."""
+    folder: Path | None = None
+    """Project folder; the current folder when None."""
+    token_budget: int | None = None
+    """Longest prompt in (estimated) tokens."""
+    strict: bool = False
+    """Treat warnings as errors."""
+    rewrite: Rewrite | None = None
+    """Change of each `mcp_config` before it is checked; see `servers.config_rewriter`."""
+
+    @cached_property
+    def identity(self) -> EnvironmentIdentity:
+        """What identifies the analysed environment."""
+        from hudtui.core.environment.matching import identity_of
+
+        assert self.analysis is not None
+        return identity_of(self.analysis, self.folder or Path.cwd())
+
+    def other_servers(self, config: Any) -> str | None:
+        """Return the names of a task's servers if they are not the analysed environment; None if the calls can be checked."""
+        if self.analysis is None or not self.same_servers:
+            return None
+        from hudtui.core.environment.matching import servers_in, uses_environment
+
+        return None if uses_environment(config, self.identity) else servers_in(config) or "no server"
+
+
+class CheckedTask(msgspec.Struct, gc=False):
+    """A record after its checks. With an error among its problems the fields below must not be used."""
+
+    record: Any = None
+    """The record as it was read."""
+    index: int = 0
+    """Position in the source, counting from 0."""
+    id: str = ""
+    """Empty while the record has no id of its own."""
     prompt: str = ""
-    mcp_config: dict[str, Any] = field(default_factory=dict)
-    setup: list[dict[str, Any]] | dict[str, Any] | None = None
-    evaluate: list[dict[str, Any]] | dict[str, Any] | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)
-    elsewhere: str | None = None
-    """What the task runs on, where its calls were not checked because the analysed environment is another one."""
+    mcp_config: dict[str, Any] = {}
+    setup_tool: list[dict[str, Any]] | dict[str, Any] = {}
+    evaluate_tool: list[dict[str, Any]] | dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    """Other fields that are not null."""
+    other_servers: str | None = None
+    """Servers of the task, if its calls were not checked because the analysed environment is another one."""
     inferred: bool = False
-    """The `mcp_config` comes from the lock file's image."""
+    """Whether `mcp_config` comes from the lock file's image."""
     rewritten: tuple[str, ...] = ()
-    """What `Rules.rewrite` changed."""
-    remarks: list[FieldProblem] = field(default_factory=list)
+    """What `Rules.rewrite` noticed or changed."""
+    problems: list[FieldProblem] = []
 
     @property
     def usable(self) -> bool:
-        """Whether no remark is an error."""
-        return all(remark.severity != "error" for remark in self.remarks)
+        """Whether no problem is an error."""
+        return not self.problems or all(problem.severity != "error" for problem in self.problems)
+
+    def add(self, field: str | None, message: str, code: str, severity: Any = "error") -> None:
+        """Add a problem."""
+        self.problems.append(FieldProblem(field, message, code, severity))
 
 
-def check_record(record: Any, rules: Rules) -> CheckedTask:
-    """Check one task of the v4 generation. Never raises; what is wrong stands in the remarks."""
-    found = CheckedTask()
-    say = found.remarks.append
-    if not isinstance(record, Mapping):
-        say(FieldProblem(None, f"this is {json_kind(record)}, and a task is an object", "type"))
-        return found
-    if (other := not_for_training(record)) is not None:
-        say(other)
-        return found
-    _identity(found, record)
-    _prompt(found, record, rules)
+@dataclass(slots=True)
+class _CheckedConfig:
+    """A distinct `mcp_config` after its checks."""
 
-    config = _data(found, record, "mcp_config")
-    if is_empty(config):
-        if rules.lock_image is None:
-            say(FieldProblem("mcp_config", "this is missing, and no lock file names an image to infer it from", "missing"))
+    config: dict[str, Any] = field(default_factory=dict)
+    other_servers: str | None = None
+    inferred: bool = False
+    rewritten: tuple[str, ...] = ()
+    problems: list[FieldProblem] = field(default_factory=list)
+
+
+class TaskChecker:
+    """Checks records against rules. Most tasks of a file share their `mcp_config`, so each distinct one is checked once."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._configs: dict[str | bytes, _CheckedConfig] = {}
+        self._last: tuple[Any, _CheckedConfig] = (None, _CheckedConfig())
+        """The last `mcp_config`: records that were decoded together share it."""
+        self._calls: dict[tuple[str, bytes], list[FieldProblem]] = {}
+
+    def check(self, record: Any, *, sound: bool = False) -> CheckedTask:
+        """Check a task of HUD's v4 format. Never raises; what is wrong is among the problems.
+
+        Args:
+            record: Its data, or the problem with its text.
+            sound: Whether the data is known to be free of what JSON cannot hold, e.g. NaN.
+        """
+        task = CheckedTask(record)
+        if isinstance(record, FieldProblem):
+            task.problems.append(record)
+        elif not isinstance(record, dict):
+            task.add(None, f"this is {json_kind(record)}, and a task is an object", "type")
+        elif (problem := not_for_training(record)) is not None:
+            task.problems.append(problem)
         else:
+            self._check_fields(task, record)
+            if not sound and (problem := _unwritable(None, record)) is not None:
+                task.id, task.problems = "", [problem]
+        if self.rules.strict:
+            task.problems = [problem._replace(severity="error") for problem in task.problems]
+        return task
+
+    def _check_fields(self, task: CheckedTask, record: dict[str, Any]) -> None:
+        _check_id(task, record.get("id"))
+        _check_prompt(task, record.get("prompt"), self.rules.token_budget)
+        config = self._config(record.get("mcp_config"))
+        task.mcp_config, task.inferred, task.rewritten = config.config, config.inferred, config.rewritten
+        task.other_servers = config.other_servers
+        task.problems += config.problems
+        analysis = self.rules.analysis if config.other_servers is None else None
+        task.setup_tool = self._check_calls(task, "setup_tool", record.get("setup_tool"), analysis) or {}
+        task.evaluate_tool = self._check_calls(task, "evaluate_tool", record.get("evaluate_tool"), analysis) or {}
+        metadata = _data(task.problems, "metadata", record.get("metadata"))
+        if isinstance(metadata, dict):
+            task.metadata = metadata
+        elif metadata is not _INVALID and not is_empty(metadata):
+            task.add("metadata", f"this is {json_kind(metadata)}, and an object is needed", "type")
+        if not record.keys() <= _FIELDS:
+            task.extra = {name: value for name, value in record.items() if name not in _FIELDS and value is not None}
+
+    def _config(self, value: Any) -> _CheckedConfig:
+        if value is not None and value is self._last[0]:
+            return self._last[1]
+        self._last = value, self._remembered_config(value)
+        return self._last[1]
+
+    def _remembered_config(self, value: Any) -> _CheckedConfig:
+        try:
+            key: str | bytes = value if isinstance(value, str) else encode_json(value)
+        except ValueError:
+            return self._check_config(value)
+        found = self._configs.get(key)
+        if found is None:
+            if len(self._configs) >= _MOST_REMEMBERED:
+                self._configs.clear()
+            found = self._configs[key] = self._check_config(value)
+        return found
+
+    def _check_config(self, value: Any) -> _CheckedConfig:
+        found, rules = _CheckedConfig(), self.rules
+        config = _data(found.problems, "mcp_config", value)
+        if config is _INVALID:
+            return found
+        if is_empty(config):
+            if rules.lock_image is None:
+                message = "this is missing, and no lock file names an image to infer it from"
+                found.problems.append(FieldProblem("mcp_config", message, "missing"))
+                return found
             config, found.inferred = rules.platform.mcp_config(rules.lock_image, rules.lookup), True
-    if isinstance(config, Mapping) and config:
-        config = without_nulls(config)
-        found.elsewhere = rules.elsewhere(config)
-        if rules.rewrite is not None:
-            config, found.rewritten = rules.rewrite(config)
-        found.mcp_config = config
-    if not is_empty(config) and config is not BROKEN:
-        found.remarks += check_config(config, rules)
+        if isinstance(config, dict):
+            config = without_nulls(config)
+            found.other_servers = rules.other_servers(config)
+            if rules.rewrite is not None:
+                config, found.rewritten = rules.rewrite(config)
+            found.config = config
+        found.problems += check_config(config, rules)
+        return found
 
-    if found.elsewhere is not None:
-        rules = replace(rules, analysis=None)
-    setup = _data(found, record, "setup_tool")
-    if not is_empty(setup) and setup is not BROKEN:
-        found.setup = _calls(found, "setup_tool", setup, rules)
-    evaluate = _data(found, record, "evaluate_tool")
-    if is_empty(evaluate):
-        say(FieldProblem("evaluate_tool", "this is missing, and without it nothing can judge the outcome", "missing"))
-    elif evaluate is not BROKEN:
-        found.evaluate = _calls(found, "evaluate_tool", evaluate, rules)
-
-    metadata = _data(found, record, "metadata")
-    if isinstance(metadata, Mapping):
-        found.metadata = dict(metadata)
-    elif not is_empty(metadata) and metadata is not BROKEN:
-        say(FieldProblem("metadata", f"this is {json_kind(metadata)}, and an object is needed", "type"))
-
-    found.extra = {key: value for key, value in record.items() if key not in TASK_FIELDS}
-    if rules.strict:
-        found.remarks = [remark._replace(severity="error") for remark in found.remarks]
-    return found
-
-
-def names_in(record: Any) -> tuple[str, str]:
-    """What a record that may be unusable names: its servers, and its evaluators as `evaluate/function`; empty where unknown."""
-    if not isinstance(record, Mapping):
-        return "", ""
-    config, calls = _loosely(record.get("mcp_config")), _loosely(record.get("evaluate_tool"))
-    servers = ", ".join(str(name) for name in config) if isinstance(config, Mapping) else ""
-    found = []
-    for call in calls if isinstance(calls, list) else [calls]:
-        if isinstance(call, Mapping) and isinstance(call.get("name"), str):
-            arguments = _loosely(call.get("arguments"))
-            inner = arguments.get("name") if isinstance(arguments, Mapping) else None
-            found.append(f"{call['name']}/{inner}" if isinstance(inner, str) and inner else call["name"])
-    return servers[:200], ", ".join(dict.fromkeys(found))[:200]
+    def _check_calls(self, task: CheckedTask, name: str, value: Any, analysis: Analysis | None) -> Any:
+        """Return the calls of a field (one or a list) with their arguments as data; None if there are none."""
+        if analysis is None and type(value) is dict and _is_sound_call(value):  # as most calls are
+            return value
+        calls = _data(task.problems, name, value)
+        if calls is _INVALID:
+            return None
+        if is_empty(calls):
+            if name == "evaluate_tool":
+                task.add(name, "this is missing, and without it nothing can judge the outcome", "missing")
+            return None
+        calls = [_plain_call(task, name, call) for call in calls] if type(calls) is list else _plain_call(task, name, calls)
+        if analysis is None:
+            task.problems += check_calls(name, calls, None)
+            return calls
+        try:
+            key = (name, encode_json(calls))
+        except ValueError:
+            task.problems += check_calls(name, calls, analysis)
+            return calls
+        if key not in self._calls:
+            if len(self._calls) >= _MOST_REMEMBERED:
+                self._calls.clear()
+            self._calls[key] = check_calls(name, calls, analysis)
+        task.problems += self._calls[key]
+        return calls
 
 
-def _loosely(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_json(value, "")
-    except InputError:
-        return None
+_FIELDS = frozenset(TASK_FIELDS)
 
 
-BROKEN: Any = object()
-"""Stands for a field whose text is not JSON: a remark says so already."""
+def is_empty(value: Any) -> bool:
+    """Return whether a field is absent, null, empty text, `"{}"`, `"null"`, or an empty object or list."""
+    if isinstance(value, str):
+        return value.strip() in ("", "{}", "[]", "null")
+    return value is None or (not value and isinstance(value, dict | list))
 
 
-def _data(found: CheckedTask, record: Mapping[str, Any], name: str) -> Any:
-    """A field as data, also where the file holds it as JSON text."""
-    value = record.get(name)
+def without_nulls(value: Any) -> Any:
+    """Return nested objects without their null entries: `datasets` adds each key that another row has."""
+    if type(value) is dict:
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if type(value) is list:
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def _data(problems: list[FieldProblem], name: str, value: Any) -> Any:
+    """Return a field as data, also where the record holds it as JSON text."""
     if not isinstance(value, str) or is_empty(value):
         return value
     try:
-        return parse_json(value, name)
+        return decode_json(value.encode())
+    except ValueError:
+        pass
+    try:
+        found = parse_json(value, name)
     except InputError as error:
         place = error.where.field if error.where is not None and error.where.field else None
         reason = f"{error.what} ({place})" if place else error.what
-        found.remarks.append(FieldProblem(name, f"this is text that is not JSON: {reason}", "json"))
-        return BROKEN
+        problems.append(FieldProblem(name, f"this is text that is not JSON: {reason}", "json"))
+        return _INVALID
+    if (problem := _unwritable(name, found)) is not None:
+        problems.append(problem)
+        return _INVALID
+    return found
 
 
-def _identity(found: CheckedTask, record: Mapping[str, Any]) -> None:
-    value = record.get("id")
-    if value is None or value == "":
-        return
+def _unwritable(name: str | None, value: Any) -> FieldProblem | None:
+    """Return the problem with a value that cannot be written as JSON; None if it can."""
+    try:
+        encode_json(value)
+    except ValueError as error:
+        why = "half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else str(error)
+        return FieldProblem(name, f"this cannot be written as JSON: {why}", "json")
+    return None
+
+
+def _check_id(task: CheckedTask, value: Any) -> None:
     if isinstance(value, str):
-        found.id = value
+        task.id = value
         if not value.isprintable() or value != value.strip():
-            found.remarks.append(FieldProblem("id", "the id holds control characters or blanks at its ends", "id", "warning"))
+            task.add("id", "the id holds control characters or blanks at its ends", "id", "warning")
     elif isinstance(value, int) and not isinstance(value, bool):
-        found.id = str(value)
-        found.remarks.append(FieldProblem("id", f"the id is a number; it is kept as the text {value}", "id", "warning"))
-    else:
-        found.remarks.append(FieldProblem("id", f"this is {json_kind(value)}, and text is needed", "type"))
+        task.id = str(value)
+        task.add("id", f"the id is a number; it is kept as the text {value}", "id", "warning")
+    elif value is not None:
+        task.add("id", f"this is {json_kind(value)}, and text is needed", "type")
 
 
-def _prompt(found: CheckedTask, record: Mapping[str, Any], rules: Rules) -> None:
-    value = record.get("prompt")
+def _check_prompt(task: CheckedTask, value: Any, budget: int | None) -> None:
     if value is None:
-        found.remarks.append(FieldProblem("prompt", "this is missing: the agent would not know what to do", "missing"))
+        task.add("prompt", "this is missing: the agent would not know what to do", "missing")
     elif not isinstance(value, str):
-        found.remarks.append(FieldProblem("prompt", f"this is {json_kind(value)}, and text is needed", "type"))
-    elif not value.strip():
-        found.remarks.append(FieldProblem("prompt", "this is empty: the agent would not know what to do", "missing"))
+        task.add("prompt", f"this is {json_kind(value)}, and text is needed", "type")
+    elif not value or value.isspace():
+        task.add("prompt", "this is empty: the agent would not know what to do", "missing")
     else:
-        found.prompt = value
-        tokens = -(-len(value) // CHARS_PER_TOKEN)
-        if rules.token_budget is not None and tokens > rules.token_budget:
-            message = f"about {tokens} tokens, and the budget is {rules.token_budget}"
-            found.remarks.append(FieldProblem("prompt", message, "too-long", "warning"))
+        task.prompt = value
+        if budget is not None and (tokens := -(-len(value) // CHARS_PER_TOKEN)) > budget:
+            task.add("prompt", f"about {tokens} tokens, and the budget is {budget}", "too-long", "warning")
 
 
-def _calls(found: CheckedTask, name: str, value: Any, rules: Rules) -> list[dict[str, Any]] | dict[str, Any] | None:
-    """The calls in their own shape (one or a list), with arguments given as JSON text turned into data."""
-    made = [_call(found, name, call) for call in value] if isinstance(value, list) else _call(found, name, value)
-    found.remarks += check_calls(name, made, rules)
-    return made
+def check_config(config: Any, rules: Rules) -> list[FieldProblem]:
+    """Return what is wrong with an `mcp_config` that is data already."""
+    if not isinstance(config, dict):
+        return [FieldProblem("mcp_config", f"this is {json_kind(config)}, and an object of servers is needed", "type")]
+    found: list[FieldProblem] = []
+    for name, server in config.items():
+        place = f"mcp_config.{name}"
+        if not isinstance(server, dict):
+            message = f"this is {json_kind(server)}, and a server is an object with `command` or `url`"
+            found.append(FieldProblem(place, message, "type"))
+            continue
+        found += _check_server(place, server)
+    found += [FieldProblem(place, message, "secret", "warning") for place, message in literal_secrets(config, rules.platform)]
+    if rules.lookup is not None and not any(problem.severity == "error" for problem in found):
+        found += _check_variables(config, rules.lookup)
+    return found
 
 
-def _call(found: CheckedTask, name: str, call: Any) -> Any:
-    if not isinstance(call, dict):
-        return call
-    if isinstance(call.get("arguments"), str):
-        arguments = _data(found, call, "arguments")
-        call = {**call, "arguments": {} if is_empty(arguments) or arguments is BROKEN else arguments}
+def _check_server(place: str, server: Mapping[str, Any]) -> list[FieldProblem]:
+    found = []
+    url, command = server.get("url"), server.get("command")
+    if url is None and command is None:
+        found.append(FieldProblem(place, "a server needs a `command` to start or a `url` to reach", "missing"))
+    for name, value in (("url", url), ("command", command)):
+        if value is not None and not isinstance(value, str):
+            found.append(FieldProblem(f"{place}.{name}", f"this is {json_kind(value)}, and text is needed", "type"))
+        elif value is not None and not value.strip():
+            found.append(FieldProblem(f"{place}.{name}", "this is empty", "missing"))
+    args = server.get("args")
+    if args is not None and not (isinstance(args, list) and all(isinstance(item, str) for item in args)):
+        found.append(FieldProblem(f"{place}.args", "arguments are a list of texts", "type"))
+    for name in ("env", "headers"):
+        entries = server.get(name)
+        if entries is None:
+            continue
+        if not isinstance(entries, dict):
+            message = f"this is {json_kind(entries)}, and an object of texts is needed"
+            found.append(FieldProblem(f"{place}.{name}", message, "type"))
+            continue
+        found += [
+            FieldProblem(f"{place}.{name}.{key}", f"this is {json_kind(value)}, and text is needed", "type")
+            for key, value in entries.items()
+            if value is not None and not isinstance(value, str)
+        ]
+    return found
+
+
+def _check_variables(config: Mapping[str, Any], lookup: Lookup) -> list[FieldProblem]:
+    """Return the variables without a value, and those that differ only in case from one that has a value."""
+    found = []
+    for name in substitute_tree(config, lookup)[1]:
+        other = name.upper()
+        if other != name and lookup(other) is not None:
+            message = f"the variable {name} is not set, but {other} is, and is used instead"
+            found.append(FieldProblem("mcp_config", message, "variable-case", "warning"))
+        else:
+            message = f"the variable {name} has no value here; set it in the environment or in .env before the task is run"
+            found.append(FieldProblem("mcp_config", message, "variable", "warning"))
+    return found
+
+
+def _plain_call(task: CheckedTask, name: str, call: Any) -> Any:
+    """Return a call with its arguments as data, also where they are JSON text."""
+    if isinstance(call, dict) and isinstance(call.get("arguments"), str):
+        arguments = _data(task.problems, "arguments", call["arguments"])
+        return {**call, "arguments": {} if arguments is _INVALID or is_empty(arguments) else arguments}
     return call
+
+
+def _is_sound_call(call: dict[str, Any]) -> bool:
+    name, arguments = call.get("name"), call.get("arguments")
+    return type(name) is str and name != "" and (arguments is None or type(arguments) is dict)
+
+
+def check_calls(name: str, value: Any, analysis: Analysis | None) -> list[FieldProblem]:
+    """Return what is wrong with the calls of a field.
+
+    Args:
+        name: `setup_tool` or `evaluate_tool`.
+        value: One call or a list of calls, as data.
+        analysis: Environment to check the calls against.
+    """
+    found: list[FieldProblem] = []
+    for number, call in enumerate(value if isinstance(value, list) else (value,)):
+        place = f"{name}[{number}]" if isinstance(value, list) else name
+        if not isinstance(call, dict):
+            message = f"this is {json_kind(call)}, and a call is an object with `name` and `arguments`"
+            found.append(FieldProblem(place, message, "type"))
+            continue
+        tool, arguments = call.get("name"), call.get("arguments")
+        if tool is None or tool == "":
+            found.append(FieldProblem(f"{place}.name", "the call has no name of a tool", "missing"))
+        elif not isinstance(tool, str):
+            message = f"this is {json_kind(tool)}, and the name of a tool is needed"
+            found.append(FieldProblem(f"{place}.name", message, "type"))
+        elif arguments is not None and not isinstance(arguments, dict):
+            message = f"this is {json_kind(arguments)}, and an object is needed"
+            found.append(FieldProblem(f"{place}.arguments", message, "type"))
+        elif analysis is not None:
+            found += check_call(place, tool, arguments or {}, analysis)
+    return found
+
+
+def check_call(place: str, name: str, arguments: Mapping[str, Any], analysis: Analysis) -> list[FieldProblem]:
+    """Return what the environment would refuse in a call: an unknown tool or function, arguments that break its schema."""
+    tool = analysis.tool(name)
+    functions = analysis.hubs.get(name)
+    if tool is None and functions is None:
+        known = [tool.name for tool in analysis.tools]
+        return [FieldProblem(f"{place}.name", f"the environment has no tool {name!r}{_hint(name, known)}", "unknown-tool")]
+    if functions is not None:
+        function = arguments.get("name")
+        if not isinstance(function, str):
+            message = f"{name} is a hub: its arguments need the `name` of a function{_hint('', list(functions))}"
+            return [FieldProblem(f"{place}.arguments.name", message, "missing")]
+        if function not in functions:
+            message = f"{name} has no function {function!r}{_hint(function, list(functions))}"
+            return [FieldProblem(f"{place}.arguments.name", message, "unknown-tool")]
+        tool = next((tool for tool in analysis.tools if tool.hub == name and tool.name == function), None)
+        arguments = arguments.get("arguments", {key: value for key, value in arguments.items() if key != "name"})
+    if tool is None or tool.input_schema is None or not isinstance(arguments, dict):
+        return []
+    place = f"{place}.arguments"
+    try:
+        errors = Validator(tool.input_schema).errors(dict(arguments), most=_MOST_PROBLEMS)
+    except NotCheckedError as reason:
+        return [FieldProblem(place, f"not checked: {reason}", "unchecked", "warning")]
+    return [
+        FieldProblem(".".join([place, *map(str, error.absolute_path)]), clean_line(error.message, 300), "schema")
+        for error in errors
+    ]
+
+
+def _hint(word: str, known: list[str]) -> str:
+    close = did_you_mean(word, known) if word else None
+    return f"; did you mean {close!r}?" if close else f" (it has {', '.join(known[:8]) or 'none'})"

@@ -1,9 +1,9 @@
-"""Datasets on disk: Parquet, JSON lines, the directory form of `datasets`, and task files.
+"""Writing datasets: Parquet, JSON lines, the directory format of `datasets`, and task files.
 
-Nothing half-written gets the final name. Everything goes to a hidden place beside the target and is moved there when it is
-complete and on the disk.
+Everything is written to a hidden folder beside the target and moved to its name when it is complete and on the disk, so an
+unfinished file never has the final name.
 
-Imports pyarrow: import this module late.
+Imports pyarrow and msgspec: import this module late.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+import msgspec
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 
 from hudtui.core.errors import InputError, Location
-from hudtui.core.tasks.layout import native_rows
+from hudtui.core.tasks.json_records import encode_column
+from hudtui.core.tasks.read import JSON_MARK
+from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 Format = Literal["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
 """How a dataset is written.
@@ -40,6 +44,86 @@ ROW_GROUP = 20_000
 """Rows in a row group of Parquet; about 10 MB in memory."""
 SHARD = 500_000_000
 """Bytes after which a further file is begun in a folder of Parquet."""
+
+
+class DatasetLayout:
+    """The columns of a dataset: HUD's six, all of them text, and further ones for the fields that are only kept.
+
+    A kept field whose values are all text becomes a column of text. Any other becomes a column of JSON, marked as such so that
+    it is read back as what it was.
+
+    Attributes:
+        kept: Name of each kept field -> how it is written, in the order of their appearance.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Literal["text", "json"]] = {}
+
+    def covers(self, tasks: Sequence[CheckedTask]) -> bool:
+        """Add the kept fields of some tasks; return whether the layout had a column of the right kind for each already."""
+        before = dict(self.kept)
+        for task in tasks:
+            for name, value in task.extra.items():
+                if self.kept.get(name) != "json":
+                    self.kept[name] = "text" if isinstance(value, str) else "json"
+        return before == self.kept
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the columns."""
+        fields = [pa.field(name, pa.string()) for name in TASK_FIELDS]
+        for name, kind in self.kept.items():
+            fields.append(pa.field(name, pa.string(), metadata={JSON_MARK: b"json"} if kind == "json" else None))
+        return pa.schema(fields)
+
+    def record_batch(self, tasks: Sequence[CheckedTask]) -> pa.RecordBatch:
+        """Return usable tasks as rows."""
+        columns: list[list[bytes | None]] = [[task.id.encode() for task in tasks], [task.prompt.encode() for task in tasks]]
+        columns.append(_config_column(tasks))
+        columns += [encode_column([getattr(task, name) for task in tasks]) for name in TASK_FIELDS[3:]]
+        for name, kind in self.kept.items():
+            if kind == "text":
+                columns.append([task.extra[name].encode() if name in task.extra else None for task in tasks])
+            else:
+                columns.append(encode_column([task.extra.get(name) for task in tasks]))
+        return pa.record_batch(list(map(text_column, columns)), schema=self.schema())
+
+
+def _config_column(tasks: Sequence[CheckedTask]) -> list[bytes | None]:
+    """Encode each distinct `mcp_config` once: equal ones are mostly the same object."""
+    distinct = {id(task.mcp_config): task.mcp_config for task in tasks}
+    texts = dict(zip(distinct, encode_column(list(distinct.values())), strict=True))
+    return [texts[id(task.mcp_config)] for task in tasks]
+
+
+def text_column(texts: Sequence[bytes | None]) -> pa.StringArray:
+    """Return a column of UTF-8 texts. `pyarrow.array` would import pandas, which takes longer than converting 100 000 tasks."""
+    validity = None
+    if None in texts:
+        bits = int("".join("0" if text is None else "1" for text in reversed(texts)), 2)
+        validity = pa.py_buffer(bits.to_bytes((len(texts) + 7) // 8, "little"))
+        texts = [text or b"" for text in texts]
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])  # type: ignore[arg-type]
+    data = b"".join(texts)  # type: ignore[arg-type]
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(data), validity)
+
+
+def native_rows(rows: pa.RecordBatch) -> list[bytes]:
+    """Return rows as tasks in task files: one JSON object each, with nested objects and without empty fields."""
+    encode = msgspec.json.encode
+    texts = [rows.column(place).to_pylist() for place in range(rows.num_columns)]
+    heads = [encode(name) + b":" for name in rows.schema.names]
+    given = [name in TASK_FIELDS[2:] or bool(field.metadata) for name, field in zip(rows.schema.names, rows.schema, strict=True)]
+    made = []
+    for row in range(rows.num_rows):
+        parts = []
+        for head, is_json, column in zip(heads, given, texts, strict=True):
+            value = column[row]
+            if value is None or (is_json and value == "{}" and head in (b'"setup_tool":', b'"metadata":')):
+                continue
+            parts.append(head + (value.encode() if is_json else encode(value)))
+        made.append(b"{%b}" % b",".join(parts))
+    return made
 
 
 class SplitWriter(Protocol):
@@ -139,8 +223,6 @@ class _Lines:
         self._stream = path.open("wb")
 
     def write(self, rows: pa.RecordBatch) -> None:
-        import msgspec
-
         self.rows += rows.num_rows
         lines = native_rows(rows) if self._native else [msgspec.json.encode(row) for row in rows.to_pylist()]
         self._stream.write(b"".join(line + b"\n" for line in lines))
@@ -162,8 +244,6 @@ class _Array(_Lines):
         self._stream.write(b"[")
 
     def write(self, rows: pa.RecordBatch) -> None:
-        import msgspec
-
         for row in native_rows(rows):
             self._stream.write(b",\n  " if self.rows else b"\n  ")
             self._stream.write(msgspec.json.format(row, indent=2).replace(b"\n", b"\n  "))

@@ -27,7 +27,7 @@ from hudtui.tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
-    from hudtui.core.tasks.opening import Fingerprint, OpenedSource
+    from hudtui.core.tasks.read import Fingerprint, OpenedSource
     from hudtui.core.tasks.table import TaskIndex
 
 SLOW_TICK = 0.5
@@ -263,7 +263,7 @@ class DatasetScreen(Viewing):
             found = await asyncio.to_thread(self._find, text)
             if found.opened.source.kind == "hub":
                 self.busy(f"Bringing {text} here from the Hub (Ctrl-X cancels)")
-                from hudtui.core.tasks.opening import download_source
+                from hudtui.core.tasks.read import download_source
 
                 found = found._replace(opened=await asyncio.to_thread(download_source, found.opened))
                 self.clear_message()
@@ -272,7 +272,7 @@ class DatasetScreen(Viewing):
             await self._fill(opened)
             self.complete = True
             for notice in opened.notices:
-                self.say(notice, "warning")
+                self.say(notice.message, notice.severity)
         finally:
             if this == self._reads:  # one that was cancelled may end when the next is under way
                 self.reading = False
@@ -283,16 +283,16 @@ class DatasetScreen(Viewing):
 
     def _find(self, text: str) -> _Found:
         """Runs in a thread: the first import takes a moment."""
-        import hudtui.core.tasks.scan  # noqa: F401
-        from hudtui.core.tasks.opening import fingerprint, open_source
+        import hudtui.core.tasks.table  # noqa: F401
+        from hudtui.core.tasks.read import fingerprint, open_source
 
         analysis = self._latest() if self.check_calls and self._analysed() else None
         opened = open_source(text, self.shell.folder, self.shell.platform, analysis=analysis)
         return _Found(opened, analysis, fingerprint(opened.source))
 
     async def _fill(self, opened: OpenedSource) -> None:
-        from hudtui.core.tasks.opening import fingerprint, read_into
-        from hudtui.core.tasks.table import TaskIndex
+        from hudtui.core.tasks.read import fingerprint
+        from hudtui.core.tasks.table import TaskIndex, read_into
 
         self._return_to, self.chosen = self.chosen, None
         before, self.index = self.index, TaskIndex()
@@ -349,7 +349,7 @@ class DatasetScreen(Viewing):
         """Read again when the file has changed outside."""
         if not self.is_current or self.reading or self._print is None or self.opened_source is None:
             return
-        from hudtui.core.tasks.opening import fingerprint
+        from hudtui.core.tasks.read import fingerprint
 
         now = await asyncio.to_thread(fingerprint, self.opened_source.source)
         if now is not None and now != self._print and not self.reading and self.source is not None:

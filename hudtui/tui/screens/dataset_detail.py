@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from hudtui.core.settings import looks_secret
-from hudtui.core.tasks.secrets import masked, without_secrets
+from hudtui.core.tasks.servers import masked, without_secrets
 from hudtui.core.tasks.table import ProblemKind, TaskIndex, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
@@ -22,7 +22,7 @@ from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
     from hudtui.core.platform import Platform
-    from hudtui.core.tasks.stats import TaskStats
+    from hudtui.core.tasks.table import TaskStats
     from hudtui.tui.screens.dataset_trial import Trial
 
 LONGEST = 20_000

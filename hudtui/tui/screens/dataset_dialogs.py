@@ -30,9 +30,8 @@ from hudtui.tui.widgets.lists import Choices
 
 if TYPE_CHECKING:
     from hudtui.core.settings import Settings
-    from hudtui.core.tasks.dataset import DatasetRequest
-    from hudtui.core.tasks.opening import OpenedSource
-    from hudtui.core.tasks.preview import DatasetPreview
+    from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest
+    from hudtui.core.tasks.read import OpenedSource
     from hudtui.core.tasks.table import TaskIndex
 
 _NO_TOKEN = "✗ no token for the Hub: set HF_TOKEN in the settings; what you entered here is kept"
@@ -300,8 +299,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self.run_worker(self._preview(), group="preview", exclusive=True, exit_on_error=False)
 
     async def _preview(self) -> None:
-        from hudtui.core.tasks.preview import DatasetPreview, preview
-        from hudtui.core.tasks.steps import iterate_in_thread
+        from hudtui.core.events import iterate_in_thread
+        from hudtui.core.tasks.dataset import DatasetPreview, preview
 
         shown = self.query_one("#make-preview", Static)
         try:
@@ -397,8 +396,8 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
 
     def _read(self) -> DatasetRequest:
         from hudtui.core.tasks.dataset import DatasetRequest
-        from hudtui.core.tasks.names import check_name
         from hudtui.core.tasks.select import TaskSelection, parse_filter
+        from hudtui.core.tasks.task import check_name
 
         output, name = self._text("output"), self._text("name") or None
         if self.publish:

@@ -20,7 +20,7 @@ from hudtui.tui.screens.base import StationScreen
 if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
-    from hudtui.core.tasks.opening import OpenedSource
+    from hudtui.core.tasks.read import OpenedSource
     from hudtui.core.tasks.table import TaskIndex
     from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
@@ -155,8 +155,8 @@ class Making(StationScreen):
         self.start(self._carry(), group="make")
 
     async def _carry(self) -> None:
-        from hudtui.core.tasks.carry import Migration, migrate_to_v6
-        from hudtui.core.tasks.steps import iterate_in_thread
+        from hudtui.core.events import iterate_in_thread
+        from hudtui.core.tasks.migrate import Migration, migrate_to_v6
         from hudtui.tui.screens.dataset_detail import suggested_output
 
         opened = self.opened_source
@@ -198,8 +198,9 @@ class Making(StationScreen):
 
     def _offer(self) -> ConvertContext:
         from hudtui.core.settings import load_settings
-        from hudtui.core.tasks import rewrite
-        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, lock_image, names_for, updates_lock
+        from hudtui.core.tasks.dataset import DatasetRequest, hub_token, names_for, updates_lock
+        from hudtui.core.tasks.read import lock_image
+        from hudtui.core.tasks.servers import LOCAL, SECRETS
         from hudtui.tui.screens.dataset_detail import suggested_output
         from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
@@ -207,7 +208,7 @@ class Making(StationScreen):
         assert index is not None and opened is not None and self.source is not None
         settings = load_settings(self.shell.folder, self.shell.platform)
         plain = DatasetRequest(self.source)
-        lock, image, _ = lock_image(plain, settings)
+        lock, image, _ = lock_image(settings)
         token = hub_token(plain, settings)
         if token is None:
             from huggingface_hub import get_token
@@ -220,8 +221,8 @@ class Making(StationScreen):
             suggested_output(self.source, index),
             names_for(plain, settings),
             image,
-            index.noticed.get(rewrite.LOCAL, 0),
-            index.noticed.get(rewrite.SECRETS, 0),
+            index.noticed.get(LOCAL, 0),
+            index.noticed.get(SECRETS, 0),
             lock.name if lock is not None else None,
             updates_lock(plain, settings),
             token is not None,
@@ -230,9 +231,9 @@ class Making(StationScreen):
         )
 
     async def _carry_out(self, request: DatasetRequest, settings: Any) -> None:
+        from hudtui.core.events import iterate_in_thread
         from hudtui.core.tasks.dataset import DatasetResult, make_dataset
         from hudtui.core.tasks.hub import use_hub_of
-        from hudtui.core.tasks.steps import iterate_in_thread
 
         made: DatasetResult | None = None
         notes: list[str] = []

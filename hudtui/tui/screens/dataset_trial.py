@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.errors import HudtuiError
-from hudtui.core.tasks.load import calls_of
+from hudtui.core.tasks.read import tool_calls
 from hudtui.core.tasks.table import TaskRecord
 from hudtui.core.tasks.task import Task
 from hudtui.tui.widgets.json_text import pretty
@@ -56,8 +56,8 @@ def task_of(record: TaskRecord) -> Task:
         id=record.id,
         prompt=record.prompt,
         mcp_config=data.get("mcp_config") or {},
-        setup=calls_of(data.get("setup_tool")),
-        evaluate=calls_of(data.get("evaluate_tool")),
+        setup=tool_calls(data.get("setup_tool")),
+        evaluate=tool_calls(data.get("evaluate_tool")),
         metadata=data.get("metadata") or {},
     )
 

@@ -79,8 +79,8 @@ class Viewing(Making):
         from hudtui.core.environment.cache import age_text, analysis_age
 
         source = clean_line(self.analysis.source, 40)
-        others = sum(index.elsewhere.values())
-        names = ", ".join(clean_line(name, 30) for name, _ in index.elsewhere.most_common(2))
+        others = sum(index.other_servers.values())
+        names = ", ".join(clean_line(name, 30) for name, _ in index.other_servers.most_common(2))
         refused = index.problems.counts["error", "unknown-tool"] + index.problems.counts["error", "schema"]
         if others and not refused and others == index.counts["ok"] + index.counts["warning"]:
             return [f"Calls not checked: these tasks use {names}; last analysed: {source}", f"calls not checked ({names})"]
@@ -304,7 +304,7 @@ class Viewing(Making):
         if index is None or task is None or task >= index.total or (self._rows is not None and not len(self._rows)):
             shown.update(Content.styled("No task is selected.", "$foreground-muted"))
             return
-        row, line = index.row(task), index.place_of(task)
+        row, line = index.row(task), index.line(task)
         kinds = [index.problems.kind(number) for number in index.problems.of(task)]
         platform = self.shell.platform
         record = index.record(task)
@@ -317,17 +317,17 @@ class Viewing(Making):
 
     async def _show_raw(self, index: TaskIndex, task: int) -> None:
         """What stands in the file for a task that cannot be used."""
-        from hudtui.core.tasks.opening import record_at
+        from hudtui.core.tasks.table import raw_record
         from hudtui.tui.screens.dataset_detail import broken_content
 
         await asyncio.sleep(0.1)  # held down, the arrow keys go over many
         assert self.opened_source is not None
         try:
-            raw = await asyncio.to_thread(record_at, self.opened_source.source, index, task)
+            raw = await asyncio.to_thread(raw_record, self.opened_source.source, index, task)
         except HudtuiError as error:
             raw = error.lines()[0]
         if task == self.chosen and index is self.index:
-            row, line = index.row(task), index.place_of(task)
+            row, line = index.row(task), index.line(task)
             kinds = [index.problems.kind(number) for number in index.problems.of(task)]
             told = "(nothing)" if raw is None else raw
             self.query_one("#ds-task", Static).update(broken_content(row, kinds, line, told, self.shell.platform))
@@ -401,8 +401,8 @@ class Viewing(Making):
 
     def action_numbers(self) -> None:
         """Prompt lengths and the rest."""
-        self._show_numbers()
         self.show_tab("stats")
+        self.call_after_refresh(self._show_numbers)  # the bars are as wide as the page
 
     def _show_numbers(self) -> None:
         if self.index is not None:
@@ -412,7 +412,7 @@ class Viewing(Making):
         from hudtui.tui.screens.dataset_detail import stats_content
 
         def count() -> Any:
-            from hudtui.core.tasks.stats import task_stats
+            from hudtui.core.tasks.table import task_stats
 
             return task_stats(index)
 

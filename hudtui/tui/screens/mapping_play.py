@@ -201,7 +201,7 @@ class MappingPlay(MappingFiles):
             self.say(player.error or "The set-up failed.", "error")
 
     async def _pick_task(self) -> Task | None:
-        from hudtui.core.tasks.load import read_tasks
+        from hudtui.core.tasks.read import read_tasks
 
         workspace = await asyncio.to_thread(lambda: self.shell.workspace)
         files = list(workspace.task_files)

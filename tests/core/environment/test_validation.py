@@ -15,7 +15,7 @@ from hudtui.core.environment.validation import CheckTooLongError, NotCheckedErro
 from hudtui.core.environment.values import Analysis, Server, Tool
 from hudtui.core.gym.json_schema import ArgumentChecker
 from hudtui.core.gym.schema_examples import ToolSchema
-from hudtui.core.tasks.rules import check_call
+from hudtui.core.tasks.validate import check_call
 
 ATOMS = (
     *(

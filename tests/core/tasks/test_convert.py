@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudtui.core.errors import InputError
+from hudtui.core.events import iterate_in_thread
 from hudtui.core.tasks import write as write_module
-from hudtui.core.tasks.convert import ConversionRequest, ConversionResult, TaskErrors, convert
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.convert import ConversionResult, TaskErrors, convert
+from hudtui.core.tasks.read import find_source, read_tasks
 from hudtui.core.tasks.select import TaskSelection
-from hudtui.core.tasks.steps import iterate_in_thread
+from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import Target
 
 Make = Callable[..., dict[str, Any]]
@@ -26,8 +27,8 @@ Write = Callable[..., Path]
 COLUMNS = ["id", "prompt", "mcp_config", "setup_tool", "evaluate_tool", "metadata"]
 
 
-def run(source: Path, *targets: Target, **more: Any) -> ConversionResult:
-    *_, last = convert(ConversionRequest(source, targets=targets, **more))
+def run(source: Path, *targets: Target, strict: bool = False, **more: Any) -> ConversionResult:
+    *_, last = convert(find_source(source), Rules(strict=strict), targets, **more)
     assert isinstance(last, ConversionResult)
     return last
 
@@ -143,7 +144,7 @@ class TestSelection:
         assert len(self.ids(path, tmp_path, filters=(test,))[0]) == count
 
     def test_filters_that_are_none(self, path: Path) -> None:
-        for test, words in (("kind", "is no filter"), ("=x", "is no filter"), ("a<b", "no number")):
+        for test, words in (("kind", "is not a filter"), ("=x", "is not a filter"), ("a<b", "not a number")):
             with pytest.raises(InputError, match=words):
                 run(path, selection=TaskSelection(filters=(test,)))
 
@@ -211,7 +212,7 @@ def test_a_conversion_that_is_closed_leaves_nothing(write: Write, task: Make, tm
     path = write("t.jsonl", *(task(id=str(n), prompt="p" * 900) for n in range(5000)))
     before = path.read_bytes()
     for selection in (TaskSelection(), TaskSelection(shuffle=True)):
-        steps = convert(ConversionRequest(path, targets=(Target(tmp_path / "o.parquet", "parquet"),), selection=selection))
+        steps = convert(find_source(path), Rules(), [Target(tmp_path / "o.parquet", "parquet")], selection=selection)
         next(steps)
         next(steps)
         assert len(list(tmp_path.iterdir())) > 1
@@ -227,7 +228,7 @@ async def test_a_conversion_in_a_thread_can_be_cancelled(write: Write, task: Mak
     begun = asyncio.Event()
 
     async def work() -> None:
-        async for _ in iterate_in_thread(convert(ConversionRequest(path, targets=(Target(tmp_path / "o.parquet", "parquet"),)))):
+        async for _ in iterate_in_thread(convert(find_source(path), Rules(), [Target(tmp_path / "o.parquet", "parquet")])):
             begun.set()
 
     job = asyncio.create_task(work())
@@ -242,14 +243,16 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.convert import ConversionRequest, convert
+from hudtui.core.tasks.convert import convert
+from hudtui.core.tasks.read import find_source
 from hudtui.core.tasks.select import TaskSelection
+from hudtui.core.tasks.validate import Rules
 from hudtui.core.tasks.write import Target
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
 selection = TaskSelection(shuffle=len(sys.argv) > 5)
 try:
-    list(convert(ConversionRequest(sys.argv[1], targets=(Target(Path(sys.argv[2]), sys.argv[3]),), selection=selection)))
+    list(convert(find_source(sys.argv[1]), Rules(), [Target(Path(sys.argv[2]), sys.argv[3])], selection=selection))
 except InputError as error:
     print(error)
 """

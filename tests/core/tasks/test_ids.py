@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hudtui.core.tasks import ids as module
-from hudtui.core.tasks.ids import Ids
+from hudtui.core.tasks import read
+from hudtui.core.tasks.read import _SeenIds
 
 
 def plainly(batches: list[list[str]]) -> list[dict[int, int]]:
@@ -27,24 +27,26 @@ def plainly(batches: list[list[str]]) -> list[dict[int, int]]:
 
 
 def by_ids(batches: list[list[str]]) -> list[dict[int, int]]:
-    ids, found, start = Ids(), [], 0
+    ids, found, start = _SeenIds(), [], 0
     for batch in batches:
-        found.append(ids.add(batch, range(start, start + len(batch))))
+        firsts = [ids.add(name, start + position) for position, name in enumerate(batch)]
+        found.append({position: first for position, first in enumerate(firsts) if first is not None})
         start += len(batch)
     return found
 
 
-@pytest.mark.parametrize("exact", [0, 3, 10, 1000])
+@pytest.mark.parametrize("recent", [1, 3, 10, 1000])
 @given(st.lists(st.lists(st.sampled_from([f"t{number}" for number in range(40)]), max_size=12), max_size=8))
-def test_as_a_dict_would(exact: int, batches: list[list[str]]) -> None:
-    before, module._EXACT = module._EXACT, exact
+def test_as_a_dict_would(recent: int, batches: list[list[str]]) -> None:
+    before, read._RECENT_IDS = read._RECENT_IDS, recent
     try:
         assert by_ids(batches) == plainly(batches)
     finally:
-        module._EXACT = before
+        read._RECENT_IDS = before
 
 
-def test_many() -> None:
+def test_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "_RECENT_IDS", 50_000)
     source = random.Random(1)
     batches = [[f"task-{source.randrange(2_000_000)}" for _ in range(5_000)] for _ in range(60)]
     assert by_ids(batches) == plainly(batches)

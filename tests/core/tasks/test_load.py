@@ -11,7 +11,7 @@ import pytest
 
 from hudtui.core.environment.values import Analysis, Tool
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 from hudtui.core.tasks.task import ToolCall
 
 Make = Callable[..., dict[str, Any]]

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.utils import validate_repo_id
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.names import check_name, file_name, name_from_file, suggest_names
+from hudtui.core.tasks.task import check_name, file_name, name_from_file, suggest_names
 
 
 @pytest.mark.parametrize("name", ["my-org/my-tasks", "tasks", "a/b", "Org_1/x.y-z_2", "a" * 40 + "/" + "b" * 40])

@@ -19,7 +19,7 @@ import yaml
 from support import hub_stub as stub
 
 from hudtui.core.platform import HUD
-from hudtui.core.tasks.card import BEGIN, END, CardFacts, card
+from hudtui.core.tasks.publish import CARD_BEGIN, CARD_END, CardFacts, dataset_card
 
 _SUPPORT = Path(__file__).parents[2] / "support"
 
@@ -132,7 +132,7 @@ def test_what_is_new_replaces_what_is_old(hub: Any, push: Any, files: dict[str, 
     assert code == 0, log
     assert set(repo.files) == {*one, "notes.md", "README.md"} and len(repo.commits) == 3
     readme = repo.files["README.md"].decode()
-    assert "license: mit" in readme and "# Mine" in readme and readme.count(BEGIN) == 1
+    assert "license: mit" in readme and "# Mine" in readme and readme.count(CARD_BEGIN) == 1
     assert len(hub.uploads) == 2, "the shard was there by its content"
 
 
@@ -274,7 +274,7 @@ def test_private_is_not_made_public_by_mistake(hub: Any, push: Any, files: dict[
 
 def test_no_network(push: Any, files: dict[str, Path], hub: Any, tmp_path: Path) -> None:
     code = (
-        "from hudtui.core.platform import HUD\nfrom hudtui.core.tasks.card import CardFacts\n"
+        "from hudtui.core.platform import HUD\nfrom hudtui.core.tasks.publish import CardFacts\n"
         "from hudtui.core.tasks import publish\npublish.TRIES = 1\n"
         "try:\n    list(publish.push({}, CardFacts('a/b', {}, (), 's', HUD)))\n"
         "except publish.HubError as error: print(error)\n"
@@ -294,7 +294,7 @@ class TestCard:
     FACTS = CardFacts("o/n", {"train": 1500, "test": 10}, ("id", "prompt", "weird|name"), "tasks`.json", HUD, "o/e:1", 2, 3)
 
     def test_what_it_says(self) -> None:
-        text = card(self.FACTS)
+        text = dataset_card(self.FACTS)
         head = yaml.safe_load(re.match(r"---\n(.*?)---\n", text, re.DOTALL)[1])  # type: ignore[index]
         assert head["configs"] == [
             {
@@ -314,10 +314,10 @@ class TestCard:
 
     def test_another_s_words_stay(self) -> None:
         old = "---\nlicense: mit\ntags: [games]\ndataset_info: {features: []}\nbroken_by: nobody\n---\n# Mine\n\nwords\n"
-        text = card(self.FACTS, old)
+        text = dataset_card(self.FACTS, old)
         assert "license: mit" in text and "games" in text and "words" in text and "dataset_info" not in text
-        assert text.index("words") < text.index(BEGIN) < text.index(END)
-        assert card(self.FACTS, text) == text
+        assert text.index("words") < text.index(CARD_BEGIN) < text.index(CARD_END)
+        assert dataset_card(self.FACTS, text) == text
 
     def test_a_head_that_is_no_yaml(self) -> None:
-        assert "# Mine" in card(self.FACTS, "---\n: [\n---\n# Mine\n")
+        assert "# Mine" in dataset_card(self.FACTS, "---\n: [\n---\n# Mine\n")

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.read import SourceFile, find_source
+from hudtui.core.tasks.read import SourceFile, find_source, read_tasks
 
 Make = Callable[..., dict[str, Any]]
 
@@ -199,7 +198,7 @@ _FUZZ = """
 import random, sys
 from pathlib import Path
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.load import read_tasks
+from hudtui.core.tasks.read import read_tasks
 
 base, made, form = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), sys.argv[3]
 chance, refused = random.Random(4), 0

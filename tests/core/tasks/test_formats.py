@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.tasks.carry import Migration, migrate_to_v6
 from hudtui.core.tasks.formats import generation_of, to_v6
-from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.read import find_source
+from hudtui.core.tasks.migrate import Migration, migrate_to_v6
+from hudtui.core.tasks.read import find_source, read_tasks
 
 Make = Callable[..., dict[str, Any]]
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hudtui.core.platform import BUCKEYE, HUD
-from hudtui.core.tasks.rewrite import is_local, rewriting
-from hudtui.core.tasks.secrets import literal_secrets, without_secrets
+from hudtui.core.tasks.servers import config_rewriter, is_local, literal_secrets, without_secrets
 
 GATEWAY = {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": "Bearer $HUD_API_KEY", "Mcp-Image": "o/e:1"}}
 
@@ -42,7 +41,7 @@ def test_the_platform_s_own_address_is_not_local() -> None:
 
 
 def test_a_local_server_becomes_a_remote_one() -> None:
-    change = rewriting(HUD, image="o/e:1", remote=True)
+    change = config_rewriter(HUD, image="o/e:1", remote=True)
     local = {"command": "docker", "args": ["run", "x"]}
     assert change({"local": local}) == ({"hud": GATEWAY}, ("remote",))
     own = {"url": "https://tools.example.org/mcp"}
@@ -53,8 +52,8 @@ def test_a_local_server_becomes_a_remote_one() -> None:
     assert change(evil) == (evil, ())
     two = {"a": local, "b": local}
     assert change(two) == (two, ("local", "several-local"))
-    assert rewriting(HUD)({"local": local}) == ({"local": local}, ("local",))
-    assert rewriting(HUD, remote=True)({"local": local}) == ({"local": local}, ("local",))
+    assert config_rewriter(HUD)({"local": local}) == ({"local": local}, ("local",))
+    assert config_rewriter(HUD, remote=True)({"local": local}) == ({"local": local}, ("local",))
 
 
 SECRET = "sk-" + "x1" * 12
@@ -87,8 +86,8 @@ def test_secrets_are_found_and_replaced(server: dict[str, Any], changed: dict[st
     after = without_secrets(config, HUD)
     assert after == {"tools": {**server, **changed}}
     assert SECRET in str(config) and literal_secrets(after, HUD) == []
-    assert rewriting(HUD)(config)[1][-1] == "secrets"
-    assert rewriting(HUD, replace_secrets=True)(config)[1][-1] == "secrets-replaced"
+    assert config_rewriter(HUD)(config)[1][-1] == "secrets"
+    assert config_rewriter(HUD, replace_secrets=True)(config)[1][-1] == "secrets-replaced"
 
 
 @pytest.mark.parametrize(

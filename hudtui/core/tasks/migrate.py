@@ -1,6 +1,6 @@
-"""Carrying task files over to HUD v6, record by record (the rules are in `generations`).
+"""Converting task files to HUD v6, record by record; `formats` has the rules.
 
-Imports msgspec and pyarrow: import this module late.
+Imports msgspec: import this module late.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from typing import Any
 
 from hudtui.core.errors import InputError, Location
 from hudtui.core.events import Progress
-from hudtui.core.files import parse_json
-from hudtui.core.tasks.arrowrows import ArrowRows
 from hudtui.core.tasks.convert import ProblemSummary
 from hudtui.core.tasks.formats import to_v6
-from hudtui.core.tasks.problems import TaskProblem
-from hudtui.core.tasks.read import SourceFile, TaskSource, arrow_batches, folder_files, is_arrow, record_chunks
-from hudtui.core.tasks.rules import FieldProblem
+from hudtui.core.tasks.read import TableChunk, TaskSource, read_chunks
+from hudtui.core.tasks.task import FieldProblem, TaskProblem
 from hudtui.core.tasks.write import disk_errors
 
 
 @dataclass(frozen=True)
 class Migration:
-    """What came of it."""
+    """The result of a conversion to v6."""
 
     total: int
+    """Tasks in the source."""
     written: int
     findings: ProblemSummary
     output: Path
 
 
 def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migration]:
-    """Write a source's tasks as v6 reads them: a `.json` array, or JSON lines for any other name.
+    """Write a source's tasks in HUD's v6 format, step by step; the last step is the result.
+
+    Args:
+        source: A source on this machine.
+        output: A `.json` file for an array; JSON lines for any other suffix.
 
     Raises:
-        InputError: The source cannot be read as a whole, none of its tasks can be carried over, or the file cannot be written.
+        InputError: The source cannot be read as a whole, none of its tasks can be converted, or the file cannot be written.
     """
     findings = ProblemSummary()
     total = written = 0
@@ -51,10 +53,12 @@ def migrate_to_v6(source: TaskSource, output: Path) -> Iterator[Progress | Migra
         with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
             with hidden.open("wb") as out:
-                for line, record in _records(source):
-                    made, remarks = (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
-                    identity = record.get("id") if isinstance(record, dict) else None
-                    findings.add(tuple(_problem(remark, total, identity, line, source.name) for remark in remarks))
+                for record, line in _records(source):
+                    made, problems = (None, [record]) if isinstance(record, FieldProblem) else to_v6(record)
+                    name = str(record["id"]) if isinstance(record, dict) and record.get("id") is not None else None
+                    findings.add(
+                        [TaskProblem(total, name, p.field, p.message, line, p.severity, source.name, p.code) for p in problems]
+                    )
                     total += 1
                     if made is not None:
                         before = (b",\n" if written else b"[\n") if array else b""
@@ -85,31 +89,18 @@ def _text(record: dict[str, Any], indent: int | None) -> bytes:
         return json.dumps(record, indent=indent).encode()
 
 
-def _problem(remark: FieldProblem, index: int, identity: Any, line: int | None, name: str) -> TaskProblem:
-    known = str(identity) if identity is not None else None
-    return TaskProblem(index, known, remark.field, remark.message, line, remark.severity, name, remark.code)
-
-
-def _records(source: TaskSource) -> Iterator[tuple[int | None, Any]]:
-    """Line and data of every record."""
-    files = folder_files(source)[0] if source.kind == "folder" else [source.path] if source.path else list(source.files)
-    for path in files:
-        with SourceFile(path, source.name if len(files) == 1 else str(path)) as reading:
-            if is_arrow(reading.head(8)):
-                for batch in arrow_batches([path], reading.name, lambda _: None):
-                    table = ArrowRows(batch)
-                    yield from ((None, _nested(dict(table.record(row)))) for row in range(table.count))
-                continue
-            for chunk in record_chunks(reading):
-                for line, text in chunk.records():
-                    try:
-                        yield line, parse_json(text.decode(), reading.name)
-                    except (InputError, UnicodeDecodeError) as error:
-                        yield line, FieldProblem(None, error.what if isinstance(error, InputError) else str(error), "json")
+def _records(source: TaskSource) -> Iterator[tuple[Any, int | None]]:
+    """Yield the data of each record (or the problem with its text) and its line, if the source has lines."""
+    for chunk, _, _ in read_chunks(source):
+        records, lines = chunk.records()
+        if isinstance(chunk, TableChunk):
+            yield from ((_nested(record), None) for record in records)
+        else:
+            yield from zip(records, lines or chunk.lines() or (), strict=True)
 
 
 def _nested(record: dict[str, Any]) -> dict[str, Any]:
-    """A row of a table with the fields that hold JSON text as data."""
+    """Return a row of a table with the fields that hold JSON text as data."""
     for name in ("env", "args", "metadata", "columns", "agent_config", "validation"):
         value = record.get(name)
         if isinstance(value, str) and value[:1] in ("{", "["):

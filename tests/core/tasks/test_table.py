@@ -18,13 +18,10 @@ from hudtui.core.events import Progress
 from hudtui.core.platform import HUD
 from hudtui.core.settings import load_settings
 from hudtui.core.tasks import table as indexing
-from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult, make_dataset
-from hudtui.core.tasks.load import read_tasks
-from hudtui.core.tasks.opening import fingerprint, open_source, read_into, record_at
-from hudtui.core.tasks.preview import DatasetPreview, preview
+from hudtui.core.tasks.dataset import DatasetPreview, DatasetRequest, DatasetResult, make_dataset, preview
+from hudtui.core.tasks.read import fingerprint, open_source, read_tasks
 from hudtui.core.tasks.select import TaskSelection
-from hudtui.core.tasks.stats import lengths_of, task_stats
-from hudtui.core.tasks.table import TaskFilter, TaskIndex
+from hudtui.core.tasks.table import TaskFilter, TaskIndex, raw_record, read_into, task_stats
 
 Make = Callable[..., dict[str, Any]]
 
@@ -62,7 +59,7 @@ def test_an_index_holds_what_reading_everything_finds(mixed: Path) -> None:
     index = index_of(mixed)
     whole = read_tasks(mixed)
     assert index.total == whole.total == 6000
-    assert len(index._blocks) > 2
+    assert len(index._rows) > 2
     assert index.counts["ok"] + index.counts["warning"] == len(whole.tasks)
     usable = [row for row in range(index.total) if index.states[row] != 2]
     for row, task in random.Random(1).sample(list(zip(usable, whole.tasks, strict=True)), 300):
@@ -87,10 +84,10 @@ def test_broken_tasks_show_their_problem_and_what_stands_in_the_file(mixed: Path
     source = open_source(mixed.name, mixed.parent, HUD).source
     row = index.row(499)
     assert row.state == "error" and row.head.startswith("prompt: this is missing") and index.record(499) is None
-    raw = record_at(source, index, 499)
+    raw = raw_record(source, index, 499)
     assert raw["id"] == "t499" and "prompt" not in raw
-    assert record_at(source, index, 1234) == "no task"
-    assert record_at(source, index, 5999)["id"] == "t5999"
+    assert raw_record(source, index, 1234) == "no task"
+    assert raw_record(source, index, 5999)["id"] == "t5999"
     assert index.row(1234).id == "task-1234"
     assert {index.problems.kind(number).code for number in index.problems.of(499)} == {"missing"}
     assert not index.problems.of(0)
@@ -104,8 +101,8 @@ def test_lines_and_tables_give_back_broken_records(task: Make, write: Callable[.
         out.write(json.dumps(task(id="last", prompt=3)) + "\n")
     index, source = index_of(lines), open_source(lines.name, tmp_path, HUD).source
     assert index.counts == {"ok": 0, "warning": 3, "error": 2}  # the key has no value here
-    assert record_at(source, index, 3) == '{"id": "bad", "prompt":'
-    assert record_at(source, index, 4)["prompt"] == 3
+    assert raw_record(source, index, 3) == '{"id": "bad", "prompt":'
+    assert raw_record(source, index, 4)["prompt"] == 3
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,7 +120,7 @@ def test_lines_and_tables_give_back_broken_records(task: Make, write: Callable[.
     )
     index, source = index_of(table), open_source(table.name, tmp_path, HUD).source
     assert index.counts == {"ok": 1, "warning": 0, "error": 1}
-    assert record_at(source, index, 1)["id"] == "b"
+    assert raw_record(source, index, 1)["id"] == "b"
 
 
 def test_search_finds_what_a_plain_loop_finds(mixed: Path) -> None:
@@ -186,8 +183,8 @@ def test_statistics_count_every_usable_task(mixed: Path) -> None:
 
 
 def test_lengths_of_nothing_and_of_one_length(task: Make, write: Callable[..., Path]) -> None:
-    assert lengths_of(index_of(write("bad.json", {"id": "x"}))) is None
-    same = lengths_of(index_of(write("same.json", *(task(id=str(number), prompt="four") for number in range(5)))))
+    assert task_stats(index_of(write("bad.json", {"id": "x"}))).lengths is None
+    same = task_stats(index_of(write("same.json", *(task(id=str(number), prompt="four") for number in range(5))))).lengths
     assert same is not None and sum(count for _, _, count in same.bins) == 5 and same.shortest == same.longest == 1
 
 
@@ -227,9 +224,9 @@ def test_the_project_gives_image_variables_and_environment(
     analysis = Analysis("my-org/my-env", Server("a"), None, (Tool("setup"), Tool("evalute")), {}, image="my-org/my-env")
     assert index_of(path, analysis=analysis).counts["error"] == 2
     other = index_of(path, analysis=replace(analysis, source="x", server=Server("x"), image=None))
-    assert other.counts["error"] == 0 and other.elsewhere == {"my-env": 1, "a": 1}
+    assert other.counts["error"] == 0 and other.other_servers == {"my-env": 1, "a": 1}
     (tmp_path / "hud.lock.yaml").write_text("image: [")
-    assert "lock file is left out" in open_source(path.name, tmp_path, HUD).notices[0]
+    assert "lock file is ignored" in open_source(path.name, tmp_path, HUD).notices[0].message
 
 
 def test_calls_are_checked_only_of_tasks_on_the_analysed_environment(task: Make, write: Callable[..., Path]) -> None:
@@ -243,7 +240,7 @@ def test_calls_are_checked_only_of_tasks_on_the_analysed_environment(task: Make,
     index = index_of(path, analysis=Analysis("a", Server("a"), None, (Tool("good"), Tool("setup")), {}))
     wrong = {number for number, (server, tool) in enumerate(zip(servers, tools, strict=True)) if server == "a" and tool == "bad"}
     assert set(index.problems.tasks) == wrong and index.counts["error"] == len(wrong)
-    assert index.elsewhere == {"b": servers.count("b")}
+    assert index.other_servers == {"b": servers.count("b")}
 
 
 def test_a_fingerprint_changes_with_the_file(task: Make, write: Callable[..., Path], tmp_path: Path) -> None:
