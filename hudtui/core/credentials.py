@@ -119,24 +119,26 @@ async def check_key(name: str, settings: Settings, *, base_url: str | None = Non
     return KeyCheck(name, *found, host, round(time.monotonic() - start, 3))
 
 
+_STATUSES: Mapping[int, tuple[Verdict, str]] = {
+    401: ("refused", "{host} refuses the key (401): it is wrong, expired or revoked."),
+    402: ("limited", "{host} knows the key, but the account has no money (402)."),
+    403: ("limited", "{host} knows the key but does not let it do this (403): it lacks a permission."),
+    404: ("unclear", "{host} does not know this question (404). Does {variable} name the right address?"),
+    429: ("unclear", "{host} is being asked too often (429). Try again in a minute."),
+}
+
+
 def _judged(name: str, answer: HttpAnswer, request: _Request, host: str) -> _Found:
     """What an answer says about the key."""
     status, data = answer.status, answer.data
-    if status == 401:
-        return "refused", f"{host} refuses the key (401): it is wrong, expired or revoked.", None
-    if status == 403:
-        return "limited", f"{host} knows the key but does not let it do this (403): it lacks a permission.", None
-    if status == 402:
-        return "limited", f"{host} knows the key, but the account has no money (402).", None
-    if status == 429:
-        return "unclear", f"{host} is being asked too often (429). Try again in a minute.", None
+    if status in _STATUSES:
+        verdict, words = _STATUSES[status]
+        return verdict, words.format(host=host, variable=request.variable), None
     if 300 <= status < 400:
-        target = urlsplit(answer.headers.get("location", "")).netloc or "elsewhere"
+        target = urlsplit(answer.headers.get("location", "")).netloc or "another address"
         return "unclear", f"{host} redirects to {clean_line(target, 80)} ({status}); the key was not sent there.", None
     if status >= 500:
         return "unclear", f"{host} has trouble of its own ({status}). The key may be fine.", None
-    if status == 404:
-        return "unclear", f"{host} does not know this question (404). Does {request.variable} name the right address?", None
     if status >= 400:
         return "unclear", f"{host} answered {status}.", None
     if not isinstance(data, dict | list):

@@ -17,7 +17,7 @@ from typing import Literal
 
 from hudtui.core.errors import HudtuiError
 from hudtui.core.paths import app_paths
-from hudtui.core.platform import HUD, explain_choice
+from hudtui.core.platform import BUILT_IN, HUD, explain_choice
 from hudtui.core.settings import Settings, check_settings, load_settings
 from hudtui.core.text import clean_line
 from hudtui.core.workspace import open_workspace
@@ -168,15 +168,8 @@ async def _git(folder: Path) -> list[Fact]:
     code, _ = await _say((git, *harmless, "-C", str(folder), "check-ignore", "-q", ".env"))
     if code != 1:  # 0: ignored; 128: no repository
         return []
-    return [
-        Fact(
-            "workspace",
-            ".env",
-            "git does not ignore it",
-            "problem",
-            "Add a line `.env` to .gitignore, so that no key is committed.",
-        )
-    ]
+    fix = "Add a line `.env` to .gitignore, so that no key is committed."
+    return [Fact("workspace", ".env", "git does not ignore it", "problem", fix)]
 
 
 _PROGRAMS: tuple[tuple[str, Sequence[str], str], ...] = (
@@ -264,9 +257,7 @@ def _key(name: str, settings: Settings, problems: Mapping[str, str]) -> Fact:
     if settings.get(name) is not None:
         return Fact("keys", name, f"set (from {_from(settings, name)})", "ok")
     # A key of another platform is not missing here.
-    elsewhere = (
-        key.name.endswith("_API_KEY") and name in ("HUD_API_KEY", "BUCKEYE_API_KEY") and name != settings.platform.key_variable
-    )
+    elsewhere = name in {one.key_variable for one in BUILT_IN} and name != settings.platform.key_variable
     return Fact("keys", name, "not set", "info" if elsewhere else "missing", f"For {key.about}.")
 
 
@@ -288,25 +279,17 @@ def _ssh_key(path: Path) -> Fact:
 def _terminal() -> list[Fact]:
     environment = os.environ
     shown = sys.stdout.isatty() or sys.stderr.isatty()
-    facts = [Fact("terminal", "TERM", environment.get("TERM") or "not set")]
-    if not environment.get("TERM") or environment.get("TERM") == "dumb":
-        facts[0] = Fact(
-            "terminal", "TERM", environment.get("TERM") or "not set", "problem" if shown else "info", "export TERM=xterm-256color"
-        )
+    term = environment.get("TERM", "")
+    usable = term not in ("", "dumb")
+    state: State = "problem" if shown and not usable else "info"
+    facts = [Fact("terminal", "TERM", term or "not set", state, None if usable else "export TERM=xterm-256color")]
     colours = environment.get("COLORTERM") or "not said; 256 are assumed"
     facts.append(Fact("terminal", "colours", "none wanted (NO_COLOR)" if environment.get("NO_COLOR") else colours))
     if shown:
         size = shutil.get_terminal_size()
         small = size.columns < 60 or size.lines < 20
-        facts.append(
-            Fact(
-                "terminal",
-                "size",
-                f"{size.columns}x{size.lines}",
-                "problem" if small else "ok",
-                "The app needs at least 60x20." if small else None,
-            )
-        )
+        fix = "The app needs at least 60x20." if small else None
+        facts.append(Fact("terminal", "size", f"{size.columns}x{size.lines}", "problem" if small else "ok", fix))
     else:
         facts.append(Fact("terminal", "size", "no terminal"))
     encoding = sys.getfilesystemencoding()

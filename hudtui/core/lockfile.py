@@ -18,7 +18,7 @@ from hudtui.core.errors import InputError, Location
 from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
 from hudtui.core.text import MASK
-from hudtui.core.yaml_doc import Scalar, YamlDocument, load_yaml, set_values
+from hudtui.core.yaml_doc import Scalar, YamlDocument, YamlPath, load_yaml, set_values
 
 KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "2.0")
 _OWN_KEYS = frozenset(("image", "images", "tools", "primary_dataset", "build", "hubTools", "capabilities"))
@@ -190,7 +190,7 @@ def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
         InputError: As for `set_primary_dataset`.
     """
 
-    def change(document: YamlDocument) -> Mapping[tuple[str | int, ...], Scalar]:
+    def change(document: YamlDocument) -> Mapping[YamlPath, Scalar]:
         if isinstance(document.data.get("images"), dict) or "image" not in document.data:
             return {("images", kind): image}
         return {("image",): image}
@@ -198,7 +198,7 @@ def set_image(path: Path, image: str, kind: ImageKind = "pushed") -> None:
     _edit(path, change)
 
 
-def _edit(path: Path, change: Callable[[YamlDocument], Mapping[tuple[str | int, ...], Scalar]]) -> None:
+def _edit(path: Path, change: Callable[[YamlDocument], Mapping[YamlPath, Scalar]]) -> None:
     read_text(path)  # a missing file is an error before the lock below makes its folder
     with file_lock(path):
         text = read_text(path)
@@ -330,41 +330,41 @@ class _Reader:
             platform=self.text(("build", "platform")),
         )
 
-    def note(self, path: tuple[str | int, ...], message: str) -> None:
+    def note(self, path: YamlPath, message: str) -> None:
         self.notices.append(f"{self.document.location(path)}: {message}")
 
-    def value(self, path: tuple[str | int, ...], kinds: type | tuple[type, ...], words: str) -> Any:
+    def value(self, path: YamlPath, kinds: type | tuple[type, ...], words: str) -> Any:
         found = self.document.at(path)
-        if found is None or (isinstance(found, kinds) and not (isinstance(found, bool) and words != "a truth value")):
+        if found is None or (isinstance(found, kinds) and not isinstance(found, bool)):
             return found
         self.note(path, f"this should be {words}, and is left out")
         return None
 
-    def text(self, path: tuple[str | int, ...]) -> str | None:
+    def text(self, path: YamlPath) -> str | None:
         found = self.value(path, (str, int, float), "a text")
         return None if found is None or str(found).strip() == "" else str(found)
 
-    def number(self, path: tuple[str | int, ...]) -> float | None:
+    def number(self, path: YamlPath) -> float | None:
         found = self.value(path, (int, float), "a number")
         return None if found is None else float(found)
 
-    def whole(self, path: tuple[str | int, ...]) -> int | None:
+    def whole(self, path: YamlPath) -> int | None:
         found: int | None = self.value(path, int, "a whole number")
         return found
 
-    def mapping(self, path: tuple[str | int, ...]) -> dict[str, Any]:
+    def mapping(self, path: YamlPath) -> dict[str, Any]:
         return self.value(path, dict, "a mapping") or {}
 
-    def items(self, path: tuple[str | int, ...]) -> list[Any]:
+    def items(self, path: YamlPath) -> list[Any]:
         return self.value(path, list, "a list") or []
 
-    def records(self, path: tuple[str | int, ...]) -> tuple[Mapping[str, Any], ...]:
+    def records(self, path: YamlPath) -> tuple[Mapping[str, Any], ...]:
         return tuple(item for item in self.items(path) if isinstance(item, Mapping))
 
-    def texts(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    def texts(self, path: YamlPath) -> tuple[str, ...]:
         return tuple(str(item) for item in self.items(path) if isinstance(item, (str, int, float)))
 
-    def names(self, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    def names(self, path: YamlPath) -> tuple[str, ...]:
         found = self.value(path, (dict, list), "a mapping") or ()
         return tuple(str(item) for item in found)
 
