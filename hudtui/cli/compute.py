@@ -111,7 +111,7 @@ async def asked(
     try:
         chosen = {name: open_provider(name, lookup.get, providers=found) for name in names} or dict(found)
         if paid:
-            chosen = {name: provider for name, provider in chosen.items() if provider.paid}
+            chosen = {name: provider for name, provider in chosen.items() if provider.features.paid}
             if not chosen and not names:
                 open_provider("prime", lookup.get, providers=found)  # says what is missing
         yield chosen
@@ -142,7 +142,7 @@ async def gather_offers(providers: Mapping[str, Provider], *, strict: bool = Fal
         answers = await asyncio.gather(*map(ask, providers.values()))
     found = tuple(offer for answer in answers for offer in answer.found)
     warnings = tuple(warning for answer in answers for warning in answer.warnings)
-    return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.simulated)
+    return Offers(found, warnings), frozenset(provider.name for provider in providers.values() if provider.features.simulated)
 
 
 def make_query(

@@ -69,7 +69,7 @@ class _Found:
         cost = (spending.of(self.pod.id) or spending.of(self.pod.name)) if spending else None
         return {
             **self.pod.to_json(),
-            "simulated": self.provider.simulated,
+            "simulated": self.provider.features.simulated,
             "ours": self.owned is not None,
             "run": self.owned.run if self.owned else None,
             "spent": cost.spent if cost else None,
@@ -98,7 +98,7 @@ def list_pods(provider: Providers = None, as_json: Json = False) -> None:
             found = await _look(providers, ledger)
             silent = {one.provider for one in found.silent}
             unseen = [owned for name in found.unclear if (owned := ledger.get(name)) and owned.provider not in silent]
-            return found, tuple(unseen), frozenset(one.name for one in providers.values() if one.simulated)
+            return found, tuple(unseen), frozenset(one.name for one in providers.values() if one.features.simulated)
 
     found, unseen, simulated = console.run(work(), as_json=as_json)
     spending = found.spending
@@ -182,7 +182,7 @@ def status(
             seen = await _look(providers, ledger)
             wanted = names or [one.pod.id or one.pod.name for one in seen.pods if one.pod.provider in providers]
             found = [await _find(name, providers, ledger) for name in wanted]
-            return found, seen, any(one.simulated for one in providers.values())
+            return found, seen, any(one.features.simulated for one in providers.values())
 
     found, seen, simulated = console.run(work(), as_json=as_json)
     spending = seen.spending
@@ -273,7 +273,7 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
 def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Found] = (), as_json: bool) -> None:
     async def work() -> list[dict[str, Any]]:
         from hudtui.core.compute.costs import charge_text
-        from hudtui.core.compute.release import terminate_pod
+        from hudtui.core.compute.lifecycle import terminate_pod
 
         ended: list[dict[str, Any]] = [one.to_json() for one in already]
         for one in already:
@@ -283,10 +283,10 @@ def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Fou
                 async with compute.busy(f"ending {one.pod.name}"):
                     gone = await terminate_pod(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
                 bill = "its bill is not there yet" if gone.billed is None else f"it cost {charge_text(gone)}"
-                simulated = " (simulated)" if one.provider.simulated else ""
+                simulated = " (simulated)" if one.provider.features.simulated else ""
                 what = f"is gone for certain; {bill}" if gone.id else "was never created"
                 console.say(f"{one.pod.name or one.pod.id}{simulated} {what}")
-                ended.append({**gone.to_json(), "simulated": one.provider.simulated})
+                ended.append({**gone.to_json(), "simulated": one.provider.features.simulated})
         return ended
 
     ended = console.run(work(), as_json=as_json, when_ended="a pod may still be alive and cost money: hudtui pods list")
@@ -337,7 +337,7 @@ def history(
             duration(lasted),
             "–" if pod.hourly is None else money(pod.hourly, pod.currency),
             charge_text(pod) or "–",
-            (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.simulated else ""),
+            (pod.cloud or one.provider.name) + (" (simulated)" if one.provider.features.simulated else ""),
             clean_line(one.owned.why or "", 60) if one.owned else "",
         )
 
@@ -350,21 +350,18 @@ def history(
 
 async def _ended(provider: Provider, ledger: Ledger) -> list[_Found]:
     """What has ended at a provider, with what the ledger knows of it; also what its own history lacks by now."""
-    from hudtui.core.compute.release import record_of
-
-    rows = [_Found(provider, pod, record_of(pod, provider, ledger)) for pod in await provider.history()]
+    rows = [_Found(provider, pod, ledger.record_of(pod, provider)) for pod in await provider.history()]
     told = {one.owned.name for one in rows if one.owned is not None}
     rows += [one for one in _ended_by_ledger(provider, ledger) if one.owned is not None and one.owned.name not in told]
     return sorted(rows, key=lambda one: -(one.pod.terminated or 0.0))
 
 
 def _ended_by_ledger(provider: Provider, ledger: Ledger) -> list[_Found]:
-    from hudtui.core.compute.release import belongs_to
 
     return [
         _Found(provider, replace(owned.last_pod(), terminated=owned.ended, billed=owned.billed), owned)
-        for owned in reversed(ledger.owned(alive=False))
-        if owned.state == "ended" and belongs_to(owned, provider)
+        for owned in reversed(ledger.records(alive=False))
+        if owned.state == "ended" and owned.is_at(provider)
     ]
 
 
@@ -422,7 +419,7 @@ def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], 
     if not (found.orphans or found.unclear or found.warnings):
         alive = f"{len(found.alive)} alive and owned" if found.alive else "none is alive"
         console.say(f"Every machine is accounted for; {alive}.")
-    _say_all(found.warnings, any(provider.simulated for provider in providers.values()))
+    _say_all(found.warnings, any(provider.features.simulated for provider in providers.values()))
 
 
 async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapshot:
@@ -450,12 +447,11 @@ async def _living(provider: Provider, ledger: Ledger) -> list[_Found]:
         ProviderError: It does not answer, and the ledger knows of nothing there.
     """
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import belongs_to, record_of
 
     try:
-        return [_Found(provider, pod, record_of(pod, provider, ledger)) for pod in await provider.pods()]
+        return [_Found(provider, pod, ledger.record_of(pod, provider)) for pod in await provider.pods()]
     except ProviderError:
-        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.owned() if belongs_to(owned, provider)]
+        known = [_Found(provider, owned.last_pod(), owned, False) for owned in ledger.records() if owned.is_at(provider)]
         if not known:
             raise
         return known
@@ -474,10 +470,9 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
         ProviderError: No pod or several pods match, or a provider does not answer.
     """
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import belongs_to, record_of
 
     owned = ledger.get(name)
-    provider = next((one for one in providers.values() if owned is not None and belongs_to(owned, one)), None)
+    provider = next((one for one in providers.values() if owned is not None and owned.is_at(one)), None)
     if owned is not None and provider is not None:
         try:
             pod = await provider.get(owned.pod) if owned.pod else None
@@ -500,7 +495,7 @@ async def _find(name: str, providers: Mapping[str, Provider], ledger: Ledger, *,
     for provider in providers.values():
         pod = await provider.get(name)
         if pod is not None:
-            return _Found(provider, pod, record_of(pod, provider, ledger))
+            return _Found(provider, pod, ledger.record_of(pod, provider))
     names = ", ".join(clean_line(one.pod.name or one.pod.id, 60) for one in living)
     raise ProviderError(f"there is no pod {clean_line(name, 60)!r}", fix=f"Alive are: {names}." if names else "None is alive.")
 

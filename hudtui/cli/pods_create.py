@@ -77,7 +77,7 @@ def create(
     async def prepare() -> _Prepared:
         from hudtui.core.compute.choose import choose
         from hudtui.core.compute.gpus import parse_spec
-        from hudtui.core.compute.provider import brings_key, find_offer
+        from hudtui.core.compute.provider import find_offer
         from hudtui.core.errors import InputError
 
         async with compute.asked(settings, provider or (), paid=True) as providers:
@@ -92,7 +92,7 @@ def create(
             for warning in market.warnings:
                 console.say(f"warning: {warning}")
             chosen = providers[choice.offer.provider]
-            return await _prepared(choice, chosen, None if brings_key(chosen) else _own_key(settings), settings)
+            return await _prepared(choice, chosen, None if chosen.features.brings_ssh_key else _own_key(settings), settings)
 
     ready = console.run(prepare(), as_json=as_json)
     _say_price(ready, hours)
@@ -160,13 +160,14 @@ async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None
     from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.release import endpoint_of
     from hudtui.core.compute.ssh_key import find_registered
-    from hudtui.core.compute.watchdog import UNLIMITED, ends_itself, watchdog_notice
+    from hudtui.core.compute.watchdog import UNLIMITED, watchdog_notice
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
-    until = grant_new("", choice.offer.price, endpoint_of(provider), limits)(Ledger().owned(alive=False))
-    afterwards = UNLIMITED if until is None and not ends_itself(provider) else watchdog_notice(provider, settings.get)
+    until = grant_new("", choice.offer.price, provider.endpoint, limits)(Ledger().records(alive=False))
+    afterwards = (
+        UNLIMITED if until is None and not provider.features.terminates_itself else watchdog_notice(provider, settings.get)
+    )
     account, known, unknown = None, None, False
     try:
         account = await provider.account()
@@ -182,7 +183,7 @@ async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None
         choice,
         provider.name,
         provider.title,
-        provider.simulated,
+        provider.features.simulated,
         account,
         key,
         known.id if known else None,
@@ -260,4 +261,4 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
                     told = f"warning: no guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
                 line.say(f"  {told}")
         assert pod is not None
-    return {**pod.to_json(), "simulated": provider.simulated}
+    return {**pod.to_json(), "simulated": provider.features.simulated}

@@ -30,7 +30,7 @@ def wallet(provider: Providers = None, as_json: Json = False) -> None:
         from hudtui.core.compute.pods import Ledger
 
         async with compute.asked(settings, provider or (), paid=True) as providers, compute.busy("asking for the wallet"):
-            found = {one.name: (one.title, one.simulated, await one.account()) for one in providers.values()}
+            found = {one.name: (one.title, one.features.simulated, await one.account()) for one in providers.values()}
             accounts = {name: account for name, (_, _, account) in found.items()}
             return found, sum_costs(Ledger(), accounts, time.time(), here=tuple(providers.values()), elsewhere=False)
 

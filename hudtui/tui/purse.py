@@ -345,7 +345,7 @@ def _written() -> object:
     """What is written down of machines that may be alive: which, and how they are. Runs in a thread."""
     from hudtui.core.compute.pods import Ledger
 
-    return tuple((one.name, one.state, one.pod) for one in Ledger().owned())
+    return tuple((one.name, one.state, one.pod) for one in Ledger().records())
 
 
 def _unattended(app: HudtuiApp, office: Office | None) -> tuple[UnattendedPod, ...]:
@@ -376,7 +376,7 @@ def _money(desk: Overview, noted: Collection[str]) -> Money | None:
     spending = sum_costs(
         desk.ledger, held.accounts if held is not None else {}, desk.now(), here=desk.paid, others=[one.pod for one in orphans]
     )
-    written = {one.name: one for one in desk.ledger.owned()}
+    written = {one.name: one for one in desk.ledger.records()}
     # One that is being asked for costs money from the next moment on; one that was asked for and never seen may not exist.
     asked = [one for one in written.values() if one.state == "intended" and one.held and spending.of(one.name)]
     alive = [one for one in spending.open if one.name not in written or written[one.name].state != "intended"]
@@ -386,7 +386,8 @@ def _money(desk: Overview, noted: Collection[str]) -> Money | None:
     who = [*((one.name, one.provider) for one in alive), *((one.name, one.provider) for one in asked)]
     names = {name for name, _ in who}
     simulated = [
-        is_loopback(written[name].realm) if name in written else desk.providers[provider].simulated for name, provider in who
+        is_loopback(written[name].endpoint) if name in written else desk.providers[provider].features.simulated
+        for name, provider in who
     ]
     known = [one for one in held.pods if one.pod.name in names] if held is not None else []
     old = [one.seen for one in known if not one.reachable and one.seen is not None]

@@ -160,8 +160,6 @@ class Tending:
     async def gone(self) -> None:
         """Wait until the machines that were given up are gone. However the app ends, it has given them all up by now."""
         await asyncio.gather(*(self._left[key].wait() for key in self.getting))
-        if acquire := sys.modules.get("hudtui.core.compute.lifecycle"):
-            await acquire.wait_for_cleanup()
 
     def _store(self) -> RunStore:
         from hudtui.core.runs.store import RunStore

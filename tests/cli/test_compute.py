@@ -52,9 +52,8 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between two looks and two attempts are left out: the simulator's clock moves with each request."""
-    from hudtui.core.compute.lifecycle import acquire
+    from hudtui.core.compute.lifecycle import acquire, terminate_pod
     from hudtui.core.compute.prime.provider import PrimeProvider
-    from hudtui.core.compute.release import terminate_pod
 
     for function in (acquire, terminate_pod, PrimeProvider.__init__):
         monkeypatch.setitem(function.__kwdefaults__, "sleep", lambda seconds: asyncio.sleep(0.01))
@@ -293,7 +292,7 @@ def test_pods_that_are_none(known: PrimeSimulator, run: Run) -> None:
 def test_orphans_are_ended_by_one_command(known: PrimeSimulator, run: Run) -> None:
     kept = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
     made = json.loads(run("pods", "create", "H100", "--yes", "--json").stdout)
-    Ledger().note(made["name"], "created")  # as if hudtui had been killed while it was getting ready
+    Ledger().update(made["name"], "created")  # as if hudtui had been killed while it was getting ready
     found = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
     assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0]["age_seconds"] < 600
     assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
@@ -351,8 +350,8 @@ def test_a_machine_that_is_taken_back_is_told_and_stays_in_the_history(known: Pr
 
 def test_one_that_was_asked_for_and_never_came(known: PrimeSimulator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order("hudtui-lost", Offer("prime", "o", "H100_80GB", 1, Price(2.0)))
-    monkeypatch.setattr("hudtui.core.compute.pods._this_process", lambda: "1:")  # of a process that is gone
-    Ledger().reserve(order, provider="prime", realm=known.url)
+    monkeypatch.setattr("hudtui.core.compute.pods.process_mark", lambda: "1:")  # of a process that is gone
+    Ledger().reserve(order, provider="prime", endpoint=known.url)
     assert "a moment ago" in run("pods", "terminate", "hudtui-lost", "--yes", rc=5).stderr
     later = time.time() + 600
     monkeypatch.setattr(time, "time", lambda: later)

@@ -109,7 +109,7 @@ def test_pods_keep_the_limits_that_were_set_for_them(old: Path) -> None:
 
 def test_a_reopened_store_takes_new_entries(old: Path) -> None:
     ledger = Ledger()
-    ledger.note("hudtui-old-d7tc62vc", "ended", billed=1.25)
+    ledger.update("hudtui-old-d7tc62vc", "ended", billed=1.25)
     again = Ledger().get("hudtui-old-d7tc62vc")
     assert again is not None and (again.state, again.billed, again.hourly) == ("ended", 1.25, 0.65)
 

@@ -234,7 +234,7 @@ async def _rent(injection: Injection, sim: PrimeSimulator, folder: Path, key: Pa
             except HudtuiError as caught:
                 problem, outcome.told = caught, f"ready, then {_kind(caught)}"
             _compare(sim, user.ledger, problem, [], outcome)
-            if problem is None and user.ledger.owned():
+            if problem is None and user.ledger.records():
                 outcome.broken.append("ended, and the ledger does not say so")
     finally:
         await user.close()
@@ -283,7 +283,9 @@ def _compare(sim: PrimeSimulator, ledger: Ledger, error: BaseException | None, s
     entry = ledger.get(NAME)
     words = " ".join([str(error or ""), *said])
     unsure = (
-        isinstance(error, OutcomeUnknown | TerminationUnverified) or "nobody can say" in words or "could not be ended" in words
+        isinstance(error, OutcomeUnknown | TerminationUnverified)
+        or "could not be confirmed" in words
+        or "could not be ended" in words
     )
     stays = "is ready, and stays: it costs money" in words
     if alive and (entry is None or not entry.open):
@@ -378,8 +380,8 @@ async def _start_anew(injection: Injection, sim: PrimeSimulator, folder: Path, k
         last = await reconcile([user.prime], user.ledger, active=lambda owned: False, now=lambda: time.time() + _LATER)
         if last.orphans or sim.alive:
             outcome.broken.append("it cannot be ended by the next start")
-        if user.ledger.owned():
-            outcome.broken.append(f"the ledger still waits for {user.ledger.owned()[0].state}")
+        if user.ledger.records():
+            outcome.broken.append(f"the ledger still waits for {user.ledger.records()[0].state}")
     except HudtuiError as error:
         outcome.broken.append(f"the next start failed: {error}")
     finally:

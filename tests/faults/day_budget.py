@@ -110,7 +110,7 @@ async def campaign(place: Place, launches: int, chance: random.Random) -> tuple[
         await user.close()
     ledger = Ledger(place.folder / "pods.db")
     cost = sum(one["hours"] * one["hourly"] for one in told if one["rented"] and not one.get("over"))
-    cost += sum(spent(owned) for owned in ledger.owned(alive=False) if owned.state == "ended")
+    cost += sum(spent(owned) for owned in ledger.records(alive=False) if owned.state == "ended")
     rented = sum(one["rented"] for one in told)
     return rented, len(told) - rented, cost
 

@@ -290,7 +290,7 @@ def broken(one: World, *, whole: bool = True) -> list[str]:
     if summary.state in ("failed", "stopped") and not summary.why:
         found.append(f"it {summary.state}, and nobody knows why")
     ledger = Ledger(one.home / ".local" / "share" / "hudtui" / "pods.db")
-    if open_ones := [owned.name for owned in ledger.owned() if owned.open]:
+    if open_ones := [owned.name for owned in ledger.records() if owned.open]:
         found.append(f"open in the ledger: {open_ones}")
     if whole and summary.state == "finished":
         begun, metrics = one.results / "out" / "begun", one.results / "out" / "metrics.jsonl"
@@ -450,7 +450,7 @@ def wrong_key() -> Outcome:
         key = one.home / ".ssh" / "id_ed25519"
         key.unlink()
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, input="y\n", text=True)
-        return _outcome("the key is not let in", one, one.app(), state="failed", words="let none of the keys in|does not accept")
+        return _outcome("the key is not let in", one, one.app(), state="failed", words="rejected every SSH key|does not accept")
 
 
 def unwritable_home() -> Outcome:

@@ -56,7 +56,7 @@ def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[Budget
     begin, end = midnight(now), midnight(midnight(now) + 36 * HOUR)
 
     def counts(one: PodRecord) -> bool:
-        same = one.realm == realm if is_loopback(realm) else not is_loopback(one.realm)
+        same = one.endpoint == realm if is_loopback(realm) else not is_loopback(one.endpoint)
         return same and one.state != "never" and (one.open or max(one.ended or 0.0, one.updated) > begin)
 
     return tuple(_share(one, now, begin, end) for one in entries if counts(one))
@@ -130,7 +130,7 @@ def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0, now: C
         own = _own(limits, hourly, owned.created, tail)
         if limits.day_budget is None or hourly <= 0:
             return own
-        found = shares(entries, owned.realm, moment)
+        found = shares(entries, owned.endpoint, moment)
         rest = limits.day_budget - sum(share.spent + (share.ahead if share.name != owned.name else 0.0) for share in found)
         longest = moment + max(rest, 0.0) / hourly * HOUR
         return longest if own is None else min(own, longest)

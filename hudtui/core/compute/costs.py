@@ -14,7 +14,6 @@ from typing import Protocol
 from hudtui.core.compute.limits import money
 from hudtui.core.compute.pods import PodRecord
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.release import belongs_to, requested_at
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.http import is_loopback
 
@@ -24,7 +23,7 @@ HOUR = 3600.0
 class PodRecords(Protocol):
     """Where the machines of this user are written down: the ledger."""
 
-    def owned(self, alive: bool = True) -> tuple[PodRecord, ...]:
+    def records(self, alive: bool = True) -> tuple[PodRecord, ...]:
         """Those that may exist; with `alive` False also those that have ended."""
         ...
 
@@ -136,9 +135,9 @@ def sum_costs(
         account = accounts.get(one.provider)
         if not elsewhere and account is not None and one.account not in (None, account.name):
             return False
-        return any(belongs_to(one, provider) for provider in here) or (elsewhere and not is_loopback(one.realm))
+        return any(one.is_at(provider) for provider in here) or (elsewhere and not is_loopback(one.endpoint))
 
-    pods = [_owned(one, bills(one), now, begin) for one in records.owned(alive=False) if counts(one)]
+    pods = [_owned(one, bills(one), now, begin) for one in records.records(alive=False) if counts(one)]
     known = {pod.pod for pod in pods if pod.pod} | {pod.name for pod in pods}
     pods += [
         _foreign(pod, accounts[pod.provider].spent if pod.provider in accounts else {}, now, begin)
@@ -187,7 +186,7 @@ def _owned(one: PodRecord, bills: Mapping[str, float], now: float, begin: float)
 
 def _foreign(pod: Pod, bills: Mapping[str, float], now: float, begin: float) -> PodCost:
     bill = bills.get(pod.id, pod.bill)
-    began = requested_at(pod, None)
+    began = pod.created
     created = now if began is None else began
     spent = bill if bill is not None else (pod.hourly or 0.0) * _hours(created, now)
     return PodCost(

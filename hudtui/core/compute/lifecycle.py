@@ -1,9 +1,9 @@
-"""Getting one machine: written down before it is asked for, never asked for twice, ready when somebody has logged in to it.
+"""The life of a rented pod: written down before it is requested, requested at most once, logged in to, ended and verified.
 
     intended -> (request) -> created or adopted -> waiting -> installing -> trying -> ready
 
-Whatever stops this on the way (an error, the user, a crash) leaves no machine that nobody knows: it is ended and that is
-verified, or the ledger has it and the next start goes on from there.
+Whatever stops this on the way (an error, the user, a crash) leaves no unknown pod: either the pod is ended and its end is
+verified, or the ledger has its record and the next start continues from there.
 """
 
 from __future__ import annotations
@@ -13,78 +13,104 @@ import contextlib
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from hudtui.core.compute.budget import grant_new
 from hudtui.core.compute.costs import HOUR, charge_text
-from hudtui.core.compute.doors import Login, LoginAttempts
 from hudtui.core.compute.limits import Limits, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import AuthError, OutcomeUnknown, PodGone, Provider, ProviderError, ProvisionFailed
-from hudtui.core.compute.release import (
-    UNSEEN_GRACE,
-    Sleep,
-    TerminationUnverified,
-    endpoint_of,
-    find_in_history,
-    mark_terminated,
-    terminate_pod,
-)
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.errors import HudtuiError, InputError, MachineError
-from hudtui.core.remote.host import Host
+from hudtui.core.remote.host import Host, LoginRefused
+from hudtui.core.remote.known_hosts import HostKeyChanged
 from hudtui.core.text import clean_line
 
-__all__ = [
-    "PREFIX",
-    "Login",
-    "PodGone",
-    "ProvisionFailed",
-    "ProvisionStep",
-    "TerminationUnverified",
-    "acquire",
-    "resume",
-    "terminate_pod",
-    "unique_name",
-]
-
+T = TypeVar("T")
 ProvisionStage = Literal["intended", "created", "adopted", "waiting", "installing", "trying", "ready"]
+Sleep = Callable[[float], Awaitable[None]]
+Login = Callable[[Pod], Awaitable[Host]]
+"""Logs in to the first of a pod's addresses. `LoginRefused` means that no key was accepted (yet)."""
 
 PREFIX = "hudtui-"
-"""How the names of all machines begin that are rented by this program."""
-_LONGEST = 30
-_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
+"""The names of all pods that hudtui rents begin with it."""
+UNSEEN_GRACE = 120.0
+"""Seconds after which a pod whose creation is unclear, and that never appeared, was not created."""
+_LONGEST_NAME = 30
+_NAME_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
+_LOOKUP_PAUSES = (0.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0)
+"""Seconds before each search for a pod whose creation is unclear."""
+_KEY_PATIENCE = 130.0
+"""Seconds for which a rejected key may yet be accepted: users report up to 90."""
+_LOGIN_PATIENCE = 300.0
+"""Seconds for which a pod that its provider calls ready may not answer."""
+_LOGIN_TIMEOUT = 90.0
+_USERS = ("root", "ubuntu")
+"""Users to try when the user that the provider named is rejected."""
+_TERMINATE_PAUSES = (0.0, 2.0, 3.0, 5.0, 5.0, 10.0, 10.0, 15.0, 15.0, 30.0, 30.0)
+"""Seconds before each request for the end of a pod and the check whether it has ended: two minutes together."""
+_BILL_PAUSES = (0.0, 2.0, 5.0)
+_CHECKS_WHILE_DELETING = 3
+"""The end of a pod that says it is being deleted is requested again after so many checks."""
 
-_LOOKS = (0.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0)
-"""Seconds before each look for a machine whose creation is unclear."""
+
+class TerminationUnverified(ProviderError):
+    """A pod may not have ended: it may still cost money."""
 
 
 @dataclass(frozen=True)
 class ProvisionStep:
-    """A step on the way to a machine."""
+    """A step on the way to a usable pod."""
 
     kind: ProvisionStage
     at: float
     """Seconds since the epoch."""
     pod: Pod | None
-    """As it is known now; with `ready`, its first address is the one that was logged in to."""
+    """The pod as it is known now; with `ready`, its first address is the one that was logged in to."""
     host: Host | None
-    """With `ready` alone."""
+    """The connection; with `ready` alone."""
     text: str
     """One line for people."""
 
 
 def unique_name(stem: str) -> str:
-    """A name that no machine has: at most 30 letters, digits and dashes, with `stem` to know it by."""
-    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[: _LONGEST - len(PREFIX) - 9].strip("-")
-    mark = "".join(secrets.choice(_LETTERS) for _ in range(8))
+    """A name that no pod has: at most 30 letters, digits and dashes, with `stem` to recognise it by."""
+    word = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[: _LONGEST_NAME - len(PREFIX) - 9].strip("-")
+    mark = "".join(secrets.choice(_NAME_LETTERS) for _ in range(8))
     return PREFIX + (f"{word}-{mark}" if word else mark)
 
 
-async def acquire(
+async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end even if the caller is cancelled meanwhile, any number of times.
+
+    Returns:
+        What `work` returns.
+
+    Raises:
+        CancelledError: The caller was cancelled; `work` has ended by then.
+        Exception: What `work` raises.
+    """
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # marks it as read
+    raise cancelled
+
+
+# --- from the order to the login ------------------------------------------------------------------------------------------
+
+
+def acquire(
     order: Order,
     provider: Provider,
     ledger: Ledger,
@@ -101,85 +127,48 @@ async def acquire(
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[ProvisionStep, None]:
-    """Rent the machine that was chosen, or nothing, and wait until it can be used.
+    """Rent the chosen pod, or nothing, and wait until it can be used.
 
-    Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the machine is the caller's: it
-    costs money until `release`.
+    Cancelling, or leaving the loop before `ready`, ends what was created. From `ready` on the pod belongs to the caller: it
+    costs money until `terminate_pod`.
 
     Args:
         order: What to rent, under a name from `unique_name`.
-        provider: Where.
-        ledger: Where it is written down first.
-        login: How to log in.
-        limits: What it may cost. The day's budget is for all machines: what others may still cost is not there for this one. The
-            ledger's `PodRecord.until` says when its guard has to end it.
-        tail: Seconds between the moment at which its limits stop the work on it and the one at which its guard ends it.
+        provider: Where to rent it.
+        ledger: Where the pod is written down first.
+        login: Logs in to the pod.
+        limits: What the pod may cost. The day's budget is shared with all other pods. `PodRecord.until` is the moment at which
+            its watchdog has to end it.
+        tail: Seconds between the moment at which its limits stop the work on it and the one at which its watchdog ends it.
         run: The run that it is for.
         workspace: The project that the run belongs to.
-        account: Whose money it is, as the provider names the account, where that is known.
-        timeout: Seconds from creation to readiness, after which it is ended again.
-        patience: Seconds without any change after which it counts as stuck, and is ended again. Twice the time that the provider
+        account: The account that pays, as the provider names it, where that is known.
+        timeout: Seconds from creation to readiness; after them the pod is ended.
+        patience: Seconds without any change after which the pod counts as stuck, and is ended. Twice the time that the provider
             estimates, where that is more.
         sleep: Waits.
-        clock: Seconds, for the limits above.
-        say: Told what became of the machine when this was cancelled, and nobody listens to steps any more.
+        clock: Seconds, for `timeout` and `patience`.
+        say: Receives what became of the pod if this is cancelled, when the steps have no reader any more.
 
     Yields:
         Steps; the last one is `ready`, with pod and host.
 
     Raises:
         OutOfCapacity, InsufficientFunds, AuthError: Nothing was created.
-        OutcomeUnknown: It may have been created; it has not been seen, and is looked for again at the next start.
+        OutcomeUnknown: It may have been created; it has not been seen, and the next start looks for it again.
         ProvisionFailed, PodGone: It was created and is ended; `fix` says what became of it.
         TerminationUnverified: It could not be ended, and may still cost money.
-        ProviderError: It was refused; nothing was created.
-        BudgetExceeded: The day's budget has no room for it; nothing was asked for.
-        InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was asked for.
-        MachineError: The ledger cannot be written; nothing was asked for.
+        ProviderError: The order was refused; nothing was created.
+        BudgetExceeded: The day's budget has no room for it; nothing was requested.
+        InputError: The name was used before, or the offer cannot be had as it was ordered; nothing was requested.
+        MachineError: The ledger cannot be written; nothing was requested.
     """
-    getting = _Getting(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    realm = endpoint_of(provider)
-    grant = None if limits is None else grant_new(order.name, order.offer.price, realm, limits, tail=tail)
-    writing = asyncio.ensure_future(
-        asyncio.to_thread(
-            ledger.reserve,
-            order,
-            provider=provider.name,
-            realm=realm,
-            run=run,
-            workspace=workspace,
-            account=account,
-            grant=grant,
-        )
-    )
-    try:
-        owned = await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        writing.add_done_callback(lambda done: _unwanted(done, ledger))  # a thread goes on, whoever waits for it
-        raise
-    if owned.until is not None:
-        order = replace(order, max_hours=max(owned.until - owned.created, 0.0) / HOUR)
-    try:
-        yield _step("intended", f"asking {provider.title} for {_words(order.offer)} as {order.name}")
-        pod, kind = await getting.create(order)
-        yield _step(kind, getting.created(pod, order.offer), pod)
-        async with contextlib.aclosing(getting.wait(pod)) as steps:
-            async for step in steps:
-                yield step
-    except BaseException as error:
-        await getting.abandon(error)
-        raise
-    finally:
-        ledger.unclaim(order.name)
-    assert getting.last is not None
-    try:
-        yield getting.last
-    finally:
-        getting.hand_over()
+    attempt = _Attempt(order.name, provider, ledger, login, timeout, patience, sleep, clock, say)
+    return attempt.steps(attempt.rent(order, limits, tail, run=run, workspace=workspace, account=account))
 
 
-async def resume(
-    owned: PodRecord,
+def resume(
+    record: PodRecord,
     provider: Provider,
     ledger: Ledger,
     *,
@@ -190,7 +179,7 @@ async def resume(
     clock: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[ProvisionStep, None]:
-    """Go on with getting a machine that the ledger has, after a crash. It is never asked for again.
+    """Continue preparing a pod that the ledger has, after a crash. The pod is never requested again.
 
     Args: as for `acquire`.
 
@@ -198,58 +187,14 @@ async def resume(
         Steps; the last one is `ready`.
 
     Raises:
-        ProviderError: Another living process has it, it was never created, or its end was asked for already; and as `acquire`.
+        ProviderError: Another living process prepares it, it was never created, or it is ending; and as `acquire`.
     """
-    if not owned.open or owned.state == "ending":
-        raise ProviderError(f"{owned.name} cannot be gone on with: it is {owned.state}", why=owned.why)
-    if not ledger.claim(owned.name):
-        raise ProviderError(f"{owned.name} is being got by another hudtui on this machine")
-    getting = _Getting(owned.name, provider, ledger, login, timeout, patience, sleep, clock, say)
-    getting.asked = True
-    try:
-        pod = await provider.get(owned.pod) if owned.pod else await getting.look(owned.created)
-        if pod is None:
-            await mark_terminated(owned, provider, ledger)
-            getting.settled = True
-            raise PodGone(f"{owned.name} is gone", why=f"{provider.title} does not know it any more")
-        ledger.note(owned.name, "created", pod=pod.id, last=pod)
-        getting.pod = pod
-        yield _step("adopted", f"found {owned.name} again: {pod.status or pod.stage}", pod)
-        async with contextlib.aclosing(getting.wait(pod)) as steps:
-            async for step in steps:
-                yield step
-    except BaseException as error:
-        await getting.abandon(error)
-        raise
-    finally:
-        ledger.unclaim(owned.name)
-    assert getting.last is not None
-    try:
-        yield getting.last
-    finally:
-        getting.hand_over()
+    attempt = _Attempt(record.name, provider, ledger, login, timeout, patience, sleep, clock, say)
+    return attempt.steps(attempt.adopt(record))
 
 
-def _unwanted(written: asyncio.Future[PodRecord], ledger: Ledger) -> None:
-    """Take back what was written down of a machine whose order was cancelled at that moment."""
-    if not written.cancelled() and written.exception() is None:
-        with contextlib.suppress(MachineError):
-            ledger.note(written.result().name, "never", why="cancelled before it was asked for")
-
-
-_ABANDONED: set[asyncio.Future[Any]] = set()
-"""Attempts that are being ended."""
-
-
-async def wait_for_cleanup() -> None:
-    """Wait until every attempt that was broken off has come to its end. The end of the loop would cut it short."""
-    loop = asyncio.get_running_loop()
-    while waiting := [work for work in _ABANDONED if work.get_loop() is loop]:
-        await asyncio.wait(waiting)
-
-
-class _Getting:
-    """One machine on its way."""
+class _Attempt:
+    """One pod on its way from the order to the login."""
 
     def __init__(
         self,
@@ -265,60 +210,128 @@ class _Getting:
     ) -> None:
         self.name, self.provider, self.ledger, self.login = name, provider, ledger, login
         self.timeout, self.patience, self.sleep, self.clock, self.say = timeout, patience, sleep, clock, say
-        self.asked = False
-        """The request was begun, so there may be a machine."""
-        self.settled = False
-        """The ledger knows the end of it."""
-        self.request: asyncio.Future[Pod] | None = None
+        self.claimed = False
+        """The ledger has a record that this process claims."""
+        self.requested = False
+        """The request was begun, so a pod may exist."""
+        self.outcome: str | None = None
+        """How it ended, for people, when the ledger has the end of it; None while there may be something to clean up."""
+        self.asked_at: float | None = None
+        """When an earlier process requested the pod, in seconds since the epoch; None: this process did."""
+        self.unclear: ProviderError | None = None
+        """Why it is not known whether the request created a pod."""
         self.pod: Pod | None = None
-        self.last: ProvisionStep | None = None
+        self.host: Host | None = None
+
+    async def steps(self, beginning: AsyncGenerator[ProvisionStep, None]) -> AsyncGenerator[ProvisionStep, None]:
+        """The steps of `beginning`, which leads to a pod, then those until the login; what fails or is left is cleaned up."""
+        try:
+            for part in (beginning, self.wait()):
+                async with aclosing(part):
+                    async for step in part:
+                        yield step
+            await self.ledger.run(self.ledger.unclaim, self.name)
+        except BaseException as error:
+            await self.clean_up(error)
+            raise
+        assert self.pod is not None
+        try:
+            yield self.step("ready", f"{self.name} is ready: {self.pod.addresses[0]}")
+        finally:
+            # From here on the pod belongs to the caller, also if the caller is cancelled at this very moment.
+            task = asyncio.current_task()
+            if self.say is not None and task is not None and task.cancelling():
+                self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
+
+    def step(self, kind: ProvisionStage, text: str) -> ProvisionStep:
+        return ProvisionStep(kind, time.time(), self.pod, self.host if kind == "ready" else None, text)
+
+    async def update(self, state: Any, **facts: Any) -> None:
+        await self.ledger.run(self.ledger.update, self.name, state, **facts)
 
     # --- creation ---
 
-    async def create(self, order: Order) -> tuple[Pod, ProvisionStage]:
-        """Ask for the machine, once; a machine that was created by a request whose answer was lost is found by its name."""
-        self.asked = True
-        self.patience = max(self.patience, 120.0 * (order.offer.setup_minutes or 0.0))
-        self.request = asyncio.ensure_future(self.provider.create(order))
-        try:
-            pod = await asyncio.shield(self.request)  # cancelled in the middle, nobody could say whether it was carried out
-        except OutcomeUnknown as error:
-            return await self.look(None, error), "adopted"
-        except (ProviderError, InputError) as error:
-            self.ledger.note(self.name, "never", why=error.what)
-            self.settled = True
-            raise
-        return pod, "created"
+    async def rent(
+        self,
+        order: Order,
+        limits: Limits | None,
+        tail: float,
+        *,
+        run: str | None,
+        workspace: Path | str | None,
+        account: str | None,
+    ) -> AsyncGenerator[ProvisionStep, None]:
+        """Write the pod down and request it."""
+        endpoint = self.provider.endpoint
+        grant = None if limits is None else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
 
-    def created(self, pod: Pod, offer: Offer) -> str:
-        """Take note of a machine that exists, and compare it with what was chosen."""
-        self.pod = pod
-        self.ledger.note(self.name, "created", pod=pod.id, last=pod)
-        if _another(pod.gpu_type, offer.gpu_type) or (pod.gpu_count and offer.gpu_count and pod.gpu_count != offer.gpu_count):
+        def reserve() -> PodRecord:
+            facts: dict[str, Any] = {"run": run, "workspace": workspace, "account": account}
+            record = self.ledger.reserve(order, provider=self.provider.name, endpoint=endpoint, grant=grant, **facts)
+            self.claimed = True  # also if the caller is cancelled meanwhile and never sees the record
+            return record
+
+        record = await self.ledger.run(reserve)
+        if record.until is not None:
+            order = replace(order, max_hours=max(record.until - record.created, 0.0) / HOUR)
+        yield self.step("intended", f"asking {self.provider.title} for {_offer_text(order.offer)} as {order.name}")
+        self.requested = True
+        self.patience = max(self.patience, 120.0 * (order.offer.setup_minutes or 0.0))
+        # A request that is cut off in the middle may or may not have been carried out.
+        await run_shielded(self._request(order))
+        created = self.pod is not None
+        pod = self.pod = self.pod or await self.look()
+        await self.update("created", pod=pod.id, last=pod)
+        if _other_gpu(pod.gpu_type, order.offer.gpu_type) or 0 < pod.gpu_count != order.offer.gpu_count > 0:
             raise ProvisionFailed(
                 f"{self.name} is not the machine that was chosen",
-                why=f"chosen: {_words(offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
+                why=f"chosen: {_offer_text(order.offer)}; given: {pod.gpu_count} x {clean_line(pod.gpu_type)}",
             )
-        text = f"{self.name} is created as {clean_line(pod.id)}"
-        if pod.hourly is not None and offer.price.stated and pod.hourly > offer.price.hourly * 1.01:
-            stated = money(offer.price.hourly, offer.price.currency)
-            text += f"; it costs {money(pod.hourly, pod.currency)} an hour, not {stated}"
-        return text
+        yield self.step(
+            "created" if created else "adopted", f"{self.name} is created as {clean_line(pod.id)}{_dearer(pod, order)}"
+        )
 
-    async def look(self, since: float | None, cause: ProviderError | None = None) -> Pod:
-        """The machine of our name, whose creation is unclear: looked for again and again, never asked for again.
+    async def _request(self, order: Order) -> None:
+        try:
+            self.pod = await self.provider.create(order)
+        except OutcomeUnknown as error:
+            self.unclear = error
+        except (ProviderError, InputError) as error:
+            await self.update("never", why=error.what)
+            self.outcome = f"{self.name} was not created."
+            raise
 
-        Args:
-            since: When it was asked for (seconds since the epoch); None: just now.
-            cause: Why it is unclear.
+    async def adopt(self, record: PodRecord) -> AsyncGenerator[ProvisionStep, None]:
+        """Find the pod of a record."""
+        if not record.open or record.state == "ending":
+            raise ProviderError(f"{record.name} cannot be prepared any further: it is {record.state}", why=record.why)
+
+        def claim() -> None:
+            self.claimed = self.ledger.claim(record.name)
+
+        await self.ledger.run(claim)
+        if not self.claimed:
+            raise ProviderError(f"{record.name} is being prepared by another hudtui on this machine")
+        self.requested, self.asked_at = True, record.created
+        pod = await self.provider.get(record.pod) if record.pod else await self.look()
+        if pod is None:
+            await mark_terminated(record, self.provider, self.ledger)
+            self.outcome = f"{self.name} is gone."
+            raise PodGone(f"{record.name} is gone", why=f"{self.provider.title} does not know it any more")
+        self.pod = pod
+        await self.update("created", pod=pod.id, last=pod)
+        yield self.step("adopted", f"found {record.name} again: {pod.status or pod.stage}")
+
+    async def look(self) -> Pod:
+        """Find the pod by its name after a request whose outcome is unknown; the pod is never requested again.
 
         Raises:
-            OutcomeUnknown: It was not seen, and may still come.
-            Gone: It was there and has ended.
-            ProviderError: It was asked for so long ago that it will not come.
+            OutcomeUnknown: It has not appeared, and may still appear.
+            PodGone: It existed and has ended.
+            ProviderError: It was requested so long ago that it will not appear.
         """
-        trouble = cause
-        for pause in _LOOKS:
+        trouble = self.unclear
+        for pause in _LOOKUP_PAUSES:
             await self.sleep(pause)
             try:
                 found = next((pod for pod in await self.provider.pods() if pod.name == self.name), None)
@@ -327,154 +340,145 @@ class _Getting:
                 continue
             if found is not None:
                 return found
-            trouble = cause
-            if since is not None and time.time() - since > UNSEEN_GRACE:
+            trouble = self.unclear
+            if self._too_old:
                 break
-        ended = await find_in_history(self.provider, name=self.name)
-        if ended is not None:
-            self.ledger.note(
-                self.name,
-                "ended",
-                pod=ended.id,
-                ended=ended.terminated,
-                billed=ended.bill,
-                why="it had ended when it was found",
-            )
-            self.settled = True
+        if (ended := await find_in_history(self.provider, name=self.name)) is not None:
+            why = "it had ended when it was found"
+            await self.update("ended", pod=ended.id, ended=ended.terminated, billed=ended.bill, why=why)
+            self.outcome = f"{self.name} has ended already."
             raise PodGone(f"{self.name} was created, and has ended already")
-        if since is not None and time.time() - since > UNSEEN_GRACE and trouble is cause:
-            self.ledger.note(self.name, "never", why="it was never seen")
-            self.settled = True
+        if self._too_old and trouble is self.unclear:
+            await self.update("never", why="it was never seen")
+            self.outcome = f"{self.name} was not created."
             raise ProviderError(f"{self.name} was never created")
-        self.settled = True  # stays `intended`: nobody can say more now
+        self.outcome = f"It could not be confirmed that {self.name} was created."  # its record stays `intended`
         raise OutcomeUnknown(
-            f"nobody can say whether {self.name} was created",
+            f"it could not be confirmed whether {self.name} was created",
             why="; ".join(trouble.lines()) if trouble else None,
-            fix=f"None of that name was seen for {sum(_LOOKS):.0f} s. It was not asked for again; it is looked for at every "
-            "start, and by `hudtui pods reconcile`.",
+            fix=f"No pod of that name appeared within {sum(_LOOKUP_PAUSES):.0f} s. It was not asked for again; it is looked for "
+            "at every start, and by `hudtui pods reconcile`.",
         )
+
+    @property
+    def _too_old(self) -> bool:
+        return self.asked_at is not None and time.time() - self.asked_at > UNSEEN_GRACE
 
     # --- readiness ---
 
-    async def wait(self, pod: Pod) -> AsyncGenerator[ProvisionStep, None]:
-        """Follow the machine until somebody is logged in to it."""
+    async def wait(self) -> AsyncGenerator[ProvisionStep, None]:
+        """Follow the pod until a login succeeds."""
+        assert self.pod is not None
         began = changed = self.clock()
         before: tuple[object, ...] = ()
-        doors = LoginAttempts(self.login, self.clock)
+        logins = LoginAttempts(self.login, self.clock)
         while True:
+            pod = self.pod
             state = (pod.stage, pod.status, pod.progress, bool(pod.addresses))
             if state != before:
                 before, changed = state, self.clock()
-                kind, text = _told(pod)
-                yield _step(kind, text, pod)
+                yield self.step(*_pod_state(pod))
             if pod.stage == "failed":
                 raise ProvisionFailed(f"{self.name} failed: {clean_line(pod.failure or pod.status)}")
             if pod.stage == "ready" and pod.addresses:
-                let_in = await doors.try_login(pod)
-                if let_in is not None:
-                    pod, host = let_in
-                    self.ledger.note(self.name, "ready", pod=pod.id, last=pod)
-                    self.last = _step("ready", f"{self.name} is ready: {pod.addresses[0]}", pod, host)
+                entered = await logins.try_login(pod)
+                if entered is not None:
+                    self.pod, self.host = entered
+                    await self.update("ready", pod=pod.id, last=self.pod)
                     return
-                if doors.news:
-                    yield _step("trying", doors.news, pod)
+                if logins.news:
+                    yield self.step("trying", logins.news)
             now = self.clock()
             if now - began > self.timeout:
                 raise ProvisionFailed(
-                    f"{self.name} was not ready after {(now - began) / 60:.0f} min", why=f"its last state: {_told(pod)[1]}"
+                    f"{self.name} was not ready after {(now - began) / 60:.0f} min", why=f"its last state: {_pod_state(pod)[1]}"
                 )
             if now - changed > self.patience and pod.stage != "ready":
                 raise ProvisionFailed(
-                    f"{self.name} is stuck: {_told(pod)[1]}", why=f"nothing has changed for {(now - changed) / 60:.0f} min"
+                    f"{self.name} is stuck: {_pod_state(pod)[1]}", why=f"nothing has changed for {(now - changed) / 60:.0f} min"
                 )
             interval = 5.0 if pod.stage == "ready" or now - began < 120 else 10.0 if now - began < 600 else 15.0
             await self.sleep(_until_beat(now, interval))
             try:
-                pod = self.pod = await self._again(pod)
+                self.pod = await self._refresh(pod)
             except (PodGone, ProvisionFailed, AuthError):
                 raise
             except ProviderError as error:
-                yield _step("waiting", f"{error.what}; asking again", pod)
+                yield self.step("waiting", f"{error.what}; asking again")
 
-    async def _again(self, pod: Pod) -> Pod:
-        """The machine as it is now."""
+    async def _refresh(self, pod: Pod) -> Pod:
+        """The pod as it is now."""
         found = next((item for item in await self.provider.status([pod.id]) if item.id == pod.id), None)
-        if found is None:  # left out is not gone: ask for this one
+        if found is None:  # a pod that the short answer leaves out may be there all the same
             found = await self.provider.get(pod.id)
-        if found is None or found.stage == "gone":
-            owned = self.ledger.get(self.name)
-            if owned is not None:
-                await mark_terminated(owned, self.provider, self.ledger, pod=found or pod)
-            self.settled = True
-            if found is not None and found.failure:
-                raise ProvisionFailed(
-                    f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it."
-                )
-            raise PodGone(
-                f"{self.name} is gone: it was taken back, or ended elsewhere",
-                why=f"{self.provider.title} "
-                + ("does not know it any more" if found is None else f"calls it {clean_line(found.status)}"),
-                fix="Spot machines can be taken away at any moment: choose another offer."
-                if pod.spot
-                else "Is there money left? `hudtui wallet` says so. Otherwise choose another offer.",
+        if found is not None and found.stage != "gone":
+            return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
+        record = await self.ledger.run(self.ledger.get, self.name)
+        if record is not None:
+            await mark_terminated(record, self.provider, self.ledger, pod=found or pod)
+        self.outcome = f"{self.name} is gone."
+        if found is not None and found.failure:
+            raise ProvisionFailed(
+                f"{self.name} failed: {clean_line(found.failure, 300)}", fix="It is gone; nothing is left of it."
             )
-        return replace(found, name=found.name or pod.name, hourly=pod.hourly if found.hourly is None else found.hourly)
-
-    def hand_over(self) -> None:
-        """The machine is the caller's now. One who is cancelled at this very moment has it all the same, and is told so."""
-        task = asyncio.current_task()
-        if self.say is not None and task is not None and task.cancelling():
-            self.say(f"{self.name} is ready, and stays: it costs money until `hudtui pods terminate {self.name}`")
+        unknown = "does not know it any more" if found is None else f"calls it {clean_line(found.status)}"
+        raise PodGone(
+            f"{self.name} is gone: it was taken back, or ended elsewhere",
+            why=f"{self.provider.title} {unknown}",
+            fix="Spot machines can be taken away at any moment: choose another offer."
+            if pod.spot
+            else "Is there money left? `hudtui wallet` says so. Otherwise choose another offer.",
+        )
 
     # --- the end of a failed or cancelled attempt ---
 
-    async def abandon(self, error: BaseException) -> None:
-        """End what may have been created, and say what became of it; the error that led here is raised by the caller."""
-        work = asyncio.ensure_future(self._abandon(error))
-        _ABANDONED.add(work)  # a second cancellation ends the waiting for it, not the work
-        work.add_done_callback(_ABANDONED.discard)
-        outcome, problem = await asyncio.shield(work)
-        if self.say is not None and outcome and not isinstance(error, HudtuiError):
-            self.say(outcome)
+    async def clean_up(self, error: BaseException) -> None:
+        """End what may have been created; what became of it goes into the fix of `error`, or to `say` after a cancellation.
+
+        Raises:
+            TerminationUnverified: The pod may still exist.
+        """
+        problem = await run_shielded(self._clean_up(error))
         if isinstance(problem, TerminationUnverified) and isinstance(error, HudtuiError):
             raise TerminationUnverified(problem.what, why=f"{error.what}; {problem.why}", fix=problem.fix) from error
-        if isinstance(error, HudtuiError) and outcome:
-            error.fix = f"{outcome} {error.fix}" if error.fix else outcome
 
-    async def _abandon(self, error: BaseException) -> tuple[str, HudtuiError | None]:
-        if self.settled:
-            return "", None
-        if not self.asked:
-            self.ledger.note(self.name, "never", why="cancelled before it was asked for")
-            return f"{self.name} was not asked for.", None
-        why = error.what if isinstance(error, HudtuiError) else "cancelled"
-        try:
-            pod = self.pod or await self._requested()
-            if pod is None:
-                return f"{self.name} was not created.", None
-            with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep it alive
-                self.ledger.note(self.name, "created", pod=pod.id, hourly=pod.hourly)
-            ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
-        except HudtuiError as problem:
-            return f"{problem.what}. {problem.fix or ''}".strip(), problem
-        cost = charge_text(ended)
-        bill = "" if cost is None else f" It has cost {cost}."
-        return f"{self.name} was ended, and that was verified.{bill}", None
-
-    async def _requested(self) -> Pod | None:
-        """What the request that was begun has led to; None: nothing was created."""
-        if self.request is None:
-            return await self.look(None)
-        try:
-            return await self.request
-        except OutcomeUnknown as error:
-            return await self.look(None, error)
-        except (ProviderError, InputError) as error:
-            self.ledger.note(self.name, "never", why=error.what)
+    async def _clean_up(self, error: BaseException) -> HudtuiError | None:
+        if not self.claimed:
             return None
+        try:
+            return await self._tell_and_end(error)
+        finally:
+            await self.ledger.run(self.ledger.unclaim, self.name)
+
+    async def _tell_and_end(self, error: BaseException) -> HudtuiError | None:
+        known, problem = self.outcome is not None, None
+        if not known:
+            try:
+                await self._end_what_was_created(error.what if isinstance(error, HudtuiError) else "cancelled")
+            except HudtuiError as caught:
+                problem = caught
+                self.outcome = f"{problem.what}. {problem.fix or ''}".strip()
+        if not isinstance(error, HudtuiError):
+            if self.say is not None and self.outcome:
+                self.say(self.outcome)
+        elif not known and self.outcome:
+            error.fix = f"{self.outcome} {error.fix}" if error.fix else self.outcome
+        return problem
+
+    async def _end_what_was_created(self, why: str) -> None:
+        if not self.requested:
+            await self.update("never", why="cancelled before it was asked for")
+            self.outcome = f"{self.name} was not asked for."
+            return
+        pod = self.pod or await self.look()
+        with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
+            await self.update("created", pod=pod.id, hourly=pod.hourly)
+        ended = await terminate_pod(pod, self.provider, self.ledger, why=why, sleep=self.sleep)
+        charge = charge_text(ended)
+        self.outcome = f"{self.name} was ended, and that was verified." + ("" if charge is None else f" It has cost {charge}.")
 
 
-def _another(given: str, chosen: str) -> bool:
+def _other_gpu(given: str, chosen: str) -> bool:
     """It is another GPU, and not the same one in other words: `H100_80GB`, `H100 80GB`, `NVIDIA H100`."""
     one, other = (
         re.sub(r"[^a-z0-9]", "", re.sub(r"_?\d+ ?GB$", "", text, flags=re.IGNORECASE).lower()) for text in (given, chosen)
@@ -482,7 +486,14 @@ def _another(given: str, chosen: str) -> bool:
     return bool(one and other) and one not in other and other not in one
 
 
-def _told(pod: Pod) -> tuple[ProvisionStage, str]:
+def _dearer(pod: Pod, order: Order) -> str:
+    price = order.offer.price
+    if pod.hourly is None or not price.stated or pod.hourly <= price.hourly * 1.01:
+        return ""
+    return f"; it costs {money(pod.hourly, pod.currency)} an hour, not {money(price.hourly, price.currency)}"
+
+
+def _pod_state(pod: Pod) -> tuple[ProvisionStage, str]:
     word = clean_line(pod.status) or pod.stage
     if pod.stage == "ready" and pod.addresses:
         return "trying", f"logging in to {pod.addresses[0]}"
@@ -492,15 +503,250 @@ def _told(pod: Pod) -> tuple[ProvisionStage, str]:
 
 
 def _until_beat(now: float, interval: float) -> float:
-    """Seconds to the next multiple of `interval`: many that wait at once ask at the same moments, and so in one request."""
+    """Seconds to the next multiple of `interval`: attempts that wait side by side ask at the same moments, in one request."""
     pause = interval - now % interval
     return pause if pause >= 1.0 else pause + interval
 
 
-def _step(kind: ProvisionStage, text: str, pod: Pod | None = None, host: Host | None = None) -> ProvisionStep:
-    return ProvisionStep(kind, time.time(), pod, host, text)
-
-
-def _words(offer: Offer) -> str:
+def _offer_text(offer: Offer) -> str:
     gpus = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else "a machine without GPU"
     return clean_line(f"{gpus} at {offer.cloud}" if offer.cloud else gpus)
+
+
+# --- logging in -----------------------------------------------------------------------------------------------------------
+
+
+async def log_in_to_pod(pod: Pod, login: Login) -> tuple[Pod, Host]:
+    """Log in to a pod, as the user that its provider names or another usual one.
+
+    Returns:
+        The pod, with the accepted user in its addresses, and the connection.
+
+    Raises:
+        LoginRefused: Every user was rejected.
+        MachineError: The pod could not be reached.
+    """
+    refusal: LoginRefused | None = None
+    for user in dict.fromkeys((*(address.user for address in pod.addresses[:1]), *_USERS)):
+        tried = replace(pod, addresses=tuple(replace(address, user=user) for address in pod.addresses))
+        try:
+            return tried, await login(tried)
+        except LoginRefused as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+class LoginAttempts:
+    """Repeated logins to one pod that its provider calls ready: keys may arrive late, and the SSH server too."""
+
+    def __init__(self, login: Login, clock: Callable[[], float]) -> None:
+        self._login, self._clock = login, clock
+        self._refused: float | None = None
+        """Since when its server rejects every key, by the clock."""
+        self._silent: float | None = None
+        """Since when it cannot be reached."""
+        self._last = self.news = ""
+        """`news`: what the last attempt led to, if that was new."""
+
+    async def try_login(self, pod: Pod) -> tuple[Pod, Host] | None:
+        """Log in as `log_in_to_pod` does. Returns None if it may work later.
+
+        Raises:
+            ProvisionFailed: It will not work any more.
+            HostKeyChanged: Another machine answers at the address.
+        """
+        try:
+            async with asyncio.timeout(_LOGIN_TIMEOUT):
+                return await log_in_to_pod(pod, self._login)
+        except HostKeyChanged:
+            raise
+        except LoginRefused as error:
+            now = self._clock()
+            self._refused, self._silent = (now if self._refused is None else self._refused), None
+            if now - self._refused > _KEY_PATIENCE:
+                raise ProvisionFailed(
+                    f"{pod.addresses[0]} rejected every SSH key for {now - self._refused:.0f} s",
+                    why=error.why,
+                    fix="Is the key that you log in with the one that the provider has for you? `hudtui keys list` shows it.",
+                ) from None
+            self._say(f"{pod.addresses[0]} does not accept the key yet; trying again")
+        except (MachineError, OSError, TimeoutError) as error:
+            now = self._clock()
+            self._silent = now if self._silent is None else self._silent
+            what = error.what if isinstance(error, HudtuiError) else clean_line(str(error)) or type(error).__name__
+            if now - self._silent > _LOGIN_PATIENCE:
+                raise ProvisionFailed(
+                    f"{pod.addresses[0]} could not be reached for {now - self._silent:.0f} s", why=what
+                ) from None
+            self._say(f"{what}; trying again")
+        return None
+
+    def _say(self, text: str) -> None:
+        self.news = text if text != self._last else ""
+        self._last = text
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------
+
+
+async def terminate_pod(pod: str | Pod, provider: Provider, ledger: Ledger, *, why: str, sleep: Sleep = asyncio.sleep) -> Pod:
+    """End a pod, verify that it is gone, and note the bill.
+
+    Its end is requested again for as long as it is there. It counts as gone when the provider, asked for this pod, says so or
+    does not know it any more, and the provider's list of living pods lacks it.
+
+    Args:
+        pod: The name it was ordered under, its provider's id, or the pod itself. A pod without a record can be ended too.
+        provider: Where it is.
+        ledger: Where every step is noted.
+        why: Why it is ended, for people.
+        sleep: Waits between two checks.
+
+    Returns:
+        The pod as it ended, with its bill where the provider says it. A pod that was never created has no id.
+
+    Raises:
+        TerminationUnverified: It may still cost money. The ledger keeps it as `ending`, and every start shows it.
+        MachineError: The ledger cannot be written.
+    """
+    given = pod if isinstance(pod, Pod) and pod.id else None
+    if isinstance(pod, Pod):
+        record = await ledger.run(ledger.record_of, pod, provider)
+    else:
+        record = await ledger.run(ledger.get, pod)
+    if record is not None and record.pod is None and given is None:
+        given = await _find_by_name(record, provider)
+        if given is None:
+            return await _mark_never(record, provider, ledger, why)
+    name = record.name if record else given.name if given else str(pod)
+    pod_id = given.id if given else record.pod if record and record.pod else str(pod)
+    if record is not None:
+        with contextlib.suppress(MachineError):  # a ledger that cannot be written must not keep the pod alive
+            await ledger.run(ledger.update, record.name, "ending", pod=pod_id, why=why)
+    last, problem = await _end(provider, pod_id, given, sleep)
+    if problem is not None:
+        hourly = (last.hourly if last else None) or (record.hourly if record else None)
+        currency = last.currency if last else record.currency if record else ""
+        cost = f"It may still cost {money(hourly, currency)} an hour. " if hourly else "It may still cost money. "
+        raise TerminationUnverified(
+            f"{clean_line(name)} ({clean_line(pod_id)}) could not be ended for certain",
+            why="; ".join(problem.lines()),
+            fix=f"{cost}End it with `hudtui pods terminate {clean_line(pod_id)}` or on {provider.title}'s own page.",
+        )
+    ended = await _with_bill(last or Pod(provider.name, pod_id, name, "gone"), provider, sleep)
+    if record is not None:
+        facts: dict[str, Any] = {"pod": pod_id, "ended": ended.terminated, "billed": ended.bill, "why": why}
+        await ledger.run(ledger.update, record.name, "ended", **facts)
+    return ended
+
+
+async def mark_terminated(record: PodRecord, provider: Provider, ledger: Ledger, *, pod: Pod | None = None) -> PodRecord:
+    """Note that a pod was found to have ended, why, and with its bill as far as the provider tells it now.
+
+    A pod whose end was not requested and whose time was not over is noted as `unasked`: it was taken back.
+
+    Returns:
+        The new record.
+
+    Raises:
+        MachineError: The ledger cannot be written.
+    """
+    ended = await _with_bill(pod or Pod(provider.name, record.pod or "", record.name, "gone"), provider, None)
+    if record.state == "ending":
+        why, unasked = record.why, False
+    elif record.until is not None and (record.seen or record.created) < record.until <= time.time():
+        why, unasked = "its time was over: the guard on it ended it", False
+    else:
+        why, unasked = await _why_taken_back(record, provider), True
+    facts: dict[str, Any] = {"pod": ended.id or None, "ended": ended.terminated, "billed": ended.bill}
+    return await ledger.run(ledger.update, record.name, "ended", **facts, why=why, unasked=unasked)
+
+
+async def _why_taken_back(record: PodRecord, provider: Provider) -> str:
+    if record.last_pod().spot or record.order.get("offer", {}).get("spot"):
+        return "it was taken back: a spot machine can be taken away at any moment"
+    try:
+        balance = (await provider.account()).balance
+    except ProviderError:
+        balance = None
+    if balance is not None and balance <= max((record.hourly or 0.0) / 60, 0.01):
+        return f"the wallet is empty, so {provider.title} ended it"
+    return f"it was taken back by {provider.title}, or ended elsewhere: hudtui did not ask for its end"
+
+
+async def find_in_history(provider: Provider, *, pod: str | None = None, name: str | None = None) -> Pod | None:
+    """The entry of the provider's history for a pod, by its id or its name; None if there is none or it cannot be read."""
+    try:
+        rows = await provider.history()
+    except ProviderError:
+        return None
+    return next((row for row in rows if (row.id == pod if pod else row.name == name)), None)
+
+
+async def _find_by_name(record: PodRecord, provider: Provider) -> Pod | None:
+    try:
+        pods = await provider.pods()
+    except ProviderError as error:
+        raise TerminationUnverified(
+            f"it could not be confirmed whether {record.name} exists",
+            why="; ".join(error.lines()),
+            fix="It is looked for again at the next start.",
+        ) from None
+    return next((pod for pod in pods if pod.name == record.name), None) or await find_in_history(provider, name=record.name)
+
+
+async def _mark_never(record: PodRecord, provider: Provider, ledger: Ledger, why: str) -> Pod:
+    if record.state != "never" and record.state != "ended" and time.time() - record.created < UNSEEN_GRACE:
+        raise TerminationUnverified(
+            f"{record.name} was asked for a moment ago, and is not there yet",
+            why="Its creation may still come to pass.",
+            fix="It is looked for again at the next start; `hudtui pods reconcile` looks now.",
+        )
+    await ledger.run(ledger.update, record.name, "never", why=why)
+    return Pod(provider.name, "", record.name, "gone")
+
+
+async def _end(provider: Provider, pod_id: str, seen: Pod | None, sleep: Sleep) -> tuple[Pod | None, ProviderError | None]:
+    """The pod as it was last seen, and why its end is not certain (None: it is certain)."""
+    problem: ProviderError | None = None
+    checks = 0
+    for pause in _TERMINATE_PAUSES:
+        await sleep(pause)
+        try:
+            if seen is None:  # shows whether it belongs to this account
+                seen = await provider.get(pod_id)
+            if not checks:
+                await provider.terminate(pod_id)
+            now = await provider.get(pod_id)
+            listed = any(pod.id == pod_id and pod.alive for pod in await provider.pods())
+        except AuthError as error:
+            return seen, error
+        except ProviderError as error:
+            problem, checks = error, 0
+            continue
+        if not listed and (now is None or not now.alive):
+            if seen is None and now is None and await find_in_history(provider, pod=pod_id) is None:
+                return None, ProviderError(
+                    "this account does not know it, neither among the living nor in its history",
+                    fix="Is this the key of the account that it was rented with?",
+                )
+            return now or seen, None
+        seen = now or seen
+        checks = (checks + 1) % _CHECKS_WHILE_DELETING if now is not None and now.status.startswith("DELETING") else 0
+        problem = ProviderError(f"{provider.title} lists it still" + (f" as {clean_line(now.status)}" if now else ""))
+    return seen, problem
+
+
+async def _with_bill(pod: Pod, provider: Provider, sleep: Sleep | None) -> Pod:
+    """The ended pod with its bill; without `sleep` the history is asked only once."""
+    for pause in _BILL_PAUSES if sleep is not None else _BILL_PAUSES[:1]:
+        if sleep is not None:
+            await sleep(pause)
+        row = await find_in_history(provider, pod=pod.id or None, name=pod.name)
+        if row is not None:
+            terminated = row.terminated or pod.terminated
+            return replace(
+                pod, id=row.id, stage="gone", terminated=terminated, billed=row.billed, estimated=row.estimated, addresses=()
+            )
+    return replace(pod, stage="gone", addresses=())

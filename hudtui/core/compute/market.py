@@ -208,7 +208,7 @@ class PriceHistory:
         self.path = state_dir / FILE
         self._most = most
 
-    def note(self, offers: Iterable[Offer], now: float) -> bool:
+    def update(self, offers: Iterable[Offer], now: float) -> bool:
         """Note the lowest price of each kind, unless that was done a moment ago with the same result.
 
         Returns:

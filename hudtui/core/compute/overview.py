@@ -19,7 +19,6 @@ from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_ca
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.reconcile import IsActive, Orphan, ProviderOutage, Reconciliation, reconcile
-from hudtui.core.compute.release import requested_at
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.errors import InputError
 
@@ -63,7 +62,7 @@ class PodRow:
         """Seconds since it was asked for; None: nobody knows."""
         if self.spend is not None:
             return self.spend.hours * HOUR
-        began = requested_at(self.pod, None)
+        began = self.pod.created
         return None if began is None else max(now - began, 0.0)
 
     def seen_ago(self, now: float) -> float | None:
@@ -165,7 +164,7 @@ class Overview:
     @property
     def paid(self) -> tuple[Provider, ...]:
         """The providers whose machines cost money."""
-        return tuple(provider for provider in self.providers.values() if provider.paid)
+        return tuple(provider for provider in self.providers.values() if provider.features.paid)
 
     def provider_of(self, name: str) -> Provider:
         """The provider of that name.
@@ -215,7 +214,7 @@ class Overview:
         now = self.now()
         spending = sum_costs(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
         runs = {one.name: one.run for one in spending.pods}
-        self._until = {one.name: one.until for one in self.ledger.owned()}
+        self._until = {one.name: one.until for one in self.ledger.records()}
         held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
         held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
         held += [self._unreachable(owned, spending) for owned in found.unclear]
@@ -238,7 +237,7 @@ class Overview:
         )
 
     def _taken(self, now: float) -> tuple[PodRecord, ...]:
-        found = [one for one in self.ledger.owned(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
+        found = [one for one in self.ledger.records(alive=False) if one.unasked and one.updated > now - 24 * HOUR]
         return tuple(sorted(found, key=lambda one: -one.updated))
 
     def _unreachable(self, owned: PodRecord, spending: CostSummary) -> PodRow:
@@ -280,7 +279,7 @@ class _Once:
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
         self._tasks: dict[str, asyncio.Future[Any]] = {}
-        self.name, self.title, self.simulated, self.paid = provider.name, provider.title, provider.simulated, provider.paid
+        self.name, self.title, self.endpoint, self.features = provider.name, provider.title, provider.endpoint, provider.features
         self.seen: tuple[Pod, ...] = ()
 
     def __getattr__(self, name: str) -> Any:

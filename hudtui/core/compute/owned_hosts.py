@@ -17,7 +17,7 @@ from typing import Any
 
 from hudtui.core.compute.gpus import type_from_driver
 from hudtui.core.compute.hardware import Gpu, Hardware, inspect
-from hudtui.core.compute.provider import ProviderError
+from hudtui.core.compute.provider import Features, ProviderError
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, Price, Query, SshKey
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.remote.host import Host
@@ -141,8 +141,8 @@ class OwnedHostsProvider:
         patience: Seconds that looking at one may take.
     """
 
-    simulated = False
-    paid = False
+    endpoint = ""
+    features = Features(paid=False)
 
     def __init__(
         self,
@@ -209,6 +209,9 @@ class OwnedHostsProvider:
 
     async def terminate(self, pod: str) -> None:
         """Nothing: the machine is the user's, and stays."""
+
+    def terminate_url(self, pod: str) -> None:
+        """None: the machine stays."""
 
     async def history(self) -> tuple[Pod, ...]:
         """None."""

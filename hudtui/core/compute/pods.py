@@ -6,23 +6,24 @@ on. Any number of processes may use the ledger at once.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
 import json
-import os
-import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
+from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Order, Pod, PodStage
-from hudtui.core.errors import InputError, Location, MachineError
+from hudtui.core.db import Database, execute_all, schema_version
+from hudtui.core.errors import InputError, MachineError
 from hudtui.core.paths import app_paths
+from hudtui.core.process import is_running, is_this_machine, machine_id, process_mark
 from hudtui.core.text import clean_line
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RecordState = Literal["intended", "created", "ready", "ending", "ended", "never"]
 """`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: somebody has logged in to it;
@@ -67,8 +68,8 @@ class PodRecord:
     name: str
     """Unique: the name it was ordered under."""
     provider: str
-    realm: str
-    """Which of its services, by address, where there may be several: a simulator's machines are not the real one's."""
+    endpoint: str
+    """Address of the provider's service: a simulator's pods are not the real one's. `realm` in the file and in JSON."""
     pod: str | None
     """The provider's id of it; None until it is known."""
     run: str | None
@@ -145,13 +146,17 @@ class PodRecord:
 
     @property
     def held(self) -> bool:
-        """A living process on this machine is getting it."""
-        here = (this_machine_id(), socket.gethostname())  # a hudtui of before wrote down the name, which changes with the network
-        return self.holder is not None and self.machine in here and _alive(self.holder)
+        """A living process on this machine prepares it."""
+        return self.holder is not None and is_this_machine(self.machine) and is_running(self.holder)
+
+    def is_at(self, provider: Provider) -> bool:
+        """It was requested from that very service: a simulator's pods are not the real one's, nor another simulator's."""
+        return self.provider == provider.name and self.endpoint in ("", provider.endpoint)
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {**vars(self), "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
+        named = {"realm" if name == "endpoint" else name: value for name, value in vars(self).items()}
+        return {**named, "order": dict(self.order), "last": dict(self.last) if self.last else None, "held": self.held}
 
 
 Grant = Callable[[Sequence[PodRecord]], float | None]
@@ -159,46 +164,62 @@ Grant = Callable[[Sequence[PodRecord]], float | None]
 
 
 class Ledger:
-    """The machines of this user.
+    """The pods of this user, as rows of a SQLite file. Any number of processes may use it at once.
+
+    The methods wait for the disk and for other processes that write. On an event loop: `await ledger.run(ledger.update, ...)`.
+    All of them raise `MachineError` if the file cannot be used.
 
     Args:
-        path: The database; the user's own by default. Made at the first entry, readable by its owner alone.
+        path: The file; the user's own by default. The first entry makes it, readable by its owner alone.
         patience: Seconds to wait for another process that writes.
     """
 
     def __init__(self, path: Path | None = None, *, patience: float = 10.0) -> None:
         self.path = path or app_paths().data / "pods.db"
-        self._patience = patience
+        self._database = Database(
+            self.path,
+            title="the list of rented machines",
+            version=_VERSION,
+            migrate=_migrate,
+            error=MachineError,
+            damaged_fix="Move it away, then look with `hudtui pods reconcile` for machines that it knew.",
+            fix="No machine is asked for until it can be written.",
+            patience=patience,
+        )
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a method in the ledger's thread; a cancelled caller is cancelled after the method has ended. See `Database.run`."""
+        return await self._database.run(work, *args, **kwargs)
 
     def reserve(
         self,
         order: Order,
         *,
         provider: str,
-        realm: str = "",
+        endpoint: str = "",
         run: str | None = None,
         workspace: Path | str | None = None,
         account: str | None = None,
         grant: Grant | None = None,
     ) -> PodRecord:
-        """Write down that a machine is about to be asked for, held by this process.
+        """Add the record of a pod that is about to be requested, claimed by this process.
 
         Args:
-            order: What is asked for.
-            provider: Of whom.
-            realm: Which of its services.
-            run: The run that it is for.
+            order: The request.
+            provider: The provider's name.
+            endpoint: Address of the provider's service.
+            run: The run that the pod is for.
             workspace: The project that the run belongs to.
-            account: Whose money it is, as the provider names the account.
-            grant: Says until when it may live. Nobody else can write while it is asked, so that of two launches at the same
-                moment the second knows of the first. Where it raises, nothing is written.
+            account: The account that pays, as the provider names it.
+            grant: Says until when the pod may live. It is called inside the transaction, so that of two launches at the same
+                moment the second one knows of the first. If it raises, nothing is written.
 
         Raises:
-            InputError: There is an entry of that name: names are used once.
-            MachineError: It cannot be written, and so nothing may be asked for.
+            InputError: A record of that name exists: names are used once.
+            MachineError: The record cannot be written, and so nothing may be requested.
         """
         now, price = time.time(), order.offer.price
-        said = {
+        request = {
             "offer": order.offer.to_json(),
             "image": order.image,
             "disk_gb": order.disk_gb,
@@ -207,56 +228,57 @@ class Ledger:
         values = {
             "name": order.name,
             "provider": provider,
-            "realm": realm,
+            "realm": endpoint,
             "run": run,
             "workspace": None if workspace is None else str(workspace),
-            "machine": this_machine_id(),
-            "holder": _this_process(),
+            "machine": machine_id(),
+            "holder": process_mark(),
             "state": "intended",
             "hourly": price.hourly if price.stated else None,
             "currency": price.currency,
             "created": now,
             "updated": now,
             "account": account,
-            "order_json": json.dumps(said, default=str),
+            "order_json": json.dumps(request, default=str),
         }
-        with self._writing() as database:
+        with self._database.writing() as database:
             try:
                 database.execute(
                     f"INSERT INTO machines ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
                 )
             except sqlite3.IntegrityError:
                 raise InputError(
-                    f"a machine called {clean_line(order.name)} was asked for before", fix="Take another name: each is used once."
+                    f"the name {clean_line(order.name)} is already used: a machine was asked for under it before",
+                    fix="Take another name: each is used once.",
                 ) from None
-            return _grant(database, order.name, grant) if grant is not None else _read(database, order.name)
+            return _read(database, order.name) if grant is None else _grant(database, order.name, grant)
 
     def grant(self, name: str, grant: Grant) -> PodRecord:
-        """Ask anew until when a machine may live, after its limits were changed; see `reserve`.
+        """Decide again until when a pod may live, after its limits were changed; see `reserve`.
 
         Raises:
-            MachineError: There is no such entry, or it cannot be written.
+            MachineError: There is no such record.
         """
-        with self._writing() as database:
+        with self._database.writing() as database:
             return _grant(database, name, grant)
 
-    def note(self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any) -> PodRecord:
-        """Write down what became of a machine.
+    def update(self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any) -> PodRecord:
+        """Write down what became of a pod.
 
-        What has ended stays ended, unless its end is asked for again because it turned out to be there: `ending` is always
-        taken. What was thought never to have been created may turn out to have been.
+        A pod in state `ended` stays so, unless it turns out to exist: `ending` is always accepted. A pod in state `never` may
+        turn out to have been created.
 
         Args:
             name: The name it was ordered under.
-            state: Where it is now; None leaves that.
-            last: The machine as its provider tells of it just now.
-            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why, account, unasked. None leaves what is there.
+            state: Its new state; None keeps the present one.
+            last: The pod as its provider described it just now.
+            facts: Any of pod, run, workspace, hourly, currency, ended, billed, why, account, unasked. None keeps the value.
 
         Returns:
-            The entry as it stands now.
+            The new record.
 
         Raises:
-            MachineError: There is no such entry, or it cannot be written.
+            MachineError: There is no such record.
         """
         unknown = set(facts) - _FACTS
         if unknown:
@@ -264,136 +286,77 @@ class Ledger:
         values = {key: value for key, value in facts.items() if value is not None}
         if last is not None:
             values |= _seen(last, time.time())
-        with self._writing() as database:
+        with self._database.writing() as database:
             before = _read(database, name)
             if state is not None and (before.state != "ended" or state in ("ending", "ended")):
                 values["state"] = state
                 if state in ("ended", "never"):
                     values.setdefault("ended", before.ended or time.time())
                     values["holder"] = None
-            values["updated"] = time.time()
-            places_ = ", ".join(f"{key} = ?" for key in values)
-            database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
-            return _read(database, name)
+            return _update(database, name, {**values, "updated": time.time()})
 
     def update_seen(self, pods: Mapping[str, Pod], at: float, account: str | None = None) -> tuple[PodRecord, ...]:
-        """Write down what providers said of machines that are alive, so that it is known when they do not answer.
+        """Keep what providers said of living pods, for the time when they do not answer.
 
         Args:
-            pods: What was said, by the name that each was ordered under.
-            at: When, in seconds since the epoch.
-            account: Whose they are, as the provider names the account; None leaves what is there.
+            pods: The pods, by the name that each was ordered under.
+            at: When the providers said so, in seconds since the epoch.
+            account: The account that pays, as the provider names it; None keeps the value.
 
         Returns:
-            Their entries as they stand now.
+            The new records.
 
         Raises:
-            MachineError: There is no such entry, or it cannot be written.
+            MachineError: There is no such record.
         """
         if not pods:
             return ()
-        with self._writing() as database:
-            for name, pod in pods.items():
-                values = _seen(pod, at) | ({} if account is None else {"account": account})
-                places_ = ", ".join(f"{key} = ?" for key in values)
-                database.execute(f"UPDATE machines SET {places_} WHERE name = ?", (*values.values(), name))
-            return tuple(_read(database, name) for name in pods)
+        more = {} if account is None else {"account": account}
+        with self._database.writing() as database:
+            return tuple(_update(database, name, {**_seen(pod, at), **more}) for name, pod in pods.items())
 
     def claim(self, name: str) -> bool:
-        """Take a machine into this process's hands, to go on with getting it; False when another living process has it.
+        """Claim a pod for this process, which goes on preparing it. Returns False if another living process prepares it.
 
         Raises:
-            MachineError: There is no such entry, or it cannot be written.
+            MachineError: There is no such record.
         """
-        with self._writing() as database:
-            entry = _read(database, name)
-            if entry.held and entry.holder != _this_process():
+        with self._database.writing() as database:
+            record = _read(database, name)
+            if record.held and record.holder != process_mark():
                 return False
-            database.execute(
-                "UPDATE machines SET holder = ?, machine = ? WHERE name = ?", (_this_process(), this_machine_id(), name)
-            )
+            _update(database, name, {"holder": process_mark(), "machine": machine_id()})
             return True
 
     def unclaim(self, name: str) -> None:
-        """No process is getting the machine any more; whose it is does not change."""
-        with self._writing() as database:
-            database.execute("UPDATE machines SET holder = NULL WHERE name = ? AND holder = ?", (name, _this_process()))
+        """This process no longer prepares the pod; the owner of the pod does not change."""
+        with self._database.writing() as database:
+            database.execute("UPDATE machines SET holder = NULL WHERE name = ? AND holder = ?", (name, process_mark()))
 
     def get(self, name: str) -> PodRecord | None:
-        """The machine that was ordered under that name, or has that id at its provider; None when there is none."""
-        with self._reading() as database:
+        """The record of a pod, by the name it was ordered under or by its provider's id; None if there is none."""
+        with self._database.reading() as database:
             if database is None:
                 return None
             row = database.execute(
                 f"{_select(database)} WHERE name = ? OR pod = ? ORDER BY name = ? DESC, created DESC LIMIT 1", (name, name, name)
             ).fetchone()
-        return None if row is None else _owned(row)
+        return None if row is None else _record(row)
 
-    def owned(self, alive: bool = True) -> tuple[PodRecord, ...]:
-        """The machines that may exist, the oldest first; with `alive` False also those that have ended."""
+    def record_of(self, pod: Pod, provider: Provider) -> PodRecord | None:
+        """The record of a provider's pod; None for another pod with the same name, or the same id at another service."""
+        found = (self.get(key) for key in (pod.name, pod.id) if key)
+        return next((one for one in found if one and one.is_at(provider) and (not pod.id or one.pod in (None, pod.id))), None)
+
+    def records(self, alive: bool = True) -> tuple[PodRecord, ...]:
+        """The pods that may exist, the oldest first; with `alive` False also those that have ended."""
         states = sorted(OPEN_STATES)
         where = f"WHERE state IN ({', '.join('?' * len(states))})" if alive else ""
-        with self._reading() as database:
+        with self._database.reading() as database:
             if database is None:
                 return ()
             rows = database.execute(f"{_select(database)} {where} ORDER BY created, name", states if alive else ()).fetchall()
-        return tuple(map(_owned, rows))
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        if not self.path.exists():
-            yield None
-            return
-        with self._errors(), contextlib.closing(self._connect()) as database:
-            yield None if database.execute("PRAGMA user_version").fetchone()[0] == 0 else database
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """The database in a transaction that is on the disk when this returns, or not kept at all."""
-        with self._errors():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its side files the same mode
-            with contextlib.closing(self._connect(wal=True)) as database:
-                database.execute("BEGIN IMMEDIATE")
-                try:
-                    _bring_up(database)
-                    yield database
-                except BaseException:
-                    with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
-                        database.execute("ROLLBACK")
-                    raise
-                database.execute("COMMIT")
-
-    def _connect(self, *, wal: bool = False) -> sqlite3.Connection:
-        database = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw", timeout=self._patience, isolation_level=None, uri=True
-        )
-        try:
-            if wal:
-                database.execute("PRAGMA journal_mode = WAL").fetchone()  # where it cannot be, SQLite stays with its default
-                database.execute("PRAGMA synchronous = FULL")  # what is written here must outlive the machine's own crash
-            if database.execute("PRAGMA user_version").fetchone()[0] > _VERSION:
-                raise MachineError(
-                    "the list of rented machines was kept by a newer hudtui", fix="Update hudtui.", where=Location(str(self.path))
-                )
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Failures of SQLite and of the disk in words."""
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            code = getattr(error, "sqlite_errorname", "")
-            fix = "No machine is asked for until it can be written."
-            if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-                fix = "Move it away, then look with `hudtui pods reconcile` for machines that it knew."
-            raise MachineError(
-                "the list of rented machines cannot be used", why=str(error), fix=fix, where=Location(str(self.path))
-            ) from None
+        return tuple(map(_record, rows))
 
 
 _COLUMNS = (
@@ -402,31 +365,32 @@ _COLUMNS = (
 )
 
 
-def _bring_up(database: sqlite3.Connection) -> None:
+def _migrate(database: sqlite3.Connection, version: int) -> None:
     """Make the table, or bring one of an older version up to date."""
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version == _VERSION:
-        return
     if version == 0:
-        for statement in filter(str.strip, _FIRST.split(";\n")):
-            database.execute(statement)
+        execute_all(database, _FIRST)
     for name, kind in _SINCE_2.items():
         database.execute(f"ALTER TABLE machines ADD COLUMN {name} {kind}")
-    database.execute(f"PRAGMA user_version = {_VERSION}")
 
 
 def _select(database: sqlite3.Connection) -> str:
     """The columns of a table of any version; what an older one lacks is NULL."""
-    old = database.execute("PRAGMA user_version").fetchone()[0] < _VERSION
+    old = schema_version(database) < _VERSION
     columns = (f"NULL AS {name}" if old and name in _SINCE_2 else name for name in _COLUMNS)
     return f"SELECT {', '.join(columns)} FROM machines"
 
 
-def _owned(row: tuple[Any, ...]) -> PodRecord:
+def _record(row: tuple[Any, ...]) -> PodRecord:
     known = dict(zip(_COLUMNS, row, strict=True))
     last = known.pop("last_json")
     unasked = bool(known.pop("unasked"))
-    return PodRecord(order=json.loads(known.pop("order_json")), last=json.loads(last) if last else None, unasked=unasked, **known)
+    return PodRecord(
+        endpoint=known.pop("realm"),
+        order=json.loads(known.pop("order_json")),
+        last=json.loads(last) if last else None,
+        unasked=unasked,
+        **known,
+    )
 
 
 def _seen(pod: Pod, at: float) -> dict[str, Any]:
@@ -441,53 +405,15 @@ def _read(database: sqlite3.Connection, name: str) -> PodRecord:
     row = database.execute(f"{_select(database)} WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise MachineError(f"no machine called {clean_line(name)} was ever asked for")
-    return _owned(row)
+    return _record(row)
 
 
 def _grant(database: sqlite3.Connection, name: str, grant: Grant) -> PodRecord:
     rows = database.execute(f"{_select(database)} ORDER BY created, name").fetchall()
-    until = grant(tuple(map(_owned, rows)))
-    database.execute("UPDATE machines SET until = ? WHERE name = ?", (until, name))
+    return _update(database, name, {"until": grant(tuple(map(_record, rows)))})
+
+
+def _update(database: sqlite3.Connection, name: str, values: Mapping[str, Any]) -> PodRecord:
+    assignments = ", ".join(f"{key} = ?" for key in values)
+    database.execute(f"UPDATE machines SET {assignments} WHERE name = ?", (*values.values(), name))
     return _read(database, name)
-
-
-@functools.cache
-def this_machine_id() -> str:
-    """What tells the machine that hudtui runs on from others, whatever its name is at the moment; its name where nothing does."""
-    for path in (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")):
-        with contextlib.suppress(OSError):
-            if found := path.read_text(encoding="utf-8", errors="replace").strip():
-                # The id itself is not for others to know (machine-id(5)).
-                return hashlib.sha256(f"hudtui {found} {_processes()}".encode()).hexdigest()[:16]
-    return socket.gethostname()
-
-
-def _processes() -> str:
-    """Where process numbers mean something: containers of one image share the machine's id, and not their processes."""
-    try:
-        return str(os.stat("/proc/self/ns/pid").st_ino)
-    except OSError:
-        return ""
-
-
-def _this_process() -> str:
-    return _mark(os.getpid())
-
-
-def _mark(pid: int) -> str:
-    """A process, told from later ones of the same number by the moment it began, where the system says that."""
-    began = ""
-    with contextlib.suppress(OSError, IndexError):
-        began = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-    return f"{pid}:{began}"
-
-
-def _alive(mark: str) -> bool:
-    pid, _, _ = mark.partition(":")
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        pass
-    return _mark(int(pid)) == mark

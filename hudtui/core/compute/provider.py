@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
@@ -38,6 +39,20 @@ class PodGone(ProviderError):
     """A machine was taken back, or ended, before it was ready."""
 
 
+@dataclass(frozen=True)
+class Features:
+    """What a provider does and what it leaves to hudtui."""
+
+    paid: bool
+    """Its pods cost money from `create` until `terminate`, and hudtui ends them. False: the machines are the user's own."""
+    simulated: bool = False
+    """No real money is spent. Shown wherever the provider is."""
+    brings_ssh_key: bool = False
+    """It puts an SSH key of its own onto its pods: the user's key is not needed."""
+    terminates_itself: bool = False
+    """Its pods end for good by themselves when their time is over; a pod that is only switched off would not."""
+
+
 @runtime_checkable
 class Provider(Protocol):
     """Somebody who has machines.
@@ -57,13 +72,17 @@ class Provider(Protocol):
         ...
 
     @property
-    def simulated(self) -> bool:
-        """No real money is spent. Shown wherever the provider is."""
+    def endpoint(self) -> str:
+        """Address of the service, so that a simulator's pods are never taken for real ones; empty where there is only one."""
         ...
 
     @property
-    def paid(self) -> bool:
-        """Its machines cost money from `create` until `terminate`, and are ours to end. False: they are the user's own."""
+    def features(self) -> Features:
+        """What it does and what it leaves to hudtui."""
+        ...
+
+    def terminate_url(self, pod: str) -> str | None:
+        """The address to which a pod's own watchdog sends a DELETE with its key; None where that is not possible."""
         ...
 
     async def offers(self, query: Query) -> Offers:
@@ -117,11 +136,6 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Let connections go."""
         ...
-
-
-def brings_key(provider: Provider) -> bool:
-    """Its machines let a key in that it has made itself: the user's own is not asked for."""
-    return bool(getattr(provider, "brings_key", False))
 
 
 def find_offer(offers: Sequence[Offer], name: str) -> Offer | None:

@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hudtui.core.compute.costs import cost_text
-from hudtui.core.compute.lifecycle import PREFIX
+from hudtui.core.compute.lifecycle import PREFIX, UNSEEN_GRACE, find_in_history, mark_terminated
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
-from hudtui.core.compute.release import UNSEEN_GRACE, belongs_to, find_in_history, mark_terminated, requested_at
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.http import is_loopback
 from hudtui.core.text import clean_line, duration
@@ -131,27 +130,27 @@ async def reconcile(
         MachineError: The ledger cannot be used.
     """
     asked = list(providers.values() if isinstance(providers, Mapping) else providers)
-    paid = {provider.name: provider for provider in asked if provider.paid}
-    entries = await asyncio.to_thread(ledger.owned, alive=False)
+    paid = {provider.name: provider for provider in asked if provider.features.paid}
+    entries = await asyncio.to_thread(ledger.records, alive=False)
     is_active = active or _has_run
     parts = await asyncio.gather(
         *(
-            _compare(provider, [entry for entry in entries if belongs_to(entry, provider)], ledger, is_active, now)
+            _compare(provider, [entry for entry in entries if entry.is_at(provider)], ledger, is_active, now)
             for provider in paid.values()
         )
     )
     strange = []
     for entry in entries:
-        if not entry.open or entry.held or any(belongs_to(entry, provider) for provider in paid.values()):
+        if not entry.open or entry.held or any(entry.is_at(provider) for provider in paid.values()):
             continue
-        if not is_loopback(entry.realm):
+        if not is_loopback(entry.endpoint):
             strange.append(entry)
-        elif entry.provider in paid and await asyncio.to_thread(_nobody_listens, entry.realm):
+        elif entry.provider in paid and await asyncio.to_thread(_nobody_listens, entry.endpoint):
             # Simulators come and go, and their machines with them.
-            await asyncio.to_thread(ledger.note, entry.name, "ended", why="it was simulated, by a simulator that is gone")
+            await asyncio.to_thread(ledger.update, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
         f"{clean_line(entry.name)} cannot be looked at, and may cost money: there is no key here for {entry.provider}"
-        + (f" at {clean_line(entry.realm)}" if entry.realm else "")
+        + (f" at {clean_line(entry.endpoint)}" if entry.endpoint else "")
         for entry in strange
     ]
     return Reconciliation(
@@ -207,7 +206,7 @@ async def _compare(
         if entry is not None:
             seen.add(entry.name)
             if entry.pod is None and not entry.held:
-                entry = await asyncio.to_thread(ledger.note, entry.name, "created", pod=pod.id, hourly=pod.hourly)
+                entry = await asyncio.to_thread(ledger.update, entry.name, "created", pod=pod.id, hourly=pod.hourly)
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
     warnings: list[str] = []
@@ -265,7 +264,7 @@ async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Ca
     if await find_in_history(provider, name=entry.name) is not None:
         return await mark_terminated(entry, provider, ledger)
     if now() - entry.created > UNSEEN_GRACE:
-        return await asyncio.to_thread(ledger.note, entry.name, "never", why="it was never seen")
+        return await asyncio.to_thread(ledger.update, entry.name, "never", why="it was never seen")
     return entry
 
 
@@ -278,7 +277,7 @@ async def _account(provider: Provider, warnings: list[str]) -> Account | None:
 
 
 def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | None, now: float) -> Orphan:
-    began = requested_at(pod, entry)
+    began = pod.created if entry is None else entry.created
     age = None if began is None else max(0.0, now - began)
     hourly = pod.hourly if pod.hourly is not None else entry.hourly if entry else None
     spent = account.spent.get(pod.id) if account else None

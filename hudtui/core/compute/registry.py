@@ -140,7 +140,7 @@ def _has_sky_machines() -> bool:
     from hudtui.core.compute.pods import Ledger
 
     try:
-        return any(owned.provider == "sky" for owned in Ledger().owned())
+        return any(owned.provider == "sky" for owned in Ledger().records())
     except MachineError:
         return False  # whoever needs the ledger says what is wrong with it
 
@@ -235,7 +235,7 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
     """
     import asyncio
 
-    from hudtui.core.compute.doors import log_in_to_pod
+    from hudtui.core.compute.lifecycle import log_in_to_pod
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.ssh import ssh_argv
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hudtui.core.compute.gpus import split_type
-from hudtui.core.compute.provider import OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.provider import Features, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Address, Offer, Offers, Order, Pod, PodStage, Price, Query, SshKey
 from hudtui.core.errors import HudtuiError, InputError, MachineError
 from hudtui.core.remote.host import Completed
@@ -75,12 +75,8 @@ class SkyPilotProvider:
 
     name = "sky"
     title = "SkyPilot"
-    simulated = False
-    paid = True
-    brings_key = True
-    """It makes an SSH key of its own and puts it onto its machines."""
-    ends_itself = True
-    """Its machines watch over themselves, and go down for good; one that is only switched off would not."""
+    endpoint = ""
+    features = Features(paid=True, brings_ssh_key=True, terminates_itself=True)
 
     def __init__(
         self, program: Sequence[str], *, idle_minutes: int = IDLE_MINUTES, clock: Callable[[], float] = time.monotonic
@@ -139,11 +135,13 @@ class SkyPilotProvider:
             try:
                 done = await self._run("launch", "--yes", "--async", "--detach-run", "--cluster", order.name, str(path))
             except ProviderError as error:
-                raise OutcomeUnknown(f"nobody can say whether {order.name} is launched", why="; ".join(error.lines())) from None
+                raise OutcomeUnknown(
+                    f"it could not be confirmed whether {order.name} is launched", why="; ".join(error.lines())
+                ) from None
         if not done.ok:
             said = _said(done)
             if await self._may_launch(order.name):
-                raise OutcomeUnknown(f"nobody can say whether {order.name} is launched", why=said)
+                raise OutcomeUnknown(f"it could not be confirmed whether {order.name} is launched", why=said)
             if any(word in said.lower() for word in ("no launchable resource", "not enough resources", "no resource satisfying")):
                 raise OutOfCapacity(f"SkyPilot finds no {order.offer.gpu_type} as it was chosen", why=said)
             raise ProviderError("SkyPilot refused the task; nothing was created", why=said)
@@ -219,6 +217,9 @@ class SkyPilotProvider:
         self._heard.clear()
         if not done.ok and "not found" not in _said(done).lower():
             raise ProviderError(f"SkyPilot did not take {clean_line(pod, 60)} down", why=_said(done))
+
+    def terminate_url(self, pod: str) -> None:
+        """None: a cluster takes itself down."""
 
     async def history(self) -> tuple[Pod, ...]:
         """What its cost report has of clusters that are gone, the newest first. Amounts are SkyPilot's own estimates."""

@@ -42,14 +42,14 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
     Raises:
         InputError: The key is the user's own: that one never goes to a machine.
     """
-    key, way = lookup(KEY), getattr(provider, "end_url", None)
-    if key is None or way is None:
+    key, url = lookup(KEY), provider.terminate_url(pod)
+    if key is None or url is None:
         return None
     if key == lookup("PRIME_API_KEY"):
         raise InputError(
             f"{KEY} is your own key, and would be left on rented machines", fix="Make one that may only end machines."
         )
-    return {"url": way(pod), "key_file": KEY_FILE}
+    return {"url": url, "key_file": KEY_FILE}
 
 
 def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
@@ -69,14 +69,9 @@ def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup:
         "max_seconds": None if until is None else round(max(until - now, 0.0), 1),
         "grace_seconds": 0.0,
         "count_from": f"{now:.3f}",
-        "power_off": [["true"]] if provider.simulated else list(POWER_OFF),
+        "power_off": [["true"]] if provider.features.simulated else list(POWER_OFF),
         "end": terminate_rule(provider, pod, lookup),
     }
-
-
-def ends_itself(provider: Provider) -> bool:
-    """Its machines watch over themselves and end for good. One that is switched off by somebody else would not."""
-    return bool(getattr(provider, "ends_itself", False))
 
 
 async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
@@ -126,7 +121,7 @@ async def start_watchdog(
         MachineError: It could not start.
         InputError: See `terminate_rule`.
     """
-    if ends_itself(provider):
+    if provider.features.terminates_itself:
         return WatchdogPromise(f"{provider.title} ends it by itself when its time is over, also when hudtui is gone.")
     rules = watchdog_rules(until, provider, pod, lookup=lookup)
     await arm_watchdog(host, FOLDER, rules, key=lookup(KEY) if rules["end"] else None)
@@ -141,7 +136,7 @@ def watchdog_notice(provider: Provider, lookup: Callable[[str], str | None]) -> 
     Raises:
         InputError: See `terminate_rule`: the guard could not be armed.
     """
-    if ends_itself(provider):
+    if provider.features.terminates_itself:
         return f"When hudtui is closed, {provider.title} ends it in time."
     if terminate_rule(provider, "", lookup) is not None:
         return "When hudtui is closed, a guard on it ends it in time."

@@ -203,7 +203,7 @@ async def _look_at_market(wish: RunRequest, provider: Provider, seen: PreflightR
     if wish.offer is not None:
         choice = OfferChoice(wish.offer, ("it was chosen by you",))
     else:
-        if not provider.paid:
+        if not provider.features.paid:
             raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
         text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
         spec = parse_spec(text) if text else None
@@ -220,7 +220,7 @@ async def _look_at_market(wish: RunRequest, provider: Provider, seen: PreflightR
             query = Query(spot=False if spec else None, clouds=wish.clouds, regions=wish.regions)
             choice = choose(found.found, spec=spec, query=query)
     seen.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
-    if provider.simulated and wish.engine != "rollouts" and not wish.rehearse:
+    if provider.features.simulated and wish.engine != "rollouts" and not wish.rehearse:
         text = "simulated machines have no GPU: a training ends at the look at it"
         seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
@@ -253,12 +253,11 @@ def _rented(
     from hudtui.core.compute.lifecycle import unique_name
     from hudtui.core.compute.limits import estimate, money
     from hudtui.core.compute.pods import Ledger
-    from hudtui.core.compute.release import endpoint_of
     from hudtui.core.compute.watchdog import terminate_rule
     from hudtui.core.runs.remote_run import WATCHDOG_ENDS, WATCHDOG_POWERS_OFF, offer_to_json
 
     # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
-    grant_new("", offer.price, endpoint_of(provider), limits, tail=RUN_TAIL)(Ledger().owned(alive=False))
+    grant_new("", offer.price, provider.endpoint, limits, tail=RUN_TAIL)(Ledger().records(alive=False))
     rent = Rental(
         provider=provider.name,
         machine=unique_name(spec.name),
@@ -267,7 +266,7 @@ def _rented(
         currency=offer.price.currency,
         ssh_key=key,
         keep_on_failure=wish.keep_on_failure,
-        simulated=provider.simulated,
+        simulated=provider.features.simulated,
     )
     hours = 1.0 if limits.max_hours is None else limits.max_hours
     if limits.run_budget is not None and offer.price.hourly > 0:
@@ -293,10 +292,9 @@ def _rented(
 
 async def _ssh_key(provider: Provider, settings: Settings, seen: PreflightReport) -> str | None:
     """The provider's id of the key that this computer logs in with."""
-    from hudtui.core.compute.provider import brings_key
     from hudtui.core.compute.ssh_key import key_path, read_key
 
-    if brings_key(provider):
+    if provider.features.brings_ssh_key:
         return None
     path = key_path(settings.get)
     if path is None:

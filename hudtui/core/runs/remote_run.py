@@ -18,17 +18,24 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.compute.budget import RUN_TAIL as GRACE
 from hudtui.core.compute.budget import grant_changed
 from hudtui.core.compute.costs import sum_costs
-from hudtui.core.compute.lifecycle import ProvisionStep, acquire, resume
+from hudtui.core.compute.lifecycle import UNSEEN_GRACE as GRACE_UNSEEN
+from hudtui.core.compute.lifecycle import (
+    ProvisionStep,
+    Sleep,
+    TerminationUnverified,
+    acquire,
+    mark_terminated,
+    resume,
+    terminate_pod,
+)
 from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
 from hudtui.core.compute.registry import pod_target
-from hudtui.core.compute.release import UNSEEN_GRACE as GRACE_UNSEEN
-from hudtui.core.compute.release import Sleep, TerminationUnverified, mark_terminated, terminate_pod
 from hudtui.core.compute.values import Offer, Order, Pod
 from hudtui.core.compute.watchdog import KEY as GUARD_KEY
-from hudtui.core.compute.watchdog import POWER_OFF, ends_itself, terminate_rule
+from hudtui.core.compute.watchdog import POWER_OFF, terminate_rule
 from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
 from hudtui.core.remote.host import Disconnected, Host
 from hudtui.core.remote.hosts import find_host, forget_address, open_host, save_address
@@ -101,7 +108,7 @@ def open_rental_context(record: RunRecord, settings: Settings, *, say: Callable[
     if rent is None:
         raise RunError(f"run {record.id} is on {record.host}, which was not rented for it")
     provider = open_provider(rent.provider, settings.get)
-    if provider.simulated != rent.simulated:
+    if provider.features.simulated != rent.simulated:
         kind = "simulated" if rent.simulated else "real"
         raise InputError(
             f"run {record.id} is on a {kind} machine, and the settings lead to {provider.title}",
@@ -392,7 +399,9 @@ class RemoteRun:
             "start_seconds": START_WITHIN,
             "after_seconds": None if self.rent.keep_on_failure else FETCH_WITHIN,
             "idle_seconds": None if limits.idle_minutes is None else limits.idle_minutes * 60,
-            "power_off": [["true"]] if self.rent.simulated or ends_itself(self.broker.provider) else list(POWER_OFF),
+            "power_off": [["true"]]
+            if self.rent.simulated or self.broker.provider.features.terminates_itself
+            else list(POWER_OFF),
             "end": terminate_rule(self.broker.provider, pod, self.broker.settings) if pod is not None else None,
         }
 

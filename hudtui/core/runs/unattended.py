@@ -12,8 +12,7 @@ from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import LimitUsage, hours_left, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
-from hudtui.core.compute.release import belongs_to
-from hudtui.core.compute.watchdog import ends_itself, terminate_rule
+from hudtui.core.compute.watchdog import terminate_rule
 from hudtui.core.errors import HudtuiError
 from hudtui.core.http import is_loopback
 from hudtui.core.runs.launch import Lookup
@@ -68,13 +67,13 @@ def find_unattended(
     spending = sum_costs(ledger, {}, time.time(), here=tuple(providers.values()))
     counted = {pod.name for pod in spending.open}
     found = []
-    for one in ledger.owned():
+    for one in ledger.records():
         store = _store_of(one)
         if one.name not in counted or one.held:
             continue
         if one.run is not None and store is not None and is_managed(store, one.run) and not mine(one.run):
             continue
-        provider = next((provider for provider in providers.values() if belongs_to(one, provider)), None)
+        provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         left = _Left(one, _known(store, one.run), provider)
         guard = left.guard(book, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
@@ -105,7 +104,7 @@ class _Left:
 
     @property
     def simulated(self) -> bool:
-        return is_loopback(self.owned.realm)
+        return is_loopback(self.owned.endpoint)
 
     @property
     def kept(self) -> bool:
@@ -151,7 +150,7 @@ class _Left:
     def guard(self, book: LimitBook, spending: CostSummary, settings: Lookup) -> str:
         """What ends it when nobody does, and when."""
         one = self.owned
-        if self.provider is not None and ends_itself(self.provider):
+        if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."
         if one.state == "created":
             return "Its set-up was interrupted, and no guard is on it: nothing ends it by itself."

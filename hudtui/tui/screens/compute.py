@@ -189,7 +189,7 @@ class ComputeScreen(Acts):
             if self.getting:
                 return "a machine is being got; Ctrl-X cancels"
             provider = self.provider_of(offer.provider)
-            if provider is None or not provider.paid:
+            if provider is None or not provider.features.paid:
                 return "it is your own: there is nothing to rent"
         return None
 
@@ -253,7 +253,7 @@ class ComputeScreen(Acts):
         try:
             whole = [p for p in office.desk.market.parts.values() if p.at is not None and not p.remembered and not p.warnings]
             offers = [offer for part in whole for offer in part.offers if part.provider != "local"]
-            book.note(offers, self.shell.services.now().timestamp())
+            book.update(offers, self.shell.services.now().timestamp())
         except InputError:
             pass  # a read-only project still shows its offers
         return book.histories()
@@ -390,7 +390,7 @@ class ComputeScreen(Acts):
                 market.offers_of_provider(offer),
                 self._histories.get(price_kind(offer), ()),
                 self.shell.services.now().timestamp(),
-                simulated=provider is not None and provider.simulated,
+                simulated=provider is not None and provider.features.simulated,
                 width=width,
             )
         )
@@ -479,7 +479,7 @@ class ComputeScreen(Acts):
             one,
             holdings,
             title=provider.title if provider else one.pod.provider,
-            simulated=provider is not None and provider.simulated,
+            simulated=provider is not None and provider.features.simulated,
             terminal="t opens a terminal on it" if one.pod.addresses else None,
             now=self.shell.services.now().timestamp(),
         )
@@ -519,7 +519,7 @@ class ComputeScreen(Acts):
         parts: list[Any] = []
         for provider in office.desk.paid:
             account = holdings.accounts.get(provider.name) if holdings is not None else None
-            parts.append((provider.title, "bold $warning" if provider.simulated else "bold $primary"))
+            parts.append((provider.title, "bold $warning" if provider.features.simulated else "bold $primary"))
             silent = (
                 next((one for one in holdings.silent if one.provider == provider.name), None) if holdings is not None else None
             )

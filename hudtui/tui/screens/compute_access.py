@@ -79,10 +79,9 @@ async def ready_to_log_in(screen: StationScreen, office: Office, provider: Provi
     Raises:
         HudtuiError: The key cannot be used, or the provider did not answer.
     """
-    from hudtui.core.compute.provider import brings_key
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
 
-    if brings_key(provider):
+    if provider.features.brings_ssh_key:
         return Registered(None, f"of {provider.title}'s own")
     path = await asyncio.to_thread(key_path, office.settings.get)
     if path is None or not path.is_file():

@@ -61,7 +61,6 @@ class Acts(ComputeCore):
         from hudtui.core.compute.limits import estimate, limits_from_settings
         from hudtui.core.compute.provider import OutOfCapacity
         from hudtui.core.compute.registry import pod_login
-        from hudtui.core.compute.release import endpoint_of
         from hudtui.core.compute.values import Order
         from hudtui.core.compute.watchdog import watchdog_notice
         from hudtui.tui.screens.compute_access import ready_to_log_in
@@ -75,11 +74,11 @@ class Acts(ComputeCore):
         # Nobody measures whether a machine without a run is idle.
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
         # What the day's budget has no room for is refused here, before anything is asked.
-        entries = await asyncio.to_thread(office.desk.ledger.owned, alive=False)
-        most = grant_new("", offer.price, endpoint_of(provider), limits)(entries)
+        entries = await asyncio.to_thread(office.desk.ledger.records, alive=False)
+        most = grant_new("", offer.price, provider.endpoint, limits)(entries)
         gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "no GPU"
         lines = [f"{provider.title}: {offer.cloud or offer.provider} {offer.region} {offer.data_center}".rstrip() + "."]
-        if provider.simulated:
+        if provider.features.simulated:
             lines[0] += " No real money is spent."
         lines += [
             "",
@@ -90,7 +89,7 @@ class Acts(ComputeCore):
             *([] if most is None else [watchdog_notice(provider, office.settings.get)]),
             f"SSH key {key.fingerprint}",
         ]
-        if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.simulated):
+        if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.features.simulated):
             return
         order = Order(unique_name("pod"), offer, ssh_key=key.id)
         await asyncio.to_thread(office.desk.limits.set, order.name, limits)
@@ -217,7 +216,7 @@ class Acts(ComputeCore):
             self.start(self._change(self.holding), group="limits")
 
     async def _change(self, holding: PodRow) -> None:
-        from hudtui.core.compute.doors import log_in_to_pod
+        from hudtui.core.compute.lifecycle import log_in_to_pod
         from hudtui.core.compute.limits import amount, limits_from_settings
         from hudtui.core.compute.registry import pod_login
         from hudtui.tui.widgets.pick import Pick

@@ -26,9 +26,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "pods.db")
 
 
-def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, realm: str = REALM, **price: Any) -> PodRecord:
+def launch(ledger: Ledger, name: str, hourly: float, limits: Limits, *, endpoint: str = REALM, **price: Any) -> PodRecord:
     order = Order(name, Offer("prime", name, "H100", 1, Price(hourly, **price)))
-    return ledger.reserve(order, provider="prime", realm=realm, grant=grant_new(name, order.offer.price, realm, limits))
+    return ledger.reserve(order, provider="prime", endpoint=endpoint, grant=grant_new(name, order.offer.price, endpoint, limits))
 
 
 def hours(owned: PodRecord) -> float:
@@ -38,7 +38,7 @@ def hours(owned: PodRecord) -> float:
 
 def at_most(ledger: Ledger) -> float:
     """What all machines cost by the end of the last guard."""
-    return sum(hours(one) * (one.hourly or 0.0) for one in ledger.owned(alive=False) if one.state != "never")
+    return sum(hours(one) * (one.hourly or 0.0) for one in ledger.records(alive=False) if one.state != "never")
 
 
 def test_one_after_the_other(ledger: Ledger) -> None:
@@ -55,10 +55,10 @@ def test_one_after_the_other(ledger: Ledger) -> None:
 def test_what_is_free_again(ledger: Ledger) -> None:
     limits = Limits(run_budget=None, day_budget=4, max_hours=2)
     launch(ledger, "a", 2.0, limits)
-    ledger.note("a", "never")
+    ledger.update("a", "never")
     assert hours(launch(ledger, "b", 2.0, limits)) == pytest.approx(2, abs=0.01), "what was refused costs nothing"
-    ledger.note("b", "ready", pod="p")
-    ledger.note("b", "ended", billed=1.0)
+    ledger.update("b", "ready", pod="p")
+    ledger.update("b", "ended", billed=1.0)
     assert hours(launch(ledger, "c", 2.0, limits)) == pytest.approx(1.5, abs=0.01), "what has ended costs its bill"
 
 
@@ -76,7 +76,7 @@ def test_lower_limits_make_room_and_higher_ones_take_no_more_than_there_is(ledge
 def test_a_machine_without_a_known_end_counts_until_midnight(ledger: Ledger) -> None:
     noon = midnight(time.time()) + 12 * 3600
     launch(ledger, "a", 2.0, Limits(None, None, None))
-    (share,) = shares(ledger.owned(), REALM, noon)
+    (share,) = shares(ledger.records(), REALM, noon)
     assert share.ahead == pytest.approx(24, abs=2.1), "the day of a change of clocks has an hour more or less"
 
 
@@ -95,7 +95,7 @@ def test_hours_that_are_charged_at_once(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="less than what is charged at once"):
         launch(ledger, "a", 1.0, Limits(run_budget=23), prepaid_hours=24)
     launch(ledger, "b", 1.0, limits, prepaid_hours=24)
-    assert sum(share.spent + share.ahead for share in shares(ledger.owned(), REALM, time.time())) == pytest.approx(24, abs=0.01)
+    assert sum(share.spent + share.ahead for share in shares(ledger.records(), REALM, time.time())) == pytest.approx(24, abs=0.01)
     assert hours(launch(ledger, "c", 10.0, limits)) == pytest.approx(0.6, abs=0.01)
 
 
@@ -107,17 +107,17 @@ def test_a_user_who_wants_a_machine_for_minutes_gets_it(ledger: Ledger) -> None:
 def test_simulated_machines_take_nothing_from_real_ones_and_have_a_budget_too(ledger: Ledger) -> None:
     limits, sim = Limits(run_budget=None, day_budget=2, max_hours=1), "http://127.0.0.1:1"
     launch(ledger, "a", 2.0, limits)
-    launch(ledger, "b", 2.0, limits, realm=sim)
-    launch(ledger, "c", 2.0, limits, realm="http://127.0.0.1:2")
+    launch(ledger, "b", 2.0, limits, endpoint=sim)
+    launch(ledger, "c", 2.0, limits, endpoint="http://127.0.0.1:2")
     for realm in (REALM, sim, "https://another.example.org"):
         with pytest.raises(BudgetExceeded):
-            launch(ledger, "d", 2.0, limits, realm=realm)
+            launch(ledger, "d", 2.0, limits, endpoint=realm)
 
 
 def test_what_was_spent_yesterday_is_yesterdays(ledger: Ledger) -> None:
     owned = launch(ledger, "a", 2.0, Limits(None, None, 1))
-    ledger.note("a", "ended")
-    assert shares(ledger.owned(alive=False), REALM, owned.created + 49 * 3600) == ()
+    ledger.update("a", "ended")
+    assert shares(ledger.records(alive=False), REALM, owned.created + 49 * 3600) == ()
 
 
 _CHILD = """
@@ -133,7 +133,7 @@ grant = grant_new(name, order.offer.price, "https://api.example.org", Limits(day
 print("here", flush=True)
 sys.stdin.readline()
 try:
-    Ledger(Path(path), patience=60).reserve(order, provider="prime", realm="https://api.example.org", grant=grant)
+    Ledger(Path(path), patience=60).reserve(order, provider="prime", endpoint="https://api.example.org", grant=grant)
     print("had")
 except BudgetExceeded:
     print("refused")
@@ -189,4 +189,4 @@ async def test_a_launch_that_the_provider_refuses_takes_nothing(world: Any, stat
                 order, world.prime, world.ledger, login=world.login, limits=limits, sleep=world.sleep, clock=world.clock
             )
         ]
-    assert shares(world.ledger.owned(alive=False), world.prime.realm, time.time()) == ()
+    assert shares(world.ledger.records(alive=False), world.prime.endpoint, time.time()) == ()

@@ -22,7 +22,7 @@ class Book:
     def __init__(self, *owned: PodRecord) -> None:
         self._owned = owned
 
-    def owned(self, alive: bool = True) -> tuple[PodRecord, ...]:
+    def records(self, alive: bool = True) -> tuple[PodRecord, ...]:
         return tuple(one for one in self._owned if one.open or not alive)
 
 
@@ -30,7 +30,7 @@ def owned(name: str = "a", **changes: Any) -> PodRecord:
     values: dict[str, Any] = {
         "name": name,
         "provider": "prime",
-        "realm": "",
+        "endpoint": "",
         "pod": f"pod-{name}",
         "run": None,
         "workspace": None,
@@ -107,11 +107,11 @@ class At:
     """A service that is asked."""
 
     def __init__(self, realm: str) -> None:
-        self.name, self.realm = "prime", realm
+        self.name, self.endpoint = "prime", realm
 
 
 def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() -> None:
-    real, one, other = (owned(name, realm=realm) for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True))
+    real, one, other = (owned(name, endpoint=realm) for name, realm in zip("abc", ("https://real", SIM, SIM + "1"), strict=True))
 
     def names(**more: Any) -> list[str]:
         return [pod.name for pod in sum_costs(Book(real, one, other), {}, NOW, **more).pods]
@@ -122,8 +122,8 @@ def test_a_simulators_machines_count_where_it_is_asked_and_real_ones_always() ->
 
 
 def test_two_simulators_that_call_their_machines_alike() -> None:
-    old = owned("old", realm=SIM, pod="p1", state="ended", ended=NOW - HOUR, billed=50.0)
-    new = owned("new", realm=SIM + "1", pod="p1", hourly=1.0)
+    old = owned("old", endpoint=SIM, pod="p1", state="ended", ended=NOW - HOUR, billed=50.0)
+    new = owned("new", endpoint=SIM + "1", pod="p1", hourly=1.0)
     cost = sum_costs(Book(old, new), {}, NOW, here=[At(SIM + "1")]).of("p1")  # type: ignore[list-item]
     assert cost is not None and (cost.name, cost.spent) == ("new", 3.0)
 
@@ -153,7 +153,7 @@ def test_the_real_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "pods.db")
     offer = Offer("prime", "o", "H100_80GB", 1, Price(2.0))
     ledger.reserve(Order("hudtui-a", offer), provider="prime", run="r1")
-    ledger.note("hudtui-a", "created", pod="p1", hourly=2.5)
+    ledger.update("hudtui-a", "created", pod="p1", hourly=2.5)
     entry = ledger.get("hudtui-a")
     assert entry is not None
     found = sum_costs(ledger, account({"p1": 0.75}), entry.created + HOUR)

@@ -16,7 +16,7 @@ def offer(hourly: float, *, gpu: str = "H100_80GB", count: int = 1, spot: bool =
 
 def test_the_lowest_price_of_a_kind_is_kept(tmp_path: Path) -> None:
     book = PriceHistory(tmp_path)
-    assert book.note([offer(3), offer(2), offer(8, count=8), offer(1, spot=True), offer(0, gpu="MINE", stated=False)], 100)
+    assert book.update([offer(3), offer(2), offer(8, count=8), offer(1, spot=True), offer(0, gpu="MINE", stated=False)], 100)
     assert book.history(offer(5)) == ((100, 2),)
     assert book.history(offer(5, count=8)) == ((100, 1),)
     assert book.history(offer(5, spot=True)) == ((100, 1),)
@@ -25,24 +25,24 @@ def test_the_lowest_price_of_a_kind_is_kept(tmp_path: Path) -> None:
 
 def test_the_same_prices_are_not_noted_twice_in_a_moment(tmp_path: Path) -> None:
     book = PriceHistory(tmp_path)
-    assert book.note([offer(2)], 100)
-    assert not book.note([offer(2)], 100 + OFTEN - 1)
-    assert book.note([offer(3)], 100 + OFTEN - 1)
-    assert book.note([offer(3)], 100 + 2 * OFTEN)
+    assert book.update([offer(2)], 100)
+    assert not book.update([offer(2)], 100 + OFTEN - 1)
+    assert book.update([offer(3)], 100 + OFTEN - 1)
+    assert book.update([offer(3)], 100 + 2 * OFTEN)
     assert [price for _, price in book.history(offer(1))] == [2, 3, 3]
 
 
 def test_looking_leaves_no_trace(tmp_path: Path) -> None:
     book = PriceHistory(tmp_path / "missing")
-    assert not book.note([offer(2)], 100) and book.history(offer(2)) == ()
+    assert not book.update([offer(2)], 100) and book.history(offer(2)) == ()
     assert not (tmp_path / "missing").exists()
-    assert not PriceHistory(tmp_path).note([], 100) and not list(tmp_path.iterdir())
+    assert not PriceHistory(tmp_path).update([], 100) and not list(tmp_path.iterdir())
 
 
 def test_the_file_stays_small_and_keeps_what_is_new(tmp_path: Path) -> None:
     book = PriceHistory(tmp_path, most=2000)
     for number in range(200):
-        assert book.note([offer(number)], 1000.0 * number)
+        assert book.update([offer(number)], 1000.0 * number)
         assert book.path.stat().st_size <= 2000
     prices = [price for _, price in book.history(offer(1))]
     assert prices == [float(number) for number in range(200 - len(prices), 200)] and len(prices) > 10
@@ -50,10 +50,10 @@ def test_the_file_stays_small_and_keeps_what_is_new(tmp_path: Path) -> None:
 
 def test_a_broken_line_spoils_no_other(tmp_path: Path) -> None:
     book = PriceHistory(tmp_path)
-    book.note([offer(2)], 100)
+    book.update([offer(2)], 100)
     with book.path.open("a") as file:
         file.write('{"at": 1, "prices": 3}\n[]\n\x00\n{"at": 2, "pri')
-    book.note([offer(3)], 200)
+    book.update([offer(3)], 200)
     assert book.history(offer(1)) == ((100, 2), (200, 3))
 
 
@@ -63,5 +63,5 @@ def test_any_file_can_be_read(junk: bytes) -> None:
         book = PriceHistory(Path(folder))
         book.path.write_bytes(junk)
         book.history(offer(1))
-        assert book.note([offer(2)], 1e10)
+        assert book.update([offer(2)], 1e10)
         assert (1e10, 2.0) in book.history(offer(1))

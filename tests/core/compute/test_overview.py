@@ -15,7 +15,7 @@ from hudtui.core.compute.market import Market, load_cache, offer_from_json, save
 from hudtui.core.compute.overview import Overview, PodsSnapshot
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
-from hudtui.core.compute.provider import ProviderError
+from hudtui.core.compute.provider import Features, ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Price, Query
 from hudtui.core.errors import InputError
 from hudtui.sim import PrimeSimulator
@@ -33,7 +33,7 @@ def sim() -> Iterator[PrimeSimulator]:
 class Mute:
     """A provider whose answer to a question for offers is given by the test."""
 
-    name, title, simulated, paid = "mute", "Mute", False, False
+    name, title, endpoint, features = "mute", "Mute", "", Features(paid=False)
 
     def __init__(self, *answers: Offers | Exception) -> None:
         self._answers = list(answers)
@@ -141,9 +141,9 @@ async def rent(one: Overview, sim: PrimeSimulator, name: str, **facts: Any) -> s
     found = (await one.providers["prime"].offers(Query(gpu_types=("H100_80GB",)))).found
     chosen = min((item for item in found if item.price.currency == "USD" and not item.spot), key=lambda item: item.price.hourly)
     order = Order(name, chosen)
-    one.ledger.reserve(order, provider="prime", realm=sim.url, **facts)
+    one.ledger.reserve(order, provider="prime", endpoint=sim.url, **facts)
     pod = await one.providers["prime"].create(order)
-    one.ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)
+    one.ledger.update(name, "ready", pod=pod.id, hourly=pod.hourly)
     one.ledger.unclaim(name)
     return pod.id
 
@@ -168,7 +168,7 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
     orphan = await rent(one, sim, "hudtui-b", run="r2")
     by_hand = await rent(one, sim, "hudtui-d")
     foreign = await rent(one, sim, "hudtui-c")
-    with one.ledger._writing() as database:  # as if it had been rented elsewhere under another name
+    with one.ledger._database.writing() as database:  # as if it had been rented elsewhere under another name
         database.execute("DELETE FROM machines WHERE name = 'hudtui-c'")
         database.execute("UPDATE machines SET created = ? ", (START - 300,))  # the provider's clock is another one
     sim.set_pod(foreign, name="somebody")
@@ -213,8 +213,8 @@ async def test_a_provider_that_does_not_answer_is_named(tmp_path: Path, sim: Pri
 async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     for name, realm in (("hudtui-real", "https://api.example.org"), ("hudtui-old", "http://127.0.0.1:1")):
-        one.ledger.reserve(Order(name, offer("a", 3.0)), provider="prime", realm=realm)
-        one.ledger.note(name, "created", pod=f"{name}-1")
+        one.ledger.reserve(Order(name, offer("a", 3.0)), provider="prime", endpoint=realm)
+        one.ledger.update(name, "created", pod=f"{name}-1")
         one.ledger.unclaim(name)
     found = await looked(one)
     assert [pod.name for pod in found.spending.pods] == ["hudtui-real"]
@@ -246,7 +246,7 @@ def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
 async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     pod = await rent(one, sim, "hudtui-a", run="r1")
-    one.ledger.reserve(Order("hudtui-b", offer("a", 3.0)), provider="prime", realm=sim.url)
+    one.ledger.reserve(Order("hudtui-b", offer("a", 3.0)), provider="prime", endpoint=sim.url)
     one.ledger.unclaim("hudtui-b")
     sim.clock.advance(600)
     seen = (await looked(one)).pods[0]
@@ -277,7 +277,7 @@ async def test_a_machine_that_was_taken_back_is_told_with_its_reason(tmp_path: P
     taken, ended = await rent(one, sim, "hudtui-a"), await rent(one, sim, "hudtui-b")
     assert (await looked(one)).taken == ()
     sim.reclaim(taken)
-    one.ledger.note("hudtui-b", "ending", why="by hand")
+    one.ledger.update("hudtui-b", "ending", why="by hand")
     await one.providers["prime"].terminate(ended)
     sim.clock.advance(600)
     (owned,) = (await looked(one)).taken
@@ -308,12 +308,12 @@ async def test_two_accounts_that_call_their_machines_alike_are_two(tmp_path: Pat
         pod = await rent(one, first, "hudtui-a")
         (seen,) = (await looked(one)).pods
         assert (entry := one.ledger.get("hudtui-a")) is not None and entry.account == "Sim User"
-        one.ledger.note("hudtui-a", "ended", billed=0.5)
+        one.ledger.update("hudtui-a", "ended", billed=0.5)
         await one.close()
     with PrimeSimulator() as second:
         other = desk(tmp_path, prime(second))
         assert await rent(other, second, "hudtui-b") == pod, "the same id"
-        with other.ledger._writing() as database:  # as if both had one address
+        with other.ledger._database.writing() as database:  # as if both had one address
             database.execute("UPDATE machines SET realm = ?, account = 'Somebody Else' WHERE name = 'hudtui-a'", (second.url,))
         second.clock.advance(3600)
         found = await looked(other)

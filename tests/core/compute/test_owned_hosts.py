@@ -126,7 +126,7 @@ async def test_machines_that_do_not_answer_are_named_and_the_others_stay() -> No
 async def test_nothing_is_rented_and_nothing_is_ended() -> None:
     provider = SshProvider([OwnedHost("ann@10.0.0.5:2222", 1.5)])
     assert isinstance(provider, Provider) and isinstance(LocalProvider(), Provider)
-    assert not provider.paid and not provider.simulated
+    assert not provider.features.paid and not provider.features.simulated
     (offer,) = offers_of(BOX, provider.machines[0], "ssh")
     pod = await provider.create(Order("mine", offer))
     assert (pod.id, pod.name, pod.stage, pod.hourly) == ("ann@10.0.0.5:2222", "mine", "ready", 1.5)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.compute.pods import Ledger, _this_process
+from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.values import Address, Offer, Order, Pod, Price
 from hudtui.core.errors import InputError, MachineError
+from hudtui.core.process import process_mark
 
 OFFER = Offer("prime", "a/b", "H100_80GB", 2, Price(4.2, "EUR"), raw={"cloudId": "a"})
 
@@ -32,7 +33,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
-    assert ledger.owned() == ()
+    assert ledger.records() == ()
     assert not ledger.path.exists()
     made = ledger.reserve(_order(), provider="prime", run="r1", workspace=Path("/w"))
     assert (made.state, made.pod, made.run, made.workspace, made.hourly, made.currency) == (
@@ -41,7 +42,7 @@ def test_intent_is_on_disk_with_its_order(ledger: Ledger) -> None:
     )
     assert made.open and made.held
     assert made.order["offer"]["gpu_type"] == "H100_80GB" and made.order["image"] == "ubuntu"
-    assert Ledger(ledger.path).owned() == (made,)
+    assert Ledger(ledger.path).records() == (made,)
 
 
 def test_only_its_owner_reads_it(ledger: Ledger) -> None:
@@ -52,43 +53,43 @@ def test_only_its_owner_reads_it(ledger: Ledger) -> None:
 
 def test_a_name_is_used_once(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
-    ledger.note("hudtui-a", "never", why="no")
+    ledger.update("hudtui-a", "never", why="no")
     with pytest.raises(InputError, match="before"):
         ledger.reserve(_order(), provider="prime")
 
 
 def test_found_by_name_and_by_id(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
-    noted = ledger.note("hudtui-a", "created", pod="p1", hourly=5.0)
+    noted = ledger.update("hudtui-a", "created", pod="p1", hourly=5.0)
     assert (noted.state, noted.pod, noted.hourly) == ("created", "p1", 5.0)
     assert ledger.get("p1") == ledger.get("hudtui-a") == noted
     assert ledger.get("other") is None
-    assert ledger.note("hudtui-a", hourly=None).hourly == 5.0
+    assert ledger.update("hudtui-a", hourly=None).hourly == 5.0
 
 
 def test_what_has_ended_stays_ended_unless_it_is_ended_again(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
-    ledger.note("hudtui-a", "created", pod="p1")
-    ended = ledger.note("hudtui-a", "ended", billed=1.5, why="done")
+    ledger.update("hudtui-a", "created", pod="p1")
+    ended = ledger.update("hudtui-a", "ended", billed=1.5, why="done")
     assert ended.ended is not None and not ended.open and ended.holder is None
-    assert ledger.note("hudtui-a", "ready").state == "ended"
-    assert ledger.owned() == ()
-    assert ledger.owned(alive=False) == (ledger.get("hudtui-a"),)
-    assert ledger.note("hudtui-a", "ending").state == "ending"
+    assert ledger.update("hudtui-a", "ready").state == "ended"
+    assert ledger.records() == ()
+    assert ledger.records(alive=False) == (ledger.get("hudtui-a"),)
+    assert ledger.update("hudtui-a", "ending").state == "ending"
 
 
 def test_what_was_thought_never_created_may_turn_up(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
-    assert ledger.note("hudtui-a", "never").state == "never"
-    assert ledger.note("hudtui-a", "created", pod="p").state == "created"
+    assert ledger.update("hudtui-a", "never").state == "never"
+    assert ledger.update("hudtui-a", "created", pod="p").state == "created"
 
 
 def test_unknown_names_and_facts_are_refused(ledger: Ledger) -> None:
     ledger.reserve(_order(), provider="prime")
     with pytest.raises(MachineError, match="ever"):
-        ledger.note("other", "ready")
+        ledger.update("other", "ready")
     with pytest.raises(TypeError, match="colour"):
-        ledger.note("hudtui-a", colour="red")
+        ledger.update("hudtui-a", colour="red")
 
 
 def test_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
@@ -138,10 +139,10 @@ def test_a_ledger_of_an_older_hudtui_is_read_as_it_is_and_brought_up_to_date_by_
         database.execute(
             "INSERT INTO machines VALUES ('hudtui-old', 'prime', '', 'p1', 'r1', '/w', ?, ?, 'ready', 4.2, 'EUR', 5.0, 6.0, "
             "NULL, NULL, NULL, ?)",
-            (socket.gethostname(), _this_process(), offer),
+            (socket.gethostname(), process_mark(), offer),
         )
         database.commit()
-    (old,) = ledger.owned()
+    (old,) = ledger.records()
     assert (old.pod, old.seen, old.until, old.account, old.unasked) == ("p1", None, None, None, False)
     assert old.held, "this process has it, whatever it called the machine then"
     assert (old.last_pod().gpu_type, old.last_pod().hourly, old.last_pod().spot) == ("H100_80GB", 4.2, True)
@@ -149,14 +150,14 @@ def test_a_ledger_of_an_older_hudtui_is_read_as_it_is_and_brought_up_to_date_by_
     with contextlib.closing(sqlite3.connect(ledger.path)) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (1,), "reading changes nothing"
     ledger.reserve(_order(), provider="prime")
-    seen = ledger.note("hudtui-old", last=replace(old.last_pod(), hourly=5.0))
+    seen = ledger.update("hudtui-old", last=replace(old.last_pod(), hourly=5.0))
     assert seen.seen is not None and (seen.hourly, seen.run) == (5.0, "r1") and ledger.get("hudtui-old") == seen
 
 
 def test_a_machine_that_is_called_otherwise_today_is_the_same_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     made = ledger.reserve(_order(), provider="prime")
     monkeypatch.setattr(socket, "gethostname", lambda: "name-by-another-network")
-    assert made.held and ledger.owned()[0].held
+    assert made.held and ledger.records()[0].held
 
 
 def test_what_was_seen_last_comes_back(ledger: Ledger) -> None:
@@ -164,26 +165,26 @@ def test_what_was_seen_last_comes_back(ledger: Ledger) -> None:
     pod = Pod("prime", "p1", "hudtui-a", "ready", "ACTIVE", hourly=3.0, addresses=(Address("root", "10.0.0.7", 2222),))
     (owned,) = ledger.update_seen({"hudtui-a": pod}, 1000.0)
     assert (owned.last_pod(), owned.seen, owned.hourly) == (pod, 1000.0, 3.0)
-    assert ledger.note("hudtui-a", "ended").last_pod() == replace(pod, stage="gone")
+    assert ledger.update("hudtui-a", "ended").last_pod() == replace(pod, stage="gone")
 
 
 def test_many_write_at_once(ledger: Ledger) -> None:
     def work(index: int) -> None:
         ledger.reserve(_order(f"hudtui-{index}"), provider="prime")
-        ledger.note(f"hudtui-{index}", "created", pod=f"p{index}")
+        ledger.update(f"hudtui-{index}", "created", pod=f"p{index}")
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {entry.pod for entry in ledger.owned()} == {f"p{index}" for index in range(8)}
+    assert {entry.pod for entry in ledger.records()} == {f"p{index}" for index in range(8)}
 
 
 def test_failures_are_told_in_words(ledger: Ledger, tmp_path: Path) -> None:
     ledger.path.parent.mkdir()
     ledger.path.write_bytes(b"this is no database, whatever its name says" * 100)
-    with pytest.raises(MachineError, match="cannot be used") as caught:
+    with pytest.raises(MachineError, match="is damaged") as caught:
         ledger.reserve(_order(), provider="prime")
     assert str(ledger.path) in str(caught.value)
     newer = Ledger(tmp_path / "newer.db")

@@ -16,7 +16,7 @@ from hudtui.core.errors import InputError
 
 async def test_it_is_a_provider(world: Any) -> None:
     assert isinstance(world.prime, Provider)
-    assert (world.prime.name, world.prime.title, world.prime.simulated, world.prime.paid) == (
+    assert (world.prime.name, world.prime.title, world.prime.features.simulated, world.prime.features.paid) == (
         "prime",
         "Prime (simulated)",
         True,

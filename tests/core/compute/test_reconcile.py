@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.lifecycle import terminate_pod
-from hudtui.core.compute.provider import Provider
+from hudtui.core.compute.provider import Features, Provider
 from hudtui.core.compute.reconcile import Reconciliation, reconcile
 
 
 @pytest.fixture
 def forgotten(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A world in which the process that ordered machines is gone."""
-    monkeypatch.setattr("hudtui.core.compute.pods._alive", lambda mark: False)
+    monkeypatch.setattr("hudtui.core.compute.pods.is_running", lambda mark: False)
     return world
 
 
 async def _pod(world: Any, name: str, *, state: Any = "ready", run: str | None = "r1", noted: bool = True) -> str:
     order = await world.order(name, "cpu-8")
-    world.ledger.reserve(order, provider="prime", realm=world.prime.realm, run=run)
+    world.ledger.reserve(order, provider="prime", endpoint=world.prime.endpoint, run=run)
     pod = (await world.prime.create(order)).id
     if noted:
-        world.ledger.note(name, state, pod=pod)
+        world.ledger.update(name, state, pod=pod)
     return str(pod)
 
 
@@ -107,7 +107,7 @@ async def test_intentions_that_came_to_nothing(forgotten: Any) -> None:
 async def test_what_was_taken_for_ended_and_is_alive(forgotten: Any) -> None:
     ended = await _pod(forgotten, "hudtui-ended", state="ended")
     never = await _pod(forgotten, "hudtui-never", noted=False)
-    forgotten.ledger.note("hudtui-never", "never")
+    forgotten.ledger.update("hudtui-never", "never")
     found = await _look(forgotten, active=lambda entry: True)
     assert {orphan.pod.id for orphan in found.orphans} == {ended, never}
     assert all("was taken for" in orphan.why for orphan in found.orphans)
@@ -124,8 +124,8 @@ async def test_machines_that_ended_meanwhile(forgotten: Any) -> None:
 
 
 async def test_a_machine_that_this_account_does_not_know(forgotten: Any) -> None:
-    entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime", realm=forgotten.prime.realm)
-    forgotten.ledger.note(entry.name, "ready", pod="of-another-account")
+    entry = forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="prime", endpoint=forgotten.prime.endpoint)
+    forgotten.ledger.update(entry.name, "ready", pod="of-another-account")
     found = await _look(forgotten)
     assert [one.name for one in found.unclear] == ["hudtui-a"] and "the account's key?" in found.warnings[0]
     assert forgotten.ledger.get("hudtui-a").state == "ready"
@@ -140,8 +140,8 @@ async def test_a_provider_that_cannot_be_asked(forgotten: Any) -> None:
 
 async def test_a_provider_that_has_no_key_any_more(forgotten: Any) -> None:
     forgotten.ledger.reserve(await forgotten.order("hudtui-a"), provider="elsewhere")
-    forgotten.ledger.reserve(await forgotten.order("hudtui-b"), provider="prime", realm="https://api.example.invalid")
-    forgotten.ledger.reserve(await forgotten.order("hudtui-c"), provider="prime", realm="http://127.0.0.1:1")
+    forgotten.ledger.reserve(await forgotten.order("hudtui-b"), provider="prime", endpoint="https://api.example.invalid")
+    forgotten.ledger.reserve(await forgotten.order("hudtui-c"), provider="prime", endpoint="http://127.0.0.1:1")
     found = await _look(forgotten)
     assert [one.name for one in found.unclear] == ["hudtui-a", "hudtui-b"] and len(found.warnings) == 2
     assert forgotten.ledger.get("hudtui-c").state == "ended", "its simulator is gone"
@@ -149,7 +149,7 @@ async def test_a_provider_that_has_no_key_any_more(forgotten: Any) -> None:
 
 async def test_several_providers_and_such_that_cost_nothing(forgotten: Any) -> None:
     class Own:
-        name, paid = "local", False
+        name, features = "local", Features(paid=False)
 
     await _pod(forgotten, "hudtui-a", state="created")
     providers: dict[str, Provider] = {"prime": forgotten.prime, "local": Own()}  # type: ignore[dict-item]

@@ -38,7 +38,7 @@ async def test_a_key_brings_prime() -> None:
     settings = {"PRIME_API_KEY": "pit_secret_1234567890", "PRIME_TEAM_ID": "team"}
     found = find_providers(settings.get)
     prime = found["prime"]
-    assert prime.title == "Prime Intellect" and prime.paid and not prime.simulated
+    assert prime.title == "Prime Intellect" and prime.features.paid and not prime.features.simulated
     assert "pit_secret" not in repr(prime) and "pit_secret" not in repr(prime_access(settings.get))
     assert open_provider("prime", settings.get, providers=found) is prime
     await prime.close()
@@ -54,8 +54,8 @@ async def test_a_key_brings_prime() -> None:
 )
 async def test_an_address_of_this_machine_is_a_simulated_prime(settings: dict[str, str]) -> None:
     found = find_providers(settings.get)
-    (prime,) = (provider for provider in found.values() if provider.paid)
-    assert prime.simulated and "simulated" in prime.title and found[prime.name] is prime
+    (prime,) = (provider for provider in found.values() if provider.features.paid)
+    assert prime.features.simulated and "simulated" in prime.title and found[prime.name] is prime
     assert open_provider("prime", settings.get, providers=found) is prime
     if "HUDTUI_SIM" in settings:  # the real key stays at home
         key = prime_access(settings.get).key

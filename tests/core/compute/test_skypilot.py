@@ -14,12 +14,11 @@ import pytest
 from hudtui.core.compute.choose import choose
 from hudtui.core.compute.costs import charge_text, sum_costs
 from hudtui.core.compute.gpus import parse_spec
-from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, acquire
+from hudtui.core.compute.lifecycle import ProvisionFailed, ProvisionStep, acquire, terminate_pod
 from hudtui.core.compute.pods import Ledger
-from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, Provider, ProviderError, brings_key
+from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, Provider, ProviderError
 from hudtui.core.compute.reconcile import reconcile
 from hudtui.core.compute.registry import find_providers, open_provider, pod_target, unavailable_providers
-from hudtui.core.compute.release import terminate_pod
 from hudtui.core.compute.skypilot import (
     INSTALL,
     PROGRAM,
@@ -139,7 +138,7 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
     said = shlex.join(stub.program)
     settings = {"HUDTUI_SKY": said}
     found = find_providers(settings.get)["sky"]
-    assert isinstance(found, Provider) and found.paid and not found.simulated and brings_key(found)
+    assert isinstance(found, Provider) and found.features.paid and not found.features.simulated and found.features.brings_ssh_key
     assert open_provider("sky", settings.get, providers={}).name == "sky"
     folder = stub.path.parent / "bin"
     folder.mkdir()
@@ -154,7 +153,7 @@ def test_it_is_asked_where_that_is_wanted_and_not_just_because_it_is_there(stub:
         ledger.reserve(
             Order("hudtui-kept", Offer("sky", "x", "H100", 1, parse_offers({"H100": [H100]})[0].price)), provider="sky"
         )
-        ledger.note("hudtui-kept", "created", pod="hudtui-kept")
+        ledger.update("hudtui-kept", "created", pod="hudtui-kept")
         assert "sky" in find_providers({}.get), "a machine that may be alive there is never forgotten"
 
 
@@ -265,7 +264,7 @@ async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(
         stub.tell(fail=fail, launches={"hudtui-t1": "RUNNING"})
     else:
         stub.tell(fail={**fail, "api status": ["Could not connect to SkyPilot API server", 1]})
-    with pytest.raises(OutcomeUnknown, match="nobody can say whether hudtui-t1") as caught:
+    with pytest.raises(OutcomeUnknown, match="could not be confirmed whether hudtui-t1") as caught:
         await sky.create(order)
     assert "Connection aborted" in str(caught.value.why)
 
@@ -273,7 +272,7 @@ async def test_a_launch_that_failed_here_and_may_go_on_there_is_unclear(
 async def test_a_program_that_does_not_end_leaves_it_unclear(stub: Stub) -> None:
     order = await an_order(stub.sky())
     gone = SkyPilotProvider((str(stub.path.parent / "no-such-program"),))
-    with pytest.raises(OutcomeUnknown, match="nobody can say whether hudtui-t1"):
+    with pytest.raises(OutcomeUnknown, match="could not be confirmed whether hudtui-t1"):
         await gone.create(order)
     with pytest.raises(ProviderError) as caught:
         await gone.pods()
@@ -326,11 +325,11 @@ async def test_from_the_order_to_the_bill(stub: Stub, sky: SkyPilotProvider, tmp
     gone = await terminate_pod("hudtui-t1", sky, ledger, why="over", sleep=sleep)
     assert (gone.stage, gone.billed, gone.terminated) == ("gone", 1.245, stub.began + 1800)
     assert gone.estimated and gone.bill is None and charge_text(gone) == "about $1.25 (estimated)"
-    (entry,) = ledger.owned(alive=False)
+    (entry,) = ledger.records(alive=False)
     assert entry.state == "ended" and entry.billed is None, "an estimate is no bill, also when SkyPilot is not there any more"
     (over,) = sum_costs(ledger, {}, time.time()).pods
     assert not over.billed and over.text.startswith("about ")
-    assert stub.asked("down") == 1 and ledger.owned() == ()
+    assert stub.asked("down") == 1 and ledger.records() == ()
     assert [pod.name for pod in await sky.history()] == ["hudtui-t1"]
 
 
@@ -355,7 +354,7 @@ async def test_a_launch_that_fails_says_why_and_leaves_nothing(stub: Stub, sky: 
     with pytest.raises(ProvisionFailed, match="no capacity in us-west-3"):
         async for _ in steps:
             pass
-    assert ledger.owned() == ()
+    assert ledger.records() == ()
 
 
 async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilotProvider, tmp_path: Path) -> None:
@@ -374,7 +373,7 @@ async def test_a_cancelled_order_takes_its_launch_back(stub: Stub, sky: SkyPilot
             break
     await steps.aclose()
     assert stub.asked("api", "cancel") == 1 and stub.state["launches"] == {"hudtui-t1": "CANCELLED"}
-    assert ledger.owned() == () and stub.state.get("clusters", {}) == {}
+    assert ledger.records() == () and stub.state.get("clusters", {}) == {}
 
 
 async def test_what_cannot_be_taken_down_is_said(stub: Stub, sky: SkyPilotProvider) -> None:

@@ -163,7 +163,7 @@ async def test_what_is_missing_here_is_told_before_anything_is_rented(world: Wor
     with pytest.raises(RunError, match="needs WANDB_API_KEY"):
         await world.tend(record)
     assert world.store.summary(record.id).state == "failed"
-    assert world.created == 0 and world.broker.ledger.owned(alive=False) == ()
+    assert world.created == 0 and world.broker.ledger.records(alive=False) == ()
 
 
 async def test_an_offer_that_is_gone_fails_the_run_and_rents_nothing(world: World) -> None:

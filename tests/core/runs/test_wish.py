@@ -333,7 +333,7 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     project: Path, store: RunStore, prime: PrimeSimulator
 ) -> None:
     order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
-    Ledger().reserve(order, provider="prime", realm=prime.url, grant=lambda entries: time.time() + 10 * 3600)
+    Ledger().reserve(order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600)
     wish = RunRequest(engine="rollouts", policy="random", provider="prime")
     (missing,) = (await _prepare(project, store, wish, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)

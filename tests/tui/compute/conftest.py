@@ -93,10 +93,10 @@ class World:
             offer = next(one for one in (await provider.offers(Query())).found if one.cloud_id == cloud_id)
             order, ledger = Order(name, offer), Ledger()
             if written:
-                ledger.reserve(order, provider="prime", realm=provider.realm, run=run, workspace=workspace)
+                ledger.reserve(order, provider="prime", endpoint=provider.endpoint, run=run, workspace=workspace)
             pod = await provider.create(order)
             if written:
-                ledger.note(name, "ready", pod=pod.id, hourly=pod.hourly)
+                ledger.update(name, "ready", pod=pod.id, hourly=pod.hourly)
                 ledger.unclaim(name)
                 with sqlite3.connect(ledger.path) as database:  # as if it had been written down in the simulator's time
                     database.execute("UPDATE machines SET created = ? WHERE name = ?", (pod.created, name))

@@ -81,7 +81,7 @@ async def test_rent_log_in_and_end(
         await until(pilot, lambda: not app.screen.is_modal and "x ends it." in app.screen.message)
         await settle(pilot)
 
-        entry = Ledger().owned()[0]
+        entry = Ledger().records()[0]
         assert entry.state == "ready" and entry.order["offer"]["id"] == offer.id
         assert LimitBook().get(entry.name) == Limits(idle_minutes=None)
         text = screen_text(app)
@@ -102,7 +102,7 @@ async def test_rent_log_in_and_end(
         await pilot.press("y")
         await until(pilot, lambda: not app.screen.is_modal and "is gone" in app.screen.message)
         await settle(pilot)
-        assert not world.sim.alive and Ledger().owned() == ()
+        assert not world.sim.alive and Ledger().records() == ()
         ended = Ledger().get(entry.name)
         assert ended is not None and ended.state == "ended" and ended.why == "ended by hand"
         assert app.purse.money is None and "/h" not in screen_text(app).splitlines()[0]
@@ -124,7 +124,7 @@ async def test_cancelling_ends_what_was_created(
         await pilot.press("ctrl+x")
         await until(pilot, lambda: not screen.getting)
         await settle(pilot)
-        assert not world.sim.alive and Ledger().owned() == ()
+        assert not world.sim.alive and Ledger().records() == ()
         assert len(world.sim.pods) == 1
 
 
@@ -190,7 +190,7 @@ async def test_a_machine_that_is_ready_stays_and_quitting_waits_for_its_guard(
         assert app.is_running
         put.set()
         await until(pilot, lambda: not app.is_running)
-    assert len(world.sim.alive) == 1 and [one.state for one in Ledger().owned()] == ["ready"]
+    assert len(world.sim.alive) == 1 and [one.state for one in Ledger().records()] == ["ready"]
 
 
 async def test_a_lost_terminal_gives_up_a_machine_that_is_being_got_too(
@@ -200,7 +200,7 @@ async def test_a_lost_terminal_gives_up_a_machine_that_is_being_got_too(
         await _getting(pilot, until, settle, world)
         world.sim.fail_next("DELETE", "/api/v1/pods/*", kind="slow", seconds=1)
         app.terminal_lost()
-    assert not world.sim.alive and Ledger().owned() == (), "the app has waited for it"
+    assert not world.sim.alive and Ledger().records() == (), "the app has waited for it"
 
 
 async def test_a_key_that_the_provider_does_not_know_is_registered_first(

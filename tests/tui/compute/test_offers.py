@@ -49,7 +49,7 @@ def test_picture_of_an_error(snap: Any, project: Path, looks_like: Any) -> None:
 def test_picture_full(snap: Any, project: Path, world: Any, size: tuple[int, int]) -> None:
     book = PriceHistory(make_state_dir(project))
     for number, price in enumerate((2.4, 2.4, 2.2, 1.9, 2.6, 2.1)):
-        book.note([Offer("prime", "a", "H100_80GB", 1, Price(price))], world.services.now().timestamp() - 86400 * (6 - number))
+        book.update([Offer("prime", "a", "H100_80GB", 1, Price(price))], world.services.now().timestamp() - 86400 * (6 - number))
     app = HudtuiApp(project, services=world.services)
 
     async def choose(pilot: Any) -> None:

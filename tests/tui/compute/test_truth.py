@@ -185,8 +185,8 @@ async def test_the_header_counts_a_machine_from_the_order_on(
     async with open_app(project, size=(160, 48), services=world.services) as (app, pilot):
         await settle(pilot)
         assert app.purse.money is None
-        realm = (await app.purse.open()).desk.providers["prime"].realm
-        await asyncio.to_thread(Ledger().reserve, order("hudtui-new"), provider="prime", realm=realm)
+        realm = (await app.purse.open()).desk.providers["prime"].endpoint
+        await asyncio.to_thread(Ledger().reserve, order("hudtui-new"), provider="prime", endpoint=realm)
         app.purse.look_soon()
         await until(pilot, lambda: "$2.45/h" in header(app, screen_text))
         assert not world.sim.pods, "nobody has created it yet"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hudtui.core.compute.prime.client import PREFIX, PrimeApiError, PrimeHttp
 from hudtui.core.compute.prime.schemas import find_addresses, order_body, parse_key, parse_offer, parse_pod, parse_time, stage_of
-from hudtui.core.compute.provider import AuthError, OutcomeUnknown, OutOfCapacity, ProviderError
+from hudtui.core.compute.provider import AuthError, Features, OutcomeUnknown, OutOfCapacity, ProviderError
 from hudtui.core.compute.values import Account, Offer, Offers, Order, Pod, Query, SshKey
 from hudtui.core.errors import InputError
 from hudtui.core.http import Query as Pairs
@@ -54,8 +54,6 @@ class PrimeProvider:
         InputError: The key or the address cannot be one.
     """
 
-    paid = True
-
     def __init__(
         self,
         api_key: SecretStr | str,
@@ -71,7 +69,7 @@ class PrimeProvider:
 
             api_key = SecretStr(api_key)
         self.team_id = team_id
-        self._simulated = simulated
+        self.features = Features(paid=True, simulated=simulated)
         self._http = PrimeHttp(api_key, base_url, title=self.title, timeout=timeout, sleep=sleep)
         self._known: dict[str, Pod] = {}
         self._poll = _StatusBatch(self._states)
@@ -87,12 +85,7 @@ class PrimeProvider:
     @property
     def title(self) -> str:
         """For people."""
-        return "Prime (simulated)" if self._simulated else "Prime Intellect"
-
-    @property
-    def simulated(self) -> bool:
-        """No real money is spent."""
-        return self._simulated
+        return "Prime (simulated)" if self.features.simulated else "Prime Intellect"
 
     @property
     def base_url(self) -> str:
@@ -100,7 +93,7 @@ class PrimeProvider:
         return self._http.base_url
 
     @property
-    def realm(self) -> str:
+    def endpoint(self) -> str:
         """Which service it is, for the ledger: what is simulated there must never be taken for what is real."""
         return self._http.base_url
 
@@ -262,7 +255,7 @@ class PrimeProvider:
             if refusal.status != 404:
                 raise
 
-    def end_url(self, pod: str) -> str:
+    def terminate_url(self, pod: str) -> str:
         """The address that a machine's own guard sends its DELETE to."""
         return f"{self._http.base_url}{PREFIX}/pods/{_segment(pod)}"
 
