@@ -140,6 +140,8 @@ def bind_arguments(call: Call, positional: Collection[str] | None, keywords: Col
     Returns:
         All arguments, further positional ones as `arg<position>`, and what is wrong with them.
     """
+    if not call.columns:
+        return _new(BoundArguments, ({}, {}, None))
     names = positional or ()
     if not call.kwargs and len(call.args) <= len(names):
         arguments = dict(zip(names, call.args, strict=False))
@@ -311,7 +313,7 @@ class Interpreter:
         mapped = map_arguments(mapping, bound, checker.required)
         problem = bound.problem or self._missing_tool(mapping) or mapped.problem
         unchecked = None if checker.known else NO_SCHEMA
-        if problem is None:
+        if problem is None and checker.known:
             violation, unchecked = checker.judge(mapped.arguments)
             problem = None if violation is None else _violated(violation, bound, mapped.parameters)
         draft = _new(McpCall, (mapping.tool, mapped.arguments))

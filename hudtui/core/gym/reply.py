@@ -36,7 +36,7 @@ _BLANKS = re.compile(r"\s*+")
 _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
 _BARE = re.compile(r"[^\"',()\[\]{}]*+")
 _WORD = re.compile(r"[^\s\"',:()\[\]{}]++")
-_SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
+_SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|(-?[0-9]{1,18}\.[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
 """An argument that needs no further look, and the comma behind it or the parenthesis that follows."""
 _PARENTHESIS = re.compile(r"[()]")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
@@ -286,8 +286,9 @@ class _Parser:
         while True:
             while not kwargs and (simple := _SIMPLE.match(text, at)) is not None:
                 index = simple.lastindex or 1
-                args.append(int(simple[1]) if index == 1 else simple[index])
-                columns.append(simple.start(index) + (1 if index == 1 else 0))
+                written = simple[index]
+                args.append(written if index > 2 else int(written) if index == 1 else float(written))
+                columns.append(simple.start(index) + (index <= 2))  # a text begins with its quote
                 at = simple.end()
             if not text.startswith(")", at):
                 at = self.skip(at)
