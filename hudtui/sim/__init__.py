@@ -1,6 +1,6 @@
 """A simulator of the Prime Intellect API whose pods are real SSH hosts on loopback.
 
-    async with Simulator() as sim:          # or: with Simulator() as sim
+    async with PrimeSimulator() as sim:     # or: with PrimeSimulator() as sim
         ...                                  # a client of sim.url with sim.api_key
         sim.clock.advance(60)                # the machine boots, the wallet pays
         sim.fail_next("POST", "/api/v1/pods/", kind="reset_after")

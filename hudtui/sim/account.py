@@ -165,8 +165,8 @@ class SimAccount:
         """Take an order that was found in shape.
 
         Raises:
-            NoMoney: The wallet is empty, or cannot pay the hours in advance.
-            NoCapacity: No such offer, or none left.
+            SimInsufficientFunds: The wallet is empty, or cannot pay the hours in advance.
+            SimOutOfCapacity: No such offer, or none left.
         """
         now = self.settle()
         offer = catalogue.find([*self.offers, *self.clusters], order, provider)

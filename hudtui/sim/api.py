@@ -43,7 +43,7 @@ class SimRequest:
         """A query parameter that counts.
 
         Raises:
-            Refused: It is no number, or outside of its range.
+            SimRefused: It is not a number, or out of range.
         """
         text = self.one(name)
         if text is None:

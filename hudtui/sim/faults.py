@@ -87,7 +87,7 @@ class FaultList:
         self._waiting.clear()
 
     def waiting(self) -> tuple[Fault, ...]:
-        """What has not happened yet."""
+        """The faults that are still to come."""
         return tuple(self._waiting)
 
     def take(self, method: str, path: str) -> Fault | None:
@@ -116,7 +116,7 @@ class RecordedRequest:
     path: str
     query: Mapping[str, Sequence[str]]
     body: Any
-    """Parsed JSON; text that is none; None without a body."""
+    """Parsed JSON; the text itself where it is not JSON; None without a body."""
     status: int | None = None
     """None when no answer was sent."""
     fault: str | None = None
@@ -153,7 +153,7 @@ class Behaviour:
     connection: str = "{user}@{host} -p {port}"
     """How sshConnection is written."""
     shape: str = "text"
-    """`text`, `list`, `nulls` (a list with nulls at both ends), `none` (never set: address and port map alone tell the way)."""
+    """`text`, `list`, `nulls` (a list with nulls at both ends), `none` (never set: only address and port map are set)."""
     recycle: bool = False
     """Take the address and port of the pod terminated last, with a new host key."""
     rekey: float | None = None

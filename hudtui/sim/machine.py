@@ -120,7 +120,7 @@ class PodNode:
         pod: Whose machine it is.
         index: Its number within the pod.
         folder: Where its home, its programs and its sockets are; a short path, because sockets lie below it.
-        may_log_in: Whether keys are accepted by now.
+        may_log_in: Returns whether keys are accepted now.
     """
 
     def __init__(self, pod: SimPod, index: int, folder: Path, may_log_in: Any) -> None:
@@ -464,7 +464,7 @@ class PodFleet:
         self._lock = asyncio.Lock()
 
     async def sync(self) -> None:
-        """Start, change and end machines as the account says by now."""
+        """Start, change and end machines as the account demands now."""
         async with self._lock:
             now = self._account.settle()
             # First what ends: a new machine may take over its port.

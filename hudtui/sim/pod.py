@@ -1,4 +1,4 @@
-"""One simulated pod: what was ordered, what became of it, and how the API tells of it at a given time.
+"""One simulated pod: its order, its state, and how the API describes it at a given time.
 
 Everything about a pod but its end follows from its order, its behaviour and the clock; there is no state to keep in step.
 """

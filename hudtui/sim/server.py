@@ -30,7 +30,7 @@ _TICK = 0.2
 
 
 class PrimeSimulator:
-    """A simulated Prime Intellect on loopback.
+    """A simulated Prime Intellect API on loopback.
 
     Use it as a context manager, with or without `async`. Entering returns once requests are answered.
 
@@ -40,7 +40,7 @@ class PrimeSimulator:
         state: Folder in which everything outlives this object; None forgets it all.
         rate: Simulated seconds per real second. 0: time moves by `clock.advance` (and by `step`) alone.
         step: Simulated seconds that each request takes.
-        start: Seconds from `clock.EPOCH` to the beginning, unless `state` has an earlier one to go on from.
+        start: Seconds from `clock.EPOCH` to the beginning, unless `state` continues an earlier one.
         balance: USD in the wallet.
         api_key: The key that may do everything. None: the one before when `state` has it, or a random one.
         scenario: Names of `SCENARIOS` to begin with.
@@ -198,7 +198,7 @@ class PrimeSimulator:
             self._app_state.faults.add(Fault(method, path, kind, times, **more))
 
     def heal(self) -> None:
-        """Drop the faults that have not happened yet."""
+        """Drop the faults that are still to come."""
         with self._lock:
             self._app_state.faults.clear()
 
@@ -233,7 +233,7 @@ class PrimeSimulator:
         self._call(self.listener.refuse(seconds))
 
     def settle(self) -> None:
-        """Wait until machines are as the account says: up when ready, gone when over."""
+        """Wait until machines match the account: up when ready, gone when over."""
         self._call(self.sync())
 
     async def sync(self) -> None:

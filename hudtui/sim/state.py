@@ -45,7 +45,7 @@ def _table_of_proc(mark: bytes) -> tuple[set[int], dict[int, int]]:
 
 
 def _table_of_ps(mark: str) -> tuple[set[int], dict[int, int]]:
-    """The same where there is no /proc."""
+    """As `_table_of_proc`, where there is no /proc."""
     command = ["ps", "axeww", "-o", "pid=,ppid=,command="]
     listing = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
     rows = [words for words in map(str.split, listing.splitlines()) if len(words) > 2]
@@ -99,7 +99,7 @@ class StateFolder:
         folder: Where the state is kept; None keeps nothing beyond the simulator's life.
 
     Raises:
-        InUse: Another simulator is at work in `folder`.
+        StateInUse: Another simulator is at work in `folder`.
     """
 
     def __init__(self, folder: Path | None) -> None:

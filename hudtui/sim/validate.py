@@ -52,7 +52,7 @@ def _provider_faults(body: Mapping[str, Any]) -> list[Fault422]:
 
 
 def pod_faults(body: Any) -> list[Fault422]:
-    """What is wrong with the body of `POST /pods/`, in FastAPI's form; empty when it can be taken."""
+    """What is wrong with the body of `POST /pods/`, in FastAPI's form; empty when it is valid."""
     if not isinstance(body, Mapping):
         return [_fault((), "Input should be a valid dictionary", "model_attributes_type")]
     pod = body.get("pod")
@@ -84,7 +84,7 @@ def pod_faults(body: Any) -> list[Fault422]:
 
 
 def missing_field(order: Mapping[str, Any], *, max_price: bool, centre: str | None) -> str | None:
-    """The refusal of the layer behind the schema, which the schema does not tell of; None when it has none."""
+    """The refusal of the layer behind the schema, which the published schema does not mention; None when there is none."""
     if order.get("dataCenterId") is None and centre is not None:
         return "Missing field: data_center_id"
     if max_price and order.get("maxPrice") is None:

@@ -1,6 +1,6 @@
-"""How much a server may say before it is no longer listened to: bytes, values and questions of one message or answer.
+"""Limits on what a server may send: bytes and values of one message, requests between two of its answers.
 
-A few bytes of JSON become an object of hundreds: what has too many values is refused before any of them is made.
+A few bytes of JSON become a Python object of hundreds, so values are counted before any of them is parsed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from hudtui.core.errors import ConnectError
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
-"""Of one message."""
+"""Bytes of one message."""
 MAX_MESSAGE_VALUES = 1_000_000
 """Objects, lists and what is in them, in one message."""
 MAX_SERVER_REQUESTS = 1_000
@@ -22,15 +22,15 @@ _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 
 
 class MessageTooLargeError(ValueError):
-    """A message is too large; the message of this says in what."""
+    """A message is too large; the text of the error says which limit it exceeded."""
 
 
 class MessageSizeCounter:
-    """What has come of one message, or of one stream of events with a blank line after each.
+    """The size so far of one message, or of each event of a stream, which a blank line ends.
 
     Args:
-        events: Whether a blank line begins the next message.
-        most: Bytes of one message.
+        events: A blank line begins the next message.
+        most: Bytes that one message may have.
     """
 
     def __init__(self, *, events: bool = False, most: int = MAX_MESSAGE_BYTES) -> None:
@@ -38,19 +38,19 @@ class MessageSizeCounter:
         self._most = most
         self._size = self._values = 0
         self._inside = False
-        """Whether what comes next is within a JSON text."""
+        """The next byte is inside a JSON text."""
         self._blank = False
-        """Whether nothing has come since the last line end."""
+        """Nothing came since the last line end."""
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Count more of it.
+        """Count the next bytes.
 
         Raises:
-            TooMuchError: It is too much.
+            MessageTooLargeError: The message exceeds a limit.
         """
         data = self._rest + data
-        # The last character may belong to what is still to come: a line end of two characters, an escape.
+        # The last character may be the first half of a line end or of an escape.
         cut = len(data) - 1 if data.endswith(b"\r") or _open_escape(data) else len(data)
         data, self._rest = data[:cut], data[cut:]
         if b"\r" in data:
@@ -83,12 +83,12 @@ def _open_escape(data: bytes) -> bool:
 
 
 def limit_stream(stream: Any, bounds: MessageSizeCounter, tell: Callable[[str], None]) -> Any:
-    """The body of an HTTP answer, up to where it becomes too much and breaks off.
+    """The body of an HTTP response, broken off where it exceeds a limit.
 
     Args:
-        stream: The stream of an `httpx2` answer, not compressed.
-        bounds: Counts it.
-        tell: Told in what it is too much.
+        stream: The stream of an `httpx2` response, not compressed.
+        bounds: Counts the bytes.
+        tell: Receives the name of the exceeded limit.
     """
     import httpx2
 

@@ -1,4 +1,4 @@
-"""The environments that come with hudtui: a name, a module to run, and a line about it."""
+"""The environments that come with hudtui."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class BundledEnvironment:
 
     @property
     def spec(self) -> ServerSpec:
-        """Started with our own interpreter, over standard input and output."""
+        """Starts it with our own interpreter, over standard input and output."""
         command, *args = python_command("-m", self.module)
-        # Our own value: one that a folder's `.env` has would say where its modules come from.
+        # Our own value: that of a folder's `.env` could point to other modules.
         env = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         return ServerSpec(self.name, command=command, args=tuple(args), env=env, literal=True)
 
     @property
     def mcp_config(self) -> dict[str, object]:
-        """What a task file says to get it: started by whatever `python` has hudtui installed."""
+        """The entry of a task file: started by the `python` that has hudtui installed."""
         return {self.name: {"command": "python", "args": list(python_command("-m", self.module)[1:])}}
 
 

@@ -1,6 +1,6 @@
-"""What was found out about an environment, remembered in the workspace: shown at once while a fresh look is taken.
+"""Analyses kept in the workspace, so that the last one shows at once while a new one is made.
 
-One JSON file a source under `.hudtui/analyses/`. What a look has seen of keys and tokens was taken out before.
+One JSON file per source under `.hudtui/analyses/`. Keys and tokens were masked when the analysis was made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def load_analysis(source: Source) -> Analysis | None:
 
 
 def latest_analysis(folder: Path) -> Analysis | None:
-    """The analysis of this project folder that was remembered last, or None."""
+    """The analysis that was saved last in this project folder, or None."""
     from hudtui.core.workspace import STATE_FOLDER
 
     files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
@@ -48,22 +48,22 @@ def latest_analysis(folder: Path) -> Analysis | None:
 
 
 def save_analysis(source: Source, analysis: Analysis) -> None:
-    """Remember an analysis, and that the user agrees to look at this source again.
+    """Save an analysis, and the user's agreement to analyze this source again.
 
     Raises:
-        InputError: The workspace cannot be written to. That is worth a notice, not a failure: the analysis is still good.
+        InputError: The workspace cannot be written to. The analysis is still good: show a notice.
     """
     from hudtui.core.workspace import make_state_dir
 
     make_state_dir(source.folder)
     if source.file is None:
-        agree(source.folder, source.all_powers)  # the user named it, and will not be asked about what is remembered here
+        agree(source.folder, source.all_powers)  # the user named it: no question about what is saved here
     data = {"format": FORMAT, "key": source.key, "analysis": analysis.to_json()}
     write_atomic(_file(source), json.dumps(data, ensure_ascii=False, indent=1))
 
 
 def analysis_age(analysis: Analysis, now: datetime | None = None) -> float | None:
-    """Seconds since the look was taken; None when it is not known."""
+    """Seconds since the analysis was made; None when the time is not known."""
     if analysis.analyzed_at is None:
         return None
     try:

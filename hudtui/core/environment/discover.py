@@ -1,4 +1,4 @@
-"""From a source to an `Analysis`: what can be done in this environment, and by whom."""
+"""The analysis of an environment: its tools and their kinds, hubs, resources and prompts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ async def analyze(
     lookup: Lookup | None = None,
     on_event: OnEvent | None = None,
 ) -> Analysis:
-    """Find out what an environment offers.
+    """Analyze an environment.
 
     Args:
-        source: What `parse_source` gave.
+        source: A source from `parse_source`.
         timeout: Seconds for the start, and again for the listings.
-        live: Start or ask the environment. False reads a lock file instead, where the source is one.
-        lookup: Gives the values of variables; the source's own by default.
-        on_event: Told how it goes.
+        live: Start or reach the environment. False reads the lock file instead, where the source is one.
+        lookup: Returns the values of variables; the source's own lookup by default.
+        on_event: Receives the progress.
 
     Raises:
         InputError: The source cannot be used (`SourceError`), or a lock file cannot be read.
@@ -127,7 +127,7 @@ async def analyze_session(
 
 
 def analysis_from_lock(source: Source) -> Analysis:
-    """What a lock file says, without starting anything.
+    """The analysis that a lock file contains; nothing is started.
 
     Raises:
         InputError: The file cannot be read.

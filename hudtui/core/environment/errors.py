@@ -1,4 +1,4 @@
-"""Why there is no connection, in words: every function turns what is known into an error with what happened, why, and the fix."""
+"""Errors of connections to servers: each function here makes one error with what happened, why, and the fix."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _http_failed(
 
 
 def http_status_error(response: ResponseInfo, spec: ServerSpec, written: ServerSpec, secrets: Secrets) -> ConnectError:
-    """The error for an HTTP status that is no success, or for a web page."""
+    """The error for an unsuccessful HTTP status, or for a web page."""
     url, status = secrets.hide(mask_url(spec.url or "")), response.status
     if status in (401, 403, 407):
         return _unauthorized(response, url, written, secrets)

@@ -1,4 +1,4 @@
-"""Images in a tool's answer: told by type and size, saved to be opened outside the terminal."""
+"""Images in a tool's answer: described by type and size, and saved so that they can be opened outside the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def image_bytes(block: ContentBlock) -> bytes:
 
 
 def describe_image(block: ContentBlock) -> str:
-    """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format tells them at its beginning."""
+    """One line: `image/png, 640x480, 12.3 kB`; the dimensions only where the format starts with them."""
     try:
         data = image_bytes(block)
     except InputError as error:
@@ -39,7 +39,7 @@ def describe_image(block: ContentBlock) -> str:
 
 
 def image_dimensions(data: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels of a PNG, GIF or JPEG; None where they cannot be told."""
+    """Width and height in pixels of a PNG, GIF or JPEG; None for other formats."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
         return struct.unpack(">II", data[16:24])
     if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
@@ -56,7 +56,7 @@ def image_dimensions(data: bytes) -> tuple[int, int] | None:
 
 
 def save_image(block: ContentBlock, folder: Path) -> Path:
-    """Write an image into `folder`, under a name made from its content, and give the path.
+    """Write an image into `folder`, under a name made from its content, and return the path.
 
     Raises:
         InputError: The image is damaged, or the folder cannot be written to.

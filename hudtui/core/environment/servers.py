@@ -53,7 +53,7 @@ class ServerSpec:
     sse: bool = False
     """Use the older transport of separate event streams instead of streamable HTTP."""
     literal: bool = False
-    """The command came from a shell: dollar signs in it are no variables."""
+    """The command came from a shell: dollar signs in it are not variables."""
     contained: bool = False
     """The command is our own `docker run` or `podman run`: its container gets a name, and goes when the client is killed."""
 
@@ -100,27 +100,27 @@ class ServerSpec:
 
 
 class Secrets:
-    """Values that must not be shown: taken out of any text on its way to a message, a cache or a log."""
+    """Values that must not be shown: masked in every text on its way to a message, a cache or a log."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self.add(*values)
 
     def add(self, *values: str) -> None:
-        """More values. Short ones are left out: hiding every "1" of a text would help nobody."""
+        """Add values and their words. Those under six characters are left out: masking every "1" would only garble a text."""
         for value in values:
             for part in (value, *value.split()):
                 if len(part) >= 6 and part.lower() not in ("bearer", "latest"):
                     self._values.add(part)
 
     def hide(self, text: str) -> str:
-        """`text` without them."""
+        """`text` with every value masked."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, MASK)
         return text
 
     def hide_tree(self, value: Any) -> Any:
-        """The same for every text in nested dicts and lists, keys included."""
+        """`value` with every text in nested dicts and lists masked, keys included."""
         if not self._values:
             return value
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a user may name as an environment, and what it turns out to be.
+"""The forms in which a user can name an environment, and the `Source` that a name stands for.
 
     text-2048                                   a bundled environment
     org/name:tag, host:5000/name@sha256:...     a container image, run by docker or podman
@@ -53,7 +53,7 @@ SOURCE_FORMS = (
 
 @dataclass(frozen=True)
 class Source:
-    """An environment that was named, not yet connected to."""
+    """An environment by its name, without a connection."""
 
     kind: SourceKind
     text: str
@@ -67,18 +67,18 @@ class Source:
     folder: Path = field(default_factory=Path.cwd)
     """The project folder: relative paths and the cache belong to it."""
     lookup: Lookup = field(default=os.environ.get, compare=False, repr=False)
-    """Gives the value of a variable at the moment it is needed."""
+    """Returns the value of a variable; called when a connection is opened."""
     file: Path | None = field(default=None, compare=False)
     """The file that names the servers; None when the user named them. What a file names needs the user's agreement."""
 
     @property
     def powers(self) -> tuple[Power, ...]:
-        """What the user has to agree to before this source is used; see `core.trust`. Nothing for what the user named."""
+        """What the user has to agree to before this source is used; see `core.trust`. Empty for a source that the user named."""
         return self.all_powers if self.file is not None else ()
 
     @property
     def all_powers(self) -> tuple[Power, ...]:
-        """What using this source means, whoever named it."""
+        """What the use of this source needs agreement for, were it named by a file."""
         from hudtui.core.environment.powers import server_powers
 
         file = self.file or self.folder
@@ -88,7 +88,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """A name for what is remembered about this source; the same for the same source, and free of secrets."""
+        """The file name of this source's cache: the same for the same source, and free of secrets."""
         told = [self.kind, self.text, self.image, str(self.lock or ""), self.address]
         if self.kind in ("command", "config"):
             told.append(str(self.folder))
@@ -111,7 +111,7 @@ def parse_source(
     sse: bool = False,
     file: Path | None = None,
 ) -> Source:
-    """What a user named, by the forms listed at the top of this module.
+    """The source that a user named, in one of the forms listed at the top of this module.
 
     Args:
         text: The name; None for the folder itself when there is no command either.
@@ -119,12 +119,12 @@ def parse_source(
         headers: Extra HTTP headers for a URL; may hold variables.
         env: Extra variables for a started server; None as a value passes on what the lookup has.
         folder: The project folder; the current one by default.
-        lookup: Gives the value of a variable; the process environment by default.
+        lookup: Returns the value of a variable; the process environment by default.
         sse: Use the older transport of separate event streams for a URL.
         file: The file that the name was read from; None when the user gave it.
 
     Raises:
-        SourceError: The name fits no form, or what it leads to cannot be used.
+        SourceError: The name fits no form, or the file it names cannot be used.
     """
     folder = Path(folder) if folder is not None else Path.cwd()
     source = _named(text, tuple(command), folder, sse)
@@ -202,9 +202,9 @@ def image_source(image: str, variables: Sequence[str] = (), *, text: str | None 
 
     Args:
         image: Its reference.
-        variables: Names of variables that the container gets where we have them; values never stand in the command.
-        text: What the user wrote, when that was something else.
-        engine: `docker` or `podman`; the one that answers by default.
+        variables: Names of variables that the container gets where they are set; their values never stand in the command.
+        text: The user's own text, where it differs.
+        engine: `docker` or `podman`; by default the one that `find_engine` returns.
     """
     name = image_name(image)
     return Source("image", text or image, (container_spec(image, variables, name=name, engine=engine),), image=image)

@@ -1,7 +1,7 @@
-"""Values against the JSON Schemas of servers.
+"""Validation of values against the JSON Schemas of servers, which are not trusted.
 
-Schemas come from servers that nobody vouches for. Nothing is ever fetched for one, and no check of a value takes longer than a
-moment: its work is counted, and a check that would take more is given up. So is a check against a schema that makes no sense.
+Nothing is ever fetched for a schema. The work of a check is counted, and a check that would take more than `MAX_WORK` steps is
+given up; so is a check against a schema that makes no sense.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class NotCheckedError(Exception):
-    """Whether the value fits is not known; the message says why, in words that fit behind "not checked: "."""
+    """The value could not be checked; the message gives the reason, to stand after "not checked: "."""
 
 
 class CheckTooLongError(NotCheckedError):
-    """The check would have taken more steps than there were."""
+    """The check would take more steps than are left."""
 
 
 class WorkBudget:
-    """Steps that may still be taken, by one check or by several."""
+    """Steps that are left, for one check or for several."""
 
     def __init__(self, left: int = MAX_WORK) -> None:
         self.left = left
 
     def spend(self, steps: int) -> None:
-        """Take steps.
+        """Use up steps.
 
         Raises:
-            TooLongError: There are not that many left.
+            CheckTooLongError: Fewer steps are left.
         """
         self.left -= steps
         if self.left < 0:
@@ -78,11 +78,11 @@ class Validator:
             value: JSON data.
             part: The part of the schema that it is checked against; None for all of it.
             most: Errors to look for.
-            work: Steps that may be taken; `MAX_WORK` when None.
+            work: The steps that are left; `MAX_WORK` when None.
 
         Raises:
-            GivenUpError: The schema cannot be checked against.
-            TooLongError: The check would take more steps.
+            NotCheckedError: The schema cannot be checked against.
+            CheckTooLongError: The check would take more steps.
         """
         with self._lock:
             if self._made is None:
@@ -139,7 +139,7 @@ def _nameless(schema: Any) -> Any:
 
 
 def _unfit(schema: Mapping[str, Any]) -> str | None:
-    """Why a schema is not even looked at: its size, or what it leads to outside of what is counted."""
+    """Why a schema is refused before it is used: its size, or keywords that lead past the counting; None when it is fine."""
     left: list[Any] = [schema]
     parts = values = 0
     words: set[str] = set()
@@ -214,7 +214,7 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=128)
 def _compiled(pattern: str) -> Any:
-    """A pattern as RE2 looks for it, in linear time; None for one that it does not take: with a look-ahead, say, or too large."""
+    """A pattern compiled by RE2, which searches in linear time; None for one that RE2 refuses, such as a look-ahead."""
     import re2
 
     options = re2.Options()
@@ -230,7 +230,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _found(pattern: str, text: str) -> bool | None:
-    """Whether a pattern is found in a text; None where that cannot be told."""
+    """Whether a pattern is found in a text; None where that is not known."""
     compiled = _compiled(pattern)
     if compiled is None:
         _check.skipped.append(f"the pattern {clean_line(pattern, 60)} cannot be looked for in a bounded time")

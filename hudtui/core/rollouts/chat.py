@@ -21,7 +21,7 @@ _NO_QUOTA = "insufficient_quota"
 class PolicyError(HudtuiError):
     """A policy cannot say what to do next.
 
-    `fatal` tells that it will not be able to in any other episode either: a wrong key, an unknown model, no such server.
+    `fatal`: no other episode can succeed either (a wrong key, an unknown model, no such server).
     """
 
     def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, fatal: bool = False) -> None:

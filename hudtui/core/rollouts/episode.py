@@ -2,7 +2,7 @@
 
 `EpisodePlayer` is the episode as an object that is stepped from outside: by `play` with a policy, by a person who types the
 replies, by a trainer that advances many episodes together. None of its methods raises on account of the environment or of a
-reply; what goes wrong ends the episode and is told by `stop` and `error`.
+reply; a failure ends the episode and stands in `stop` and `error`.
 
 Scores (spec in `hudtui.core.gym.rubric`):
 
@@ -82,7 +82,7 @@ class EpisodePlayer:
         self.max_turns = config.max_turns if max_turns is None else max_turns
         self.info: dict[str, Any] = dict(info or {})
         self.stop: str | None = None
-        """Why the episode is over, as in `Episode.stop`; None while it goes on."""
+        """Why the episode is over, as in `Episode.stop`; None while it is being played."""
         self.error: str | None = None
         self.failure: Exception | None = None
         """What `error` puts in words, where that was an exception."""

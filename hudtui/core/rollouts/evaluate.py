@@ -1,4 +1,4 @@
-"""Many episodes: every task, so many times, so many at once; traces and metrics on disk, one event an episode.
+"""Evaluations: a policy plays each task a number of times, several episodes at once; traces and metrics are written to disk.
 
 `out_dir` gets two files that grow line by line and can be read at any time:
 
@@ -91,7 +91,7 @@ class EpisodeDone:
 
 
 def config_digest(config: GymConfig) -> str:
-    """A short digest of what a configuration says, to tell one evaluation from another."""
+    """A short digest of a configuration; resuming compares it."""
     text = json.dumps(config.raw, sort_keys=True, default=str, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]
 
@@ -99,8 +99,8 @@ def config_digest(config: GymConfig) -> str:
 def secrets_of(mcp_config: Mapping[str, Any], lookup: Lookup | None) -> tuple[str, ...]:
     """The values that must not reach a trace.
 
-    Those are the values of headers, what the variables in `env` stand for, and what variables that are called a key, a token and
-    the like stand for anywhere. A value written out in `env` is as good as public, and often an ordinary word.
+    Those are the values of headers, of the variables in `env`, and of variables anywhere whose names speak of keys and tokens. A
+    value written out in `env` is as good as public, and often an ordinary word.
     """
     found: list[str] = []
     for server in mcp_config.values():
@@ -143,33 +143,33 @@ async def evaluate(
     info: Mapping[str, Any] | None = None,
     on_turn: OnTurn | None = None,
 ) -> AsyncGenerator[EpisodeDone | Progress | Notice, None]:
-    """Play `group` episodes of each task, and tell of each when it is over.
+    """Play `group` episodes of each task, and yield an event for each that is over.
 
     Leaving the iterator early, or cancelling its consumer, stops the episodes that are under way and closes their environments;
     to have that happen at once and not at some later time, consume it inside `contextlib.aclosing`.
 
     Args:
         tasks: With ids of their own, each once.
-        config: What replies mean.
-        policy: Gives each episode its policy. Left open.
+        config: Maps replies to calls.
+        policy: Returns the policy of each episode; not closed here.
         connect: Opens an environment. Each episode has one of its own unless `reuse` is set.
         out_dir: Gets `traces.jsonl` and `metrics.jsonl`.
         group: Episodes a task.
         concurrency: Episodes at once.
-        seed: Kept in the records; the policies have it already.
+        seed: Written to the records; the policies have it already.
         max_turns: Replies an episode may have; None for the configuration's own limit.
         timeout: Seconds for one call; None for the session's own limit.
         images: Show images, or not, whatever the policies say.
         reuse: Play one episode after the other over one connection where the tasks name the same servers: for environments
-            whose set-up begins anew and that are slow to start.
-        resume: Go on with what `out_dir` holds: episodes recorded there are not played again, broken ones are.
-        lookup: Values of the tasks' variables, to keep them out of the records.
-        info: Kept in each record.
-        on_turn: Told of each turn of each episode.
+            that are slow to start and whose set-up resets them.
+        resume: Continue the evaluation in `out_dir`: episodes recorded there are not played again, broken ones are.
+        lookup: Returns the values of the tasks' variables, which are masked in the records.
+        info: Added to each record.
+        on_turn: Called with each turn of each episode.
 
     Raises:
         InputError: The folder holds another evaluation, or cannot be written.
-        HudtuiError: No episode can succeed: the first ones all broke off, or the policy said that it never will.
+        HudtuiError: No episode can succeed: the first ones all broke off, or the policy failed for good.
     """
     seen: set[str] = set()
     if twice := next((task.id for task in tasks if task.id in seen or seen.add(task.id)), None):  # type: ignore[func-returns-value]
@@ -251,7 +251,7 @@ class _Workers:
     reuse: bool
     on_turn: OnTurn | None
     warned: set[str] = field(default_factory=set)
-    """What was said about connections; each thing is said once."""
+    """Warnings about connections that were passed on; each is passed on once."""
 
     async def work(self, events: _Events) -> None:
         """Play until no job is left; ends with None, or with what broke the worker, as the last event."""
@@ -386,7 +386,7 @@ class _Store:
     def restore(self, record: Mapping[str, Any], *, resume: bool) -> set[tuple[str, int]]:
         """Take up what the folder holds; gives the task and rollout of each whole episode.
 
-        Broken episodes are taken out of the trace: they are played again. The metrics are written anew.
+        Broken episodes are removed from the trace and played again; the metrics are rewritten.
         """
         if not self._traces.exists() or self._traces.stat().st_size == 0:
             return set()
@@ -430,14 +430,14 @@ class _Store:
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What to play, how, and where the records go."""
+    """An evaluation as a user asks for it."""
 
     tasks: str
     """A file or folder of tasks, or a dataset on the Hub: `org/name[@revision][:split]`."""
     config: Path
     policy: str = "greedy"
     split: str | None = None
-    """Of a dataset with several; None: `train`."""
+    """The split of a dataset with several; None: `train`."""
     limit: int | None = None
     """Play only the first so many tasks."""
     group: int = 1
@@ -455,21 +455,21 @@ class EvalRequest:
     """Seconds for a connection, and for one call."""
     images: bool | None = None
     base_url: str | None = None
-    """Of a model's endpoint. None: the setting OPENAI_BASE_URL."""
+    """Base URL of a model's endpoint; None: the setting OPENAI_BASE_URL."""
     key_variable: str = "OPENAI_API_KEY"
-    """Setting that holds its key."""
+    """The setting that holds the endpoint's key."""
     endpoint: ChatOptions = field(default_factory=ChatOptions)
-    """How a model is asked; its `base_url` and `key` come from the two above."""
+    """How a model is called; its `base_url` and `key` come from the two fields above."""
 
 
 @dataclass(frozen=True)
 class EvalPrepared:
-    """All files are read and fit; the first episode is about to begin."""
+    """All files are read and valid; the first episode is about to begin."""
 
     config: GymConfig
     tasks: tuple[Task, ...]
     problems: tuple[TaskProblem, ...]
-    """Of the task file: those with an error are not played."""
+    """Problems of the task file; tasks with an error are not played."""
     policy: str
     out_dir: Path
     episodes: int
@@ -486,12 +486,12 @@ class EvalFinished:
 async def run_eval(
     request: EvalRequest, settings: Settings
 ) -> AsyncGenerator[EvalPrepared | EpisodeDone | Progress | Notice | EvalFinished, None]:
-    """Carry out an evaluation. To be consumed inside `contextlib.aclosing`, as `evaluate`.
+    """Play an evaluation from its files; consume it inside `contextlib.aclosing`, like `evaluate`.
 
     Tasks that name no environment get the image of the folder's lock file.
 
     Args:
-        request: What is asked for. Relative paths start in the settings' folder.
+        request: The evaluation. Relative paths start in the settings' folder.
         settings: Of the project folder: keys, variables, platform.
 
     Raises:
@@ -530,7 +530,7 @@ async def run_eval(
     out_dir = folder / (request.out_dir or new_out_dir(folder, request))
     endpoint = _endpoint(request, settings)
     if request.policy.startswith("openai:") and endpoint.key is None and endpoint.base_url == DEFAULT_BASE_URL:
-        settings.require(request.key_variable)  # OpenAI itself answers nobody without one
+        settings.require(request.key_variable)  # OpenAI itself always wants one
     policy = policy_source(request.policy, config, seed=request.seed or 0, endpoint=endpoint, send_seed=request.seed is not None)
     try:
         connect = _connect(request, folder, lookup)
@@ -601,7 +601,7 @@ def _lock_image(settings: Settings) -> tuple[str | None, Notice | None]:
     try:
         lock = find_lock(settings.folder, settings.platform)
         return (None if lock is None else read_lock(lock).image), None
-    except InputError as error:  # only tasks without an environment of their own need it, and they will say so
+    except InputError as error:  # only tasks without an environment of their own need it, and their own error says so
         return None, Notice("warning", "the lock file is left out: " + "; ".join(error.lines()))
 
 

@@ -1,4 +1,4 @@
-"""An evaluation as `vf-eval` of verifiers was told it: the gym's name, and what the gym takes as JSON."""
+"""Arguments of `vf-eval` (verifiers), read for `hudtui eval`: a gym's name, and the gym's own arguments as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hudtui.core.platform import Platform
 from hudtui.core.text import clean_line, did_you_mean
 
 EXAMPLES, ROLLOUTS = 5, 3
-"""Tasks, and episodes for each, where `vf-eval` was told nothing."""
+"""The defaults of `vf-eval`: tasks, and episodes for each."""
 
 _FLAG = "--env-args"
 _KEYS = ("taskset", "config_path", "split", "num_tasks")
@@ -32,7 +32,7 @@ class GymArgs:
 
 
 def is_gym(name: str, platform: Platform) -> bool:
-    """Whether a name is that of a gym, of this platform or of one that is built in, and no file of the user's."""
+    """Whether a name is the gym of this platform or of a built-in one, and not a file of the user."""
     from hudtui.core.platform import BUILT_IN
 
     gyms = {one.gym_id for one in (platform, *BUILT_IN)}
@@ -43,7 +43,7 @@ def read_gym_args(text: str | None) -> GymArgs:
     """The gym's arguments from JSON.
 
     Raises:
-        InputError: There are none, they are no JSON object, one of them is unknown or of the wrong kind, or one is missing.
+        InputError: They are missing, are not a JSON object, or hold an unknown, wrong or missing argument.
     """
     fix = f"Give {_FLAG} '{_SHAPE}'."
     if text is None:

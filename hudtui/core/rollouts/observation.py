@@ -1,4 +1,4 @@
-"""What an agent is shown of a tool's answer: its text, bounded, and its images where the policy takes images."""
+"""Observations: the part of a tool's answer that an agent sees, its text shortened, its images where the policy takes images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hudtui.core.environment.values import ContentBlock, ToolResult
 
 OBSERVATION_LIMIT = 16_000
-"""Characters of one observation. A longer one keeps its beginning and its end, with a note of how much is missing in between."""
+"""Characters of one observation. A longer one keeps its beginning and its end, with a note of how much was cut out."""
 
 IMAGE_LIMIT = 8 * 1024 * 1024
 """Characters of base64 that an image may have to be shown; a larger one is replaced by a note."""
@@ -44,7 +44,7 @@ def observe(result: ToolResult, *, images: bool = False, limit: int = OBSERVATIO
 
     Args:
         result: A tool's answer.
-        images: Pass images on; otherwise a note says that there was one.
+        images: Include images; otherwise a note stands in for each.
         limit: Characters of text that are kept.
     """
     texts: list[str] = []
@@ -74,7 +74,7 @@ def join(observations: Iterable[Observation], *, lead: str = "", limit: int = OB
 
 
 def shorten(text: str, limit: int = OBSERVATION_LIMIT) -> str:
-    """`text`, cut in the middle to about `limit` characters, with a note of what is missing."""
+    """`text`, cut in the middle to about `limit` characters, with a note of how much was cut out."""
     if len(text) <= limit:
         return text
     tail = limit // _TAIL_SHARE

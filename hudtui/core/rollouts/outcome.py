@@ -154,7 +154,7 @@ def _means(outcomes: Sequence[EpisodeOutcome]) -> dict[str, float]:
 
 
 def read_outcomes(out_dir: Path) -> tuple[EpisodeOutcome, ...]:
-    """The outcomes that a folder holds, also while an evaluation goes on there.
+    """The outcomes in a folder, also while an evaluation is still writing there.
 
     Raises:
         InputError: The trace cannot be read.
@@ -163,7 +163,7 @@ def read_outcomes(out_dir: Path) -> tuple[EpisodeOutcome, ...]:
 
 
 def read_metrics(out_dir: Path) -> tuple[Mapping[str, Any], ...]:
-    """The lines of a folder's `metrics.jsonl`, also while an evaluation goes on there.
+    """The lines of a folder's `metrics.jsonl`, also while an evaluation is still writing there.
 
     Raises:
         InputError: The file cannot be read.

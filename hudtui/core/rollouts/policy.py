@@ -1,11 +1,11 @@
-"""Who says what comes next: policies by name.
+"""Policies by name.
 
     random                  2048: any direction; elsewhere: any action that needs no argument
     greedy                  2048: the move with the most points at once
     replay:<trace file>     the replies of recorded episodes, word for word
     openai:<model>          a model behind an OpenAI-compatible endpoint
 
-The scripted players of 2048 find out by trial what to say for a direction: `left()` serves them as well as `move("left")`.
+The scripted players of 2048 find the call for a direction by trying: `left()` serves them as well as `move("left")`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PolicySource(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of what the policies share."""
+        """Close what the policies share."""
         ...
 
 
@@ -54,13 +54,13 @@ def policy_source(
 
     Args:
         name: One of `POLICY_NAMES`.
-        config: What replies mean; the scripted ones look here for something to say.
+        config: Maps replies to calls; the scripted policies choose from its actions.
         seed: Of the random choices. Each episode has its own, drawn from this, the task's id and the rollout's number.
         endpoint: How to reach a model.
         send_seed: Send an episode's seed to the model, too.
 
     Raises:
-        InputError: There is no such policy, its trace cannot be read, or the configuration has nothing that it could say.
+        InputError: There is no such policy, its trace cannot be read, or the configuration has no action for it.
     """
     kind, _, rest = name.partition(":")
     if kind == "random" and not rest:
@@ -77,7 +77,7 @@ def policy_source(
 class RandomPolicy:
     """Any of the calls that a configuration allows, each as likely.
 
-    While a board of 2048 is in sight it moves, and says `done` when no move is left; elsewhere it takes any action that needs no
+    With a board of 2048 in view it moves, and replies `done` when no move is left; elsewhere it takes any action that needs no
     argument, until the limit of turns.
 
     Args:
@@ -166,7 +166,7 @@ class _Scripted:
     def __init__(self, name: str, make: Callable[[Task, int], Complete]) -> None:
         self.name = name
         self._make = make
-        make(Task(id="", prompt=""), 0)  # what is wrong with the configuration is wrong before the first episode
+        make(Task(id="", prompt=""), 0)  # a wrong configuration fails before the first episode
 
     def for_episode(self, task: Task, rollout: int) -> Complete:
         return self._make(task, rollout)
@@ -225,7 +225,7 @@ class _Model:
 
 
 def direction_calls(config: GymConfig) -> dict[str, str]:
-    """What to say for each direction of 2048: direction -> tool text. Directions that no action leads to are missing.
+    """The call for each direction of 2048: direction -> tool text, without directions that no action leads to.
 
     An action stands for a direction when its call carries that word, fixed (`l()` with a static value) or as its argument
     (`move("left")`, where the names of action, tool or parameter speak of moving); else when the action is called so.
@@ -268,7 +268,7 @@ def _arguments(interpreter: Interpreter, text: str) -> Mapping[str, object] | No
 
 
 def last_board(messages: Sequence[Message]) -> Board | None:
-    """The board that the agent saw last: an answer without one, such as a refused call, leaves the one before it in force."""
+    """The board that the agent saw last, or None; answers without a board, such as a refused call, are skipped."""
     for message in reversed(messages):
         if message.get("role") == "user" and (board := read_board(message_text(message))) is not None:
             return board
@@ -284,7 +284,7 @@ def message_text(message: Message) -> str:
 
 
 def _speaker(config: GymConfig) -> Callable[[str, str], str]:
-    """How to put a thought and a call into the form that the configuration asks for."""
+    """Formats a thought and a call as the configuration asks."""
     if config.parser.use_thinking:
         return lambda thought, call: f"<think>{thought}</think>\n<tool>{call}</tool>"
     return lambda thought, call: f"<tool>{call}</tool>"

@@ -210,17 +210,17 @@ def _whole_end(handle: int) -> int:
 def read_trace(path: Path) -> Iterator[Episode]:
     """The episodes of a trace file, in the order of their ends.
 
-    The file may be in the middle of being written: a last line without its newline that is no whole record yet is left out.
+    The file may be in the middle of being written: an incomplete last line is left out.
 
     Raises:
-        InputError: The file cannot be read, or a line of it is no trace record; the error names the line.
+        InputError: The file cannot be read, or a line of it is not a trace record; the error names the line.
     """
     for _, episode in scan_trace(path):
         yield episode
 
 
 def scan_trace(path: Path, offset: int = 0) -> Iterator[tuple[int, Episode]]:
-    """As `read_trace`, from a byte offset on, each episode with the offset behind it: where a later look goes on.
+    """As `read_trace`, from a byte offset on; each episode comes with the offset behind it, from which a later call can continue.
 
     Raises:
         InputError: As `read_trace`. Line numbers count from `offset`.
@@ -261,7 +261,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Any]]:
 
 
 def transcript(episode: Episode, *, over: bool = True) -> str:
-    """Everything that was said and done in an episode, in full, with its scores at the end.
+    """An episode as text: every reply, call and answer in full, with the scores at the end.
 
     Args:
         episode: The episode.

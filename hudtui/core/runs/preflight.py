@@ -22,7 +22,7 @@ from hudtui.core.workspace import Workspace, last_dataset_name, make_state_dir
 if TYPE_CHECKING:
     from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.values import Offer
-    from hudtui.core.environment.push import PushProgress
+    from hudtui.core.environment.engine import PushProgress
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.lockfile import LockFile
     from hudtui.core.settings import Settings
@@ -180,7 +180,7 @@ async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[Pus
         InputError: There is no such image, or the name is none.
         MachineError: It could not be pushed.
     """
-    from hudtui.core.environment.push import push_image
+    from hudtui.core.environment.engine import push_image
     from hudtui.core.lockfile import read_lock, set_image
 
     lock = read_lock(workspace.lock) if workspace.lock is not None else None

@@ -23,7 +23,7 @@ FOURS = 0.1
 
 
 class RuleError(ValueError):
-    """A request that the rules do not allow, in words for whoever made it."""
+    """A request that the rules do not allow; the message is for the agent."""
 
 
 def slide(row: Sequence[int]) -> tuple[tuple[int, ...], int]:
@@ -88,7 +88,7 @@ class Game:
 
     Args:
         size: Cells a side, `SMALLEST` to `LARGEST`. Ignored when `board` is given.
-        seed: Any integer; None takes a fresh one, which `seed` then tells.
+        seed: Any integer; None draws one, which the attribute `seed` holds.
         board: Start from this position instead of from two random tiles.
 
     Raises:
@@ -139,7 +139,7 @@ class Game:
             The points gained, or None when nothing moved.
 
         Raises:
-            RuleError: The direction is none of `DIRECTIONS`. That is no attempt.
+            RuleError: The direction is none of `DIRECTIONS`. It does not count as an attempt.
         """
         board, gained = push(self.board, direction)
         self.attempts += 1

@@ -41,7 +41,7 @@ from hudtui.envs.text_2048.environment import (
 )
 
 MOST_SESSIONS = 10_000
-"""Tables kept over HTTP; beyond that the one that was idle longest is cleared."""
+"""Tables kept over HTTP; beyond that the table that was idle longest is dropped."""
 
 
 def build(seed: int | None = None) -> Server[Any]:
@@ -103,7 +103,7 @@ def build(seed: int | None = None) -> Server[Any]:
 
 
 async def serve_http(listener: socket.socket, *, host: str = "127.0.0.1", path: str = "/mcp", seed: int | None = None) -> None:
-    """Serve any number of clients over streamable HTTP, until the process is told to end.
+    """Serve any number of clients over streamable HTTP, until the process receives SIGTERM or SIGINT.
 
     Args:
         listener: A bound socket.

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally
-from hudtui.core.environment.push import push_image
+from hudtui.core.environment.engine import engine_note, find_engine, is_built_locally, push_image
 from hudtui.core.environment.source import image_source
 
 ANSWERS = "exit 0"

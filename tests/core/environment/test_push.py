@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hudtui.core.environment.push import push_image, push_name
+from hudtui.core.environment.engine import push_image, push_name
 from hudtui.core.errors import InputError, MachineError
 
 DIGEST = "sha256:" + "ab" * 32
@@ -47,7 +47,7 @@ def test_the_name_it_is_pushed_under() -> None:
     assert push_name("my-env:dev", "ghcr.io/me/") == "ghcr.io/me/my-env:dev"
     assert push_name("org/my-env:dev", "localhost:5000/other:2") == "localhost:5000/other:2"
     for wrong in ("", "UPPER/case", "name", "a b/c", "ghcr.io/me/x:y z", "-x/y"):
-        with pytest.raises(InputError, match="no name for an image"):
+        with pytest.raises(InputError, match="not a name for an image"):
             push_name("my-env:dev", wrong)
 
 
