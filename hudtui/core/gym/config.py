@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hudtui.core.errors import ConfigError, InputError, Location
 from hudtui.core.files import read_text
 from hudtui.core.gym.json_safe import NotJsonError, to_json_value
-from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit, errors_of
+from hudtui.core.gym.lint.findings import Finding, FindingLog, Fix, TextEdit, errors_of
 from hudtui.core.gym.transform import Transform, TransformError, compile_transform
 from hudtui.core.gym.values import (
     DEFAULT_MAX_TURNS,
@@ -33,7 +33,7 @@ from hudtui.core.gym.values import (
 from hudtui.core.text import clean_line, did_you_mean
 
 if TYPE_CHECKING:
-    from hudtui.core.yaml_doc import YamlDocument
+    from hudtui.core.yaml_doc import YamlDocument, YamlPath
 
 TOP_KEYS = ("job", "system_prompt", "parser", "action_mappings", "rubric", "defaults", "allow_unmapped")
 """Keys of the document that mean something here."""
@@ -62,9 +62,6 @@ _OTHER_FILES: Mapping[str, frozenset[str]] = {
     "a compose file": frozenset(("services",)),
 }
 """Files that lie beside configurations, and keys by which they are known."""
-
-Steps = tuple[str | int, ...]
-"""Keys and indexes from the top of the document to a value."""
 
 
 def parse_config(text: str, *, name: str) -> tuple[GymConfig | None, tuple[Finding, ...]]:
@@ -118,38 +115,20 @@ class _Reader:
     """Reads one document; `findings` collects what is wrong with it."""
 
     def __init__(self, document: YamlDocument) -> None:
+        log = FindingLog(document)
         self.document = document
-        self.findings: list[Finding] = []
+        self.findings = log.findings
+        self.report = log.add
 
     # -- findings ------------------------------------------------------------------------------------------------------------
 
-    def report(
-        self,
-        code: str,
-        severity: Severity,
-        message: str,
-        path: Steps,
-        *,
-        at_value: bool = False,
-        place: tuple[int, int] | None = None,
-        fix: Fix | None = None,
-        guess: Fix | None = None,
-    ) -> None:
-        """Add a finding at the key of `path`, at its value, or at `place` (line and column)."""
-        mark = self.document.value_mark(path) if at_value else self.document.mark(path)
-        line, column = place or (mark.line, mark.column)
-        end = mark.end_column if place is None and mark.end_line == line else None
-        mapping = parameter = None
-        if len(path) >= 2 and path[0] == "action_mappings":
-            mapping = str(path[1])
-            parameter = str(path[2]) if len(path) >= 3 and not str(path[2]).startswith("_") else None
-        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, parameter, fix, guess))
-
-    def rename(self, path: Steps, word: str) -> Fix:
+    def rename(self, path: YamlPath, word: str) -> Fix:
         mark = self.document.mark(path)
         return Fix(f"rename to `{word}`", (TextEdit(mark.line, mark.column, mark.end_line, mark.end_column, word),))
 
-    def is_a(self, kind: type, value: Any, path: Steps, *, words: str = "", code: str = "type", at_value: bool = False) -> bool:
+    def is_a(
+        self, kind: type, value: Any, path: YamlPath, *, words: str = "", code: str = "type", at_value: bool = False
+    ) -> bool:
         """Whether a value has a type; reported where it has not."""
         if isinstance(value, kind):
             return True
@@ -157,7 +136,7 @@ class _Reader:
         self.report(code, "error", message, path, at_value=at_value)
         return False
 
-    def unknown_keys(self, section: Mapping[str, Any], known: Collection[str], path: Steps, what: str) -> None:
+    def unknown_keys(self, section: Mapping[str, Any], known: Collection[str], path: YamlPath, what: str) -> None:
         """Report keys that mean nothing; a misspelt key louder than a key that belongs to another program."""
         for key in section:
             if key in known:
@@ -205,13 +184,13 @@ class _Reader:
         value = self.document.data.get(key)
         return value if value is not None and self.is_a(dict, value, (key,)) else {}
 
-    def number(self, value: Any, path: Steps, default: float) -> float:
+    def number(self, value: Any, path: YamlPath, default: float) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
             return float(value)
         self.report("type", "error", f"`{path[-1]}` is a number, not {_kind(value)}", path, at_value=True)
         return default
 
-    def flag(self, value: Any, path: Steps, default: bool = False) -> bool:
+    def flag(self, value: Any, path: YamlPath, default: bool = False) -> bool:
         # hud-vf-gym reads YAML 1.1, where `yes` and `on` are booleans; as flags they keep that meaning.
         if isinstance(value, bool):
             return value
@@ -280,7 +259,7 @@ class _Reader:
         return good, invalid, partial
 
     def mapping(self, action: str, entry: Any) -> ActionMapping | None:
-        path: Steps = ("action_mappings", action)
+        path: YamlPath = ("action_mappings", action)
         if not isinstance(entry, dict):
             message = f"the mapping of an action holds `_tool` and parameters; this is {_kind(entry)}"
             self.report("shape", "error", message, path)
@@ -314,7 +293,7 @@ class _Reader:
                 keywords.update(dict.fromkeys(self.keywords(parameter, names, (*path, key))))
         return None if tool is None else ActionMapping(action, tool, tuple(names), parameters, tuple(keywords))
 
-    def is_comment(self, key: str, value: Any, path: Steps) -> bool:
+    def is_comment(self, key: str, value: Any, path: YamlPath) -> bool:
         """Whether a key was meant as a comment: in quotes, YAML takes it for a key."""
         holds_something = isinstance(value, dict) and not value.keys().isdisjoint(("_tool", *_FORMS))
         if not key.lstrip().startswith(("#", "//")) or holds_something:
@@ -322,7 +301,7 @@ class _Reader:
         self.report("comment", "warning", f"the key `{_short(key)}` looks like a comment, and is not sent", path)
         return True
 
-    def tool(self, action: str, entry: Mapping[str, Any], path: Steps) -> str | None:
+    def tool(self, action: str, entry: Mapping[str, Any], path: YamlPath) -> str | None:
         tool = entry.get("_tool")
         if tool is None and action == _DONE:
             return _DONE  # `done` never reaches a server, so that it needs no tool
@@ -335,7 +314,7 @@ class _Reader:
         self.report("tool", "error", message, (*path, "_tool"), at_value=True)
         return None
 
-    def positional(self, entry: Mapping[str, Any], path: Steps) -> tuple[str, ...] | None:
+    def positional(self, entry: Mapping[str, Any], path: YamlPath) -> tuple[str, ...] | None:
         """The names of positional arguments; None where they cannot be read."""
         parser = entry.get("_parser")
         if parser is None:
@@ -369,7 +348,7 @@ class _Reader:
 
     # -- parameters ----------------------------------------------------------------------------------------------------------
 
-    def parameter(self, value: Any, path: Steps) -> Parameter | None:
+    def parameter(self, value: Any, path: YamlPath) -> Parameter | None:
         if not isinstance(value, dict):
             self.sendable(value, path)
             return Static(value)
@@ -392,13 +371,13 @@ class _Reader:
             return Static(value["static"])
         return self.from_arg(value, path) if form == "from_arg" else self.from_args(value, path)
 
-    def sendable(self, value: Any, path: Steps) -> None:
+    def sendable(self, value: Any, path: YamlPath) -> None:
         try:
             to_json_value(value)
         except NotJsonError as error:
             self.report("value", "error", f"this cannot be sent: {error}", path, at_value=True)
 
-    def form_keys(self, form: str, value: Mapping[str, Any], path: Steps) -> None:
+    def form_keys(self, form: str, value: Mapping[str, Any], path: YamlPath) -> None:
         """Report the keys of a parameter that do not belong to its form."""
         for key in value:
             if key in _FORMS[form]:
@@ -416,7 +395,7 @@ class _Reader:
                 message = f"the key `{_short(key)}` is not known; did you mean `{near}`?"
                 self.report("unknown-key", "error", message, place, fix=None if near in value else self.rename(place, near))
 
-    def from_arg(self, value: Mapping[str, Any], path: Steps) -> FromArg | None:
+    def from_arg(self, value: Mapping[str, Any], path: YamlPath) -> FromArg | None:
         argument = value["from_arg"]
         if not isinstance(argument, str):
             message = f"`from_arg` is the name of an argument, not {_shown(argument)}"
@@ -427,7 +406,7 @@ class _Reader:
             return None
         return FromArg(argument, value.get("default", MISSING), transform, use_context)
 
-    def transform(self, source: Any, path: Steps) -> Transform | TransformError | None:
+    def transform(self, source: Any, path: YamlPath) -> Transform | TransformError | None:
         if source is None or source == "":
             return None
         if not isinstance(source, str):
@@ -441,7 +420,7 @@ class _Reader:
             self.report("transform", "error", f"transform, column {error.column}: {error.what}", path, place=place)
             return error
 
-    def from_args(self, value: Mapping[str, Any], path: Steps) -> FromArgs | None:
+    def from_args(self, value: Mapping[str, Any], path: YamlPath) -> FromArgs | None:
         arguments = value["from_args"]
         if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
             message = "`from_args` is a list of names of arguments"
@@ -456,7 +435,7 @@ class _Reader:
             self.report("default", "warning", message, place)
         return FromArgs(tuple(arguments), tuple(defaults[: len(arguments)]))
 
-    def keywords(self, parameter: Parameter, names: Collection[str], path: Steps) -> Iterable[str]:
+    def keywords(self, parameter: Parameter, names: Collection[str], path: YamlPath) -> Iterable[str]:
         """The arguments of a parameter that `positional` does not list: they are given by name alone."""
         for index, argument in enumerate(_arguments(parameter)):
             if argument in names:

@@ -14,9 +14,9 @@ from typing import Any
 
 from hudtui.core.environment.values import Tool
 from hudtui.core.gym.config import TOP_KEYS
-from hudtui.core.gym.editing.incremental import MAPPINGS, outline, split_parts
+from hudtui.core.gym.editing.incremental import outline, split_parts
 from hudtui.core.gym.generate import action_snippet
-from hudtui.core.gym.lint.findings import TextEdit
+from hudtui.core.gym.lint.findings import MAPPINGS, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema
 from hudtui.core.text import clean_line
 from hudtui.core.yaml_doc import NotWritable, yaml_key, yaml_value

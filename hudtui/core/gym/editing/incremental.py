@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hudtui.core.gym.config import parse_config
+from hudtui.core.gym.lint.findings import MAPPINGS
 from hudtui.core.gym.values import ActionMapping, GymConfig
 
-MAPPINGS = "action_mappings"
 _HEADER = re.compile(r"action_mappings\s*:\s*(?:#.*)?\Z")
 _NAME = re.compile(r"""\s*+(?:("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+|([^\s#:][^:#]*+)):(?:\s|\Z)""")
 _MOST_REMEMBERED = 4_000

@@ -20,9 +20,9 @@ from hudtui.core.environment.values import Tool
 from hudtui.core.errors import InputError
 from hudtui.core.gym.config import parse_config
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.lint.findings import Finding, Fix, TextEdit
+from hudtui.core.gym.lint.findings import MAPPINGS, Finding, Fix, TextEdit
 from hudtui.core.gym.lint.prompt import check_prompt
-from hudtui.core.gym.lint.report import MAPPINGS, LintReport, suggest
+from hudtui.core.gym.lint.report import LintReport, suggest
 from hudtui.core.gym.lint.tools import check_tools
 from hudtui.core.gym.lint.transforms import check_arguments, check_transforms
 from hudtui.core.gym.values import DEFAULT_WEIGHTS

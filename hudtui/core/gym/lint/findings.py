@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from hudtui.core.text import clean_line
+
+if TYPE_CHECKING:
+    from hudtui.core.yaml_doc import YamlDocument, YamlPath
+
+MAPPINGS = "action_mappings"
 
 Severity = Literal["error", "warning", "info"]
 """An error keeps the configuration, or the mapping it names, from being used. A warning or an info does not."""
@@ -73,3 +80,38 @@ class Finding:
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings that keep something from being used."""
     return tuple(finding for finding in findings if finding.severity == "error")
+
+
+class FindingLog:
+    """Collects the findings about one document."""
+
+    def __init__(self, document: YamlDocument) -> None:
+        self.document = document
+        self.findings: list[Finding] = []
+
+    def add(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        path: YamlPath,
+        *,
+        at_value: bool = False,
+        place: tuple[int, int] | None = None,
+        parameter: str | None = None,
+        fix: Fix | None = None,
+        guess: Fix | None = None,
+    ) -> None:
+        """Add a finding at the key of `path`, at its value, or at `place` (line and column).
+
+        The path also tells the action and its parameter; `parameter` where the parameter is not in the document.
+        """
+        mark = self.document.value_mark(path) if at_value else self.document.mark(path)
+        line, column = place or (mark.line, mark.column)
+        end = mark.end_column if place is None and mark.end_line == line else None
+        mapping = None
+        if len(path) >= 2 and path[0] == MAPPINGS:
+            mapping = str(path[1])
+            if len(path) >= 3 and not str(path[2]).startswith("_"):
+                parameter = str(path[2])
+        self.findings.append(Finding(code, severity, clean_line(message, 400), line, column, end, mapping, parameter, fix, guess))

@@ -15,8 +15,8 @@ from typing import Any
 
 from hudtui.core.gym.generate import DONE_LINES
 from hudtui.core.gym.interpreter import Interpreter
-from hudtui.core.gym.lint.findings import Fix, TextEdit
-from hudtui.core.gym.lint.report import MAPPINGS, PROMPT, LintReport
+from hudtui.core.gym.lint.findings import MAPPINGS, Fix, TextEdit
+from hudtui.core.gym.lint.report import PROMPT, LintReport
 from hudtui.core.gym.reply import Call, ParseFailure, parse_call
 from hudtui.core.text import clean_line, confident_match, did_you_mean
 
@@ -135,7 +135,6 @@ def check_prompt(report: LintReport, interpreter: Interpreter) -> dict[str, list
                 "warning",
                 f"the action `{mapping.name}` is mapped, but the prompt does not tell the agent about it",
                 (MAPPINGS, mapping.name),
-                mapping=mapping,
             )
     return reader.examples
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from hudtui.core.environment.values import Tool
-from hudtui.core.gym.lint.findings import Finding, Fix, Severity, TextEdit
+from hudtui.core.gym.lint.findings import MAPPINGS, Finding, FindingLog, Fix, Severity, TextEdit
 from hudtui.core.gym.schema_examples import ToolSchema, literal
 from hudtui.core.gym.values import ActionMapping, GymConfig, Parameter
 from hudtui.core.text import clean_line, confident_match, did_you_mean
@@ -14,7 +14,6 @@ from hudtui.core.yaml_doc import NotWritable, YamlDocument, YamlPath, yaml_key, 
 
 _MOST_IN_PROMPT = 100
 
-MAPPINGS = "action_mappings"
 PROMPT: YamlPath = ("system_prompt",)
 
 
@@ -31,7 +30,9 @@ class LintReport:
         self.document = document
         self.config = config
         self.tools = tools
-        self.findings: list[Finding] = []
+        log = FindingLog(document)
+        self.findings = log.findings
+        self.add = log.add
         self._in_prompt = 0
         self._lines = document.text.split("\n")
         self._schemas: dict[str, ToolSchema] = {}
@@ -44,26 +45,6 @@ class LintReport:
                 return None
             self._schemas[tool] = ToolSchema(found.input_schema)
         return self._schemas[tool]
-
-    def add(
-        self,
-        code: str,
-        severity: Severity,
-        message: str,
-        path: YamlPath,
-        *,
-        at_value: bool = False,
-        mapping: ActionMapping | None = None,
-        parameter: str | None = None,
-        fix: Fix | None = None,
-        guess: Fix | None = None,
-    ) -> None:
-        """Report something about the key at a path, or about its value."""
-        mark = self.document.value_mark(path) if at_value else self.document.mark(path)
-        end = mark.end_column if mark.end_line == mark.line else None
-        name = mapping.name if mapping is not None else None
-        place = (mark.line, mark.column, end)
-        self.findings.append(Finding(code, severity, clean_line(message, 400), *place, name, parameter, fix, guess))
 
     def add_in_prompt(
         self,

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown, suggest
+from hudtui.core.gym.lint.findings import MAPPINGS
+from hudtui.core.gym.lint.report import LintReport, shown, suggest
 from hudtui.core.gym.schema_examples import SchemaProperty, ToolSchema
 from hudtui.core.gym.values import MISSING, ActionMapping, FromArg, FromArgs, Static
 from hudtui.core.text import confident_match, did_you_mean
@@ -34,7 +35,6 @@ def check_tools(report: LintReport) -> None:
                 f"the tool `{mapping.tool}` {_WHOSE[kind]}; an agent that may call it can cheat",
                 (MAPPINGS, mapping.name, "_tool"),
                 at_value=True,
-                mapping=mapping,
             )
         schema = report.schema(mapping.tool)
         if schema is not None:
@@ -54,7 +54,6 @@ def _unknown_tool(report: LintReport, mapping: ActionMapping, hub: str | None) -
         f"the environment has no tool `{mapping.tool}`{hint}",
         path,
         at_value=True,
-        mapping=mapping,
         fix=fix,
         guess=guess,
     )
@@ -85,7 +84,6 @@ def _check_mapping(report: LintReport, mapping: ActionMapping, schema: ToolSchem
             "error",
             f"the tool `{mapping.tool}` requires `{name}` ({schema.words(properties[name].schema)}), and nothing supplies it",
             (MAPPINGS, mapping.name),
-            mapping=mapping,
             parameter=name,
         )
 
@@ -109,8 +107,6 @@ def _unknown_parameter(
         "error" if closed or missing else "warning",
         f"the tool `{mapping.tool}` has no parameter `{name}`{hint}",
         path,
-        mapping=mapping,
-        parameter=name,
         fix=fix,
         guess=guess,
     )
@@ -160,8 +156,6 @@ def _check_value(
         message,
         path,
         at_value=True,
-        mapping=mapping,
-        parameter=prop.name,
         fix=None if meant is None else report.value(f"write {shown(meant)}", path, meant),
         guess=None if meant is not None or near is None else report.value(f"write {shown(near)}", path, near),
     )
@@ -178,8 +172,6 @@ def _check_list(
             "error",
             f"`from_args` gives a list, and `{prop.name}` takes {_article(schema.words(prop.schema))}",
             path,
-            mapping=mapping,
-            parameter=prop.name,
         )
     elif source.defaults and len(source.defaults) == len(source.args) and not schema.fits(prop.schema, list(source.defaults)):
         report.add(
@@ -187,8 +179,6 @@ def _check_list(
             "error",
             f"the defaults {shown(list(source.defaults))} do not fit: `{prop.name}` takes {_article(schema.words(prop.schema))}",
             (*path, "defaults"),
-            mapping=mapping,
-            parameter=prop.name,
         )
 
 

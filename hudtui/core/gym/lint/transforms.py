@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from hudtui.core.gym.lint.findings import Severity
-from hudtui.core.gym.lint.report import MAPPINGS, LintReport, shown
+from hudtui.core.gym.lint.findings import MAPPINGS, Severity
+from hudtui.core.gym.lint.report import LintReport, shown
 from hudtui.core.gym.lint.tools import kinds_only
 from hudtui.core.gym.schema_examples import ToolSchema
 from hudtui.core.gym.transform import Transform, TransformFailure
@@ -108,7 +108,6 @@ def check_arguments(report: LintReport) -> None:
                     f"the argument `{name}` is accepted, but no parameter is taken from it",
                     (MAPPINGS, mapping.name, "_parser", "positional", index),
                     at_value=True,
-                    mapping=mapping,
                 )
 
 
@@ -122,7 +121,7 @@ def check_transforms(report: LintReport, examples: Mapping[str, Sequence[Argumen
     for mapping, name, parameter, path in report.parameters():
         if not isinstance(parameter, FromArg) or parameter.transform is None:
             continue
-        add: Add = partial(report.add, path=(*path, "transform"), mapping=mapping, parameter=name)
+        add: Add = partial(report.add, path=(*path, "transform"))
         traits = transform_traits(parameter.transform.source)
         if traits.ignores_value and traits.ignores_context:
             what = f"whatever `{parameter.arg}` is, `{name}` is the same; `static` says that"
