@@ -17,6 +17,7 @@ SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
 """What comes first: the lowest price of the offer, or of one GPU, the most memory of one GPU, most GPUs, the shortest setup."""
 ORDERS: tuple[str, ...] = get_args(SortOrder)
 
+RATES_FROM = "November 2026"
 RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
 """USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
 
@@ -247,7 +248,7 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
     foreign = {offer.price.currency.upper() for offer in selection.found} - {"USD"}
     if foreign:
         rates = ", ".join(f"1 {name} as {RATES.get(name, max(RATES.values())):g} USD" for name in sorted(foreign))
-        yield f"Prices in other currencies are compared on the dear side: {rates}."
+        yield f"Prices in other currencies are compared on the dear side, by rates of {RATES_FROM}: {rates}."
     if best.stock.lower() in _LITTLE:
         yield "There are few of them: it may be gone by the time it is asked for."
     cheaper = [item for item in selection.rejected if _one_step_away(item) and price_in_usd(item.offer) < price_in_usd(best)]

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
@@ -190,27 +189,32 @@ class Overview:
         Raises:
             MachineError: The ledger cannot be used.
         """
-        asked = [_Once(provider) for provider in self.paid]
-        found = await reconcile(cast("list[Provider]", asked), self.ledger, active=self._active, now=self.now)
-        accounts: dict[str, Account] = {}
-        warnings = list(found.warnings)
-        for one, account in zip(
-            asked, await asyncio.gather(*(one.account() for one in asked), return_exceptions=True), strict=True
-        ):
-            if isinstance(account, Account):
-                accounts[one.name] = account
-            elif isinstance(account, ProviderError):
-                if not any(account.what in warning for warning in warnings):
-                    warnings.append(f"{one.title} did not tell of the account: {account.what}")
-            else:
-                raise account
-        pods = [pod for one in asked for pod in one.seen]
-        self.holdings = await asyncio.to_thread(self._hold, found, accounts, pods, tuple(warnings))
+        found = await reconcile(self.paid, self.ledger, active=self._active, now=self.now)
+        accounts, warnings = await self._ask_accounts(found)
+        self.holdings = await asyncio.to_thread(self._hold, found, accounts, warnings)
         return self.holdings
 
-    def _hold(
-        self, found: Reconciliation, accounts: Mapping[str, Account], pods: list[Pod], warnings: tuple[str, ...]
-    ) -> PodsSnapshot:
+    async def _ask_accounts(self, found: Reconciliation) -> tuple[dict[str, Account], tuple[str, ...]]:
+        """The accounts of all providers, and all warnings. What `reconcile` has asked is not asked again."""
+
+        async def ask(provider: Provider) -> Account | ProviderError:
+            try:
+                return await provider.account()
+            except ProviderError as error:
+                return error
+
+        rest = [provider for provider in self.paid if provider.name not in found.accounts]
+        answers = dict(zip(rest, await asyncio.gather(*map(ask, rest)), strict=True))
+        unreachable = {one.provider for one in found.silent}  # they are named already
+        refused = [
+            f"{provider.title} did not tell of the account: {answer.what}"
+            for provider, answer in answers.items()
+            if isinstance(answer, ProviderError) and provider.name not in unreachable
+        ]
+        known = {**found.accounts, **{provider.name: answer for provider, answer in answers.items()}}
+        return {name: one for name, one in known.items() if isinstance(one, Account)}, (*found.warnings, *refused)
+
+    def _hold(self, found: Reconciliation, accounts: Mapping[str, Account], warnings: tuple[str, ...]) -> PodsSnapshot:
         now = self.now()
         spending = sum_costs(self.ledger, accounts, now, here=self.paid, others=[orphan.pod for orphan in found.orphans])
         runs = {one.name: one.run for one in spending.pods}
@@ -218,12 +222,7 @@ class Overview:
         held = [self._holding(orphan.pod, orphan, None, spending, now) for orphan in found.orphans]
         held += [self._holding(pod, None, runs.get(pod.name), spending, now) for pod in found.alive]
         held += [self._unreachable(owned, spending) for owned in found.unclear]
-        known = {(one.pod.provider, one.pod.id) for one in held}
-        held += [
-            PodRow(pod, None, None, None, None, None, seen=now)
-            for pod in pods
-            if pod.alive and (pod.provider, pod.id) not in known
-        ]
+        held += [PodRow(pod, None, None, None, None, None, seen=now) for pod in found.others]
         return PodsSnapshot(
             at=now,
             pods=tuple(held),
@@ -271,28 +270,3 @@ class Overview:
     async def close(self) -> None:
         """Let all connections go."""
         await asyncio.gather(*(provider.close() for provider in self.providers.values()), return_exceptions=True)
-
-
-class _Once:
-    """A provider that is asked once for each thing, however many want to know it: for the length of one look."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-        self._tasks: dict[str, asyncio.Future[Any]] = {}
-        self.name, self.title, self.endpoint, self.features = provider.name, provider.title, provider.endpoint, provider.features
-        self.seen: tuple[Pod, ...] = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._provider, name)
-
-    async def pods(self) -> tuple[Pod, ...]:
-        self.seen = await self._ask("pods")
-        return self.seen
-
-    async def account(self) -> Account:
-        return cast("Account", await self._ask("account"))
-
-    async def _ask(self, what: str) -> Any:
-        if what not in self._tasks:
-            self._tasks[what] = asyncio.ensure_future(getattr(self._provider, what)())
-        return await self._tasks[what]

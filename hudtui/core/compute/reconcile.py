@@ -9,7 +9,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -96,6 +96,10 @@ class Reconciliation:
     """What could not be looked at."""
     silent: tuple[ProviderOutage, ...] = ()
     """Providers that did not answer. Their machines are among `unclear`; see `PodRecord.last_pod` and `PodRecord.seen`."""
+    others: tuple[Pod, ...] = field(default=(), compare=False)
+    """Living pods of the accounts that hudtui did not rent."""
+    accounts: Mapping[str, Account | ProviderError] = field(default_factory=dict, compare=False)
+    """What the providers said of the accounts, by the provider's name; only those are asked that have pods of ours."""
 
     def to_json(self) -> dict[str, Any]:
         """The form of `hudtui pods reconcile --json`."""
@@ -161,6 +165,8 @@ async def reconcile(
         tuple(owned for part in parts for owned in part.by_hand),
         (*(text for part in parts for text in part.warnings), *warnings),
         tuple(one for part in parts for one in part.silent),
+        tuple(pod for part in parts for pod in part.others),
+        {name: answer for part in parts for name, answer in part.accounts.items()},
     )
 
 
@@ -210,7 +216,20 @@ async def _compare(
         if entry is not None or pod.name.startswith(PREFIX):
             ours.append((pod, entry))
     warnings: list[str] = []
-    account = await _account(provider, warnings) if ours else None
+    accounts: dict[str, Account | ProviderError] = {}
+
+    async def ask_account() -> Account | None:
+        """The account, asked once; None where that fails, with a warning."""
+        if provider.name not in accounts:
+            try:
+                accounts[provider.name] = await provider.account()
+            except ProviderError as error:
+                accounts[provider.name] = error
+                warnings.append(f"the bills could not be read: {error.what}")
+        answer = accounts[provider.name]
+        return answer if isinstance(answer, Account) else None
+
+    account = await ask_account() if ours else None
     told = {entry.name: pod for pod, entry in ours if entry is not None}
     whose = account.name if account is not None else None
     fresh = {entry.name: entry for entry in await asyncio.to_thread(ledger.update_seen, told, now(), whose)}
@@ -238,8 +257,8 @@ async def _compare(
                 )
         elif found.state == "ended":
             lost.append(found)
-    if account is None and ours:
-        account = await _account(provider, warnings)
+    if ours:
+        account = await ask_account()
     orphans, alive, by_hand = [], [], []
     for pod, entry in ours:
         if entry is not None and entry.name not in closed and entry.state != "ending":
@@ -249,7 +268,18 @@ async def _compare(
                 alive.append(pod)
                 continue
         orphans.append(_orphan(pod, entry, entry is not None and entry.name in closed, account, now()))
-    return Reconciliation(tuple(orphans), tuple(lost), tuple(unclear), tuple(alive), tuple(by_hand), tuple(warnings))
+    known = {pod.id for pod, _ in ours}
+    others = tuple(pod for pod in pods if pod.id not in known)
+    return Reconciliation(
+        tuple(orphans),
+        tuple(lost),
+        tuple(unclear),
+        tuple(alive),
+        tuple(by_hand),
+        tuple(warnings),
+        others=others,
+        accounts=accounts,
+    )
 
 
 async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Callable[[], float]) -> Pod | PodRecord:
@@ -266,14 +296,6 @@ async def _missing(entry: PodRecord, provider: Provider, ledger: Ledger, now: Ca
     if now() - entry.created > UNSEEN_GRACE:
         return await asyncio.to_thread(ledger.update, entry.name, "never", why="it was never seen")
     return entry
-
-
-async def _account(provider: Provider, warnings: list[str]) -> Account | None:
-    try:
-        return await provider.account()
-    except ProviderError as error:
-        warnings.append(f"the bills could not be read: {error.what}")
-        return None
 
 
 def _orphan(pod: Pod, entry: PodRecord | None, closed: bool, account: Account | None, now: float) -> Orphan:
