@@ -690,7 +690,7 @@ class Supervisor:
         elif not running:
             self.kill_stage(stage)
             restarted = stage.record is not None and stage.record.get("boot") != boot_id()
-            why = "the machine was restarted" if restarted else "its runner was killed from outside"
+            why = "the machine was restarted" if restarted else "its wrapper was killed from outside"
             self._ended(stage, None, "error", why)
 
     def _ended(

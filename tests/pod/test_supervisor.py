@@ -505,7 +505,7 @@ def test_a_killed_runner_fails_the_run_and_leaves_nothing(run: Run, tmux: bool) 
     run.running("s")
     record = json.loads((run.folder / "stages" / "s.1.start").read_text())
     os.kill(record["pid"], signal.SIGKILL)
-    assert run.end("failed")["why"] == "s: its runner was killed from outside"
+    assert run.end("failed")["why"] == "s: its wrapper was killed from outside"
 
 
 def test_a_restarted_machine_is_recognised(run: Run) -> None:
