@@ -44,7 +44,7 @@ class EnvEntry:
 
     value: str = field(repr=False)
     line: int
-    """Counting from 1; of the last assignment, which is the one that counts."""
+    """Counting from 1; of the last assignment, which is the valid one."""
 
 
 @dataclass(frozen=True)

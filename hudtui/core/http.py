@@ -24,6 +24,7 @@ MAX_BYTES = 64 << 20
 """Of an answer; more is not read."""
 _CONNECT_TIMEOUT = 10.0
 _MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Query = Sequence[tuple[str, str | int]]
 
@@ -200,7 +201,7 @@ class HttpClient:
                 request = client.build_request(method, url, params=list(query) or None, content=content, headers=headers)
                 for _ in range(_MAX_REDIRECTS):
                     answer = await self._answer(client, request)
-                    if not self._follow or answer.status not in (301, 302, 303, 307, 308):
+                    if not self._follow or answer.status not in _REDIRECTS or "location" not in answer.headers:
                         return answer
                     target = self._target(request, answer)
                     request = client.build_request(method, target, content=content, headers=headers)

@@ -395,7 +395,7 @@ def parse_lock_time(text: str) -> datetime | None:
 
 
 def lock_not_found(folder: Path, platform: Platform) -> InputError:
-    """The error for work that needs a lock file where there is none."""
+    """The error for work that needs a lock file, in a folder without one."""
     return InputError(
         f"there is no {platform.lock_name} here",
         why="It names the environment's image.",

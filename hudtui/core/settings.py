@@ -342,8 +342,8 @@ def env_powers(file: EnvFile, platform: Platform) -> tuple[trust.Power, ...]:
             found.append(trust.power("key", name, file.path, name))
         elif key is not None and key.kind == "url":
             goes = _key_for(name, platform)
-            told = f"{_without_login(entry.value)} ({name}; {goes} is sent there)" if goes else f"{entry.value} ({name})"
-            found.append(trust.power("address", told, file.path, name, entry.value))
+            use = f"{name}; {goes} is sent there" if goes else name
+            found.append(trust.power("address", f"{_without_login(entry.value)} ({use})", file.path, name, entry.value))
         elif key is not None and key.kind == "limit":
             found.append(trust.power("limit", f"{name}={entry.value}", file.path, name, entry.value))
         else:

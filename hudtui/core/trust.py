@@ -107,11 +107,11 @@ def power(kind: Kind, text: str, file: Path, *exact: Any) -> Power:
         file: The file that asks for it.
         exact: Everything that decides what it does, as JSON values.
     """
-    told = json.dumps([kind, *exact], sort_keys=True, default=str)
+    action = json.dumps([kind, *exact], sort_keys=True, default=str)
     shown = clean_line(text)
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]} ... and {len(shown) - _SHOWN} more characters"
-    return Power(kind, shown, file, hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest())
+    return Power(kind, shown, file, hashlib.sha256(action.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def agreed(folder: Path) -> Mapping[str, Agreement]:

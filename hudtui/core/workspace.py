@@ -196,7 +196,7 @@ def save_dataset_name(folder: Path, name: str, tasks: int, now: datetime) -> Pat
 
 
 def last_dataset_name(folder: Path) -> str | None:
-    """The dataset of the last `save_dataset_name`; None if there is none, or if it was a file that no longer exists."""
+    """The dataset of the last `save_dataset_name`; None if nothing was saved, or if it was a file that no longer exists."""
     try:
         note = json.loads((folder / STATE_FOLDER / _DATASET).read_bytes()[:_SNIFFED])
     except (OSError, ValueError, RecursionError):

@@ -30,7 +30,7 @@ _HERE = "127.0.0.1"
 
 @dataclass(frozen=True)
 class VllmSample:
-    """The numbers of one answer, of all engines of the server together. None: it does not tell."""
+    """The numbers of one answer, summed over all engines of the server; None for a number that the answer lacks."""
 
     model: str | None = None
     running: float | None = None
@@ -54,7 +54,7 @@ class ModelServer:
     """When it was asked, in seconds since the epoch."""
     answers: bool
     unanswered: float = 0.0
-    """Seconds since its last answer; 0 for one that answers."""
+    """Seconds since its last answer; 0 while it answers."""
     stuck: float = 0.0
     """Seconds in which requests were running and no token was made."""
     sample: VllmSample = VllmSample()

@@ -27,7 +27,7 @@ PREFIX = "/api/v1"
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be another the next time."""
 _UNCLEAR = frozenset({408, 500, 502, 503, 504, 520, 522, 524})
-"""Statuses that do not tell whether a request was carried out: a server on the way may have given up waiting."""
+"""Statuses that leave open whether a request was carried out: a server on the way may have given up waiting."""
 _RETRY = Retry(attempts=4)
 
 
