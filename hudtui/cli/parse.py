@@ -6,14 +6,11 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hudtui.cli import console
-
-if TYPE_CHECKING:
-    from hudtui.core.gym.interpreter import Interpreter
 
 BAD_INPUT = 2
 """Exit code when a line of the input could not be used."""
@@ -57,17 +54,17 @@ def parse(
             tools = {tool.name: tool for tool in read_analysis(analysis).tools}
         interpreter = Interpreter(load_config(config), tools)
         if not lines:
-            _write(_meaning(interpreter, sys.stdin.buffer.read().decode(errors="replace")), pretty=True)
+            _write(interpreter.interpret(sys.stdin.buffer.read().decode(errors="replace")).to_json(), pretty=True)
             return
         bad = False
         for number, line in _lines():
-            text = _text_of(line)
-            if isinstance(text, str):
-                meaning = _meaning(interpreter, text)
-                _write({"call": meaning["call"]} if calls else meaning)
-            else:
+            text, problem = _reply_in(line)
+            if problem is not None:
                 bad = True
-                _write({"error": {"line": number, "message": text[0]}})
+                _write({"error": {"line": number, "message": problem}})
+                continue
+            meaning = interpreter.interpret(text).to_json()
+            _write({"call": meaning["call"]} if calls else meaning)
         if bad:
             raise typer.Exit(BAD_INPUT)
 
@@ -113,30 +110,22 @@ def transform(
             raise typer.Exit(code)
 
 
-def _meaning(interpreter: Interpreter, text: str) -> dict[str, Any]:
-    return interpreter.interpret(text).to_json()
-
-
 def _lines() -> Iterator[tuple[int, bytes]]:
-    """The lines of standard input that hold something, as they come in."""
+    """Yield the lines of standard input that are not empty, with their numbers, as they come in."""
     for number, line in enumerate(iter(sys.stdin.buffer.readline, b""), 1):
         if line.strip():
             yield number, line
 
 
-def _text_of(line: bytes) -> str | tuple[str]:
-    """The reply in a line of JSON, or what is wrong with the line."""
+def _reply_in(line: bytes) -> tuple[str, str | None]:
+    """Return the reply in a line of JSON, and what is wrong with the line."""
     try:
-        decoded = line.decode()
+        value, problem = _json(line.decode())
     except UnicodeDecodeError:
-        return ("this line is not UTF-8",)
-    value, problem = _json(decoded)
-    if problem is not None:
-        return (problem,)
-    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
-        return ('a line is an object with a text: {"text": "..."}',)
-    text: str = value["text"]
-    return text
+        return "", "this line is not UTF-8"
+    if problem is None and not (isinstance(value, dict) and isinstance(value.get("text"), str)):
+        problem = 'a line is an object with a text: {"text": "..."}'
+    return value["text"] if problem is None else "", problem
 
 
 def _json(text: str) -> tuple[Any, str | None]:

@@ -1,4 +1,4 @@
-"""What an agent's reply means: the whole way from its text to the call of a tool, or to the reason why there is none.
+"""What an agent's reply means: from its text to the call of a tool, or to the reason why there is none.
 
 Every reply of every episode is interpreted, so the named tuples on the way are made by `_new`, at a third of the usual cost.
 """
@@ -24,7 +24,6 @@ _KEPT_FROM_AGENT = frozenset({"setup", "evaluate", "lifecycle", "hidden"})
 _MOST_NAMES = 12
 _new = tuple.__new__
 
-
 ProblemStage: TypeAlias = Literal["tags", "syntax", "mapping", "transform", "schema"]
 ParameterOrigin: TypeAlias = Literal["static", "argument", "default", "transform", "left out", "failed"]
 
@@ -36,9 +35,9 @@ class ReplyProblem:
     stage: ProblemStage
     message: str
     column: int | None = None
-    """From 1 in the tool text; None where it is about no place in it."""
+    """Counted from 1 in the tool text; None when the problem has no place in it."""
     parameter: str | None = None
-    """The parameter it is about, where it is about one."""
+    """The parameter that the problem is about, if it is about one."""
 
 
 class ParameterTrace(NamedTuple):
@@ -52,7 +51,7 @@ class ParameterTrace(NamedTuple):
     after: Any = None
     """What is sent."""
     arguments: tuple[str, ...] = ()
-    """The arguments of the action that it is taken from."""
+    """The arguments of the action that the parameter is taken from."""
 
 
 class BoundArguments(NamedTuple):
@@ -60,6 +59,7 @@ class BoundArguments(NamedTuple):
 
     arguments: dict[str, Any]
     columns: Mapping[str, int]
+    """Where each argument begins in the tool text, from 1."""
     problem: ReplyProblem | None = None
 
 
@@ -78,12 +78,12 @@ class McpCall(NamedTuple):
 
 
 class FormatScore(NamedTuple):
-    """What the reply contributes to format compliance, each 0 or 1."""
+    """What a reply contributes to format compliance, each 0 or 1."""
 
     xml: int
-    """The expected tags are there."""
+    """Whether the expected tags are there."""
     action: int
-    """The tool text is a call."""
+    """Whether the tool text is a call."""
 
 
 _FORMATS = {(xml, action): FormatScore(int(xml), int(action)) for xml in (False, True) for action in (False, True)}
@@ -95,24 +95,24 @@ class Interpretation(NamedTuple):
     think: str | None
     tool: str | None
     extra_calls: int
-    """Further tool tags with something in them, which are not carried out."""
+    """Number of further tool tags that hold something. They are ignored."""
     action: Action | None
-    """None when the tool text is missing or no call."""
+    """None when there is no tool text, or it is not a call."""
     error: ReplyProblem | None
     call: McpCall | None
     """None when there is an error, and for `done`."""
     done: bool
     format: FormatScore
     parameters: tuple[ParameterTrace, ...] = ()
-    """Where each parameter of the call comes from; complete also when one of them is wrong."""
+    """Where each parameter of the call comes from; complete even if one of them is wrong."""
     draft: McpCall | None = None
-    """The call as far as it could be worked out, also when it is refused."""
+    """The call as far as it could be worked out, even if it is refused."""
     checked: bool = False
-    """Whether the call was held against a schema."""
+    """Whether the call was checked against a schema."""
     reply: Reply | None = None
-    """The reply taken apart, with the places of its tags."""
+    """The parts of the reply, with the places of its tags."""
     unchecked: str | None = None
-    """Why the call could not be held against a schema, where one was asked for and that was not possible."""
+    """Why the call could not be checked against a schema; None if it was, and if there is no call."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `hudtui parse` prints."""
@@ -240,9 +240,9 @@ def map_arguments(mapping: ActionMapping, bound: BoundArguments, required: Colle
 
 
 def _list_of(parameter: FromArgs, given: Mapping[str, Any]) -> tuple[ParameterOrigin, list[Any], list[str]]:
-    """Where the list of several arguments comes from, its values, and the arguments that are missing.
+    """Return where a list of several arguments comes from, its values, and the arguments that are missing.
 
-    The list comes from arguments when at least one of them is given. Then others must not be missing.
+    The list comes from arguments if at least one of them is given, else from defaults.
     """
     values = []
     missing = []
@@ -264,17 +264,17 @@ def _missing_arguments(mapping: ActionMapping, name: str, used: tuple[str, ...],
 
 
 def _column(bound: BoundArguments, used: Iterable[str]) -> int | None:
-    """Where the first of the arguments that are given begins."""
+    """Return the column of the first argument that is given."""
     return next((bound.columns[argument] for argument in used if argument in bound.columns), None)
 
 
 class Interpreter:
-    """Applies one configuration to replies. What it works out for an action it keeps; safe to use from several threads.
+    """Applies one configuration to replies. Safe to use from several threads.
 
     Args:
         config: The configuration.
-        tools: The environment's tools by name; None when they are not known, and then nothing is checked against them.
-        reserved: Tools of the task itself, which no action may reach, and what each does: `judges this task`.
+        tools: The environment's tools by name; None when they are not known: then calls are not checked against them.
+        reserved: The task's own tools, which actions cannot reach, and what each does: `judges this task`.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class Interpreter:
         self._checkers: dict[str, ArgumentChecker] = {}
 
     def interpret(self, reply: str) -> Interpretation:
-        """Return everything about a reply. Any text has a meaning; this never raises."""
+        """Interpret a reply. Never raises: any text has an interpretation."""
         parts = split_reply(reply, self.config.parser.use_thinking)
         if parts.tool is None:
             return _meaning(parts, None, ReplyProblem("tags", parts.problem or "there is no tool text"))

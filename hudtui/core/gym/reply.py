@@ -1,7 +1,7 @@
-r"""The agent's text: a reply into think and tool, a tool text into a call.
+r"""The agent's text: splits a reply into its think block and its tool text, and parses the tool text as a call.
 
-Everything here is linear in the length of its input and answers any text with a value: what cannot be read comes back as a
-`ParseFailure` that says why and where. JSON's spelling of values and Python's are both understood, in any mix.
+All functions take time linear in the length of the text, and never raise: a text that is not a call gives a `ParseFailure` that
+says why and where. Values may be spelled as in JSON or as in Python, in any mix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
 _BARE = re.compile(r"[^\"',()\[\]{}]*+")
 _WORD = re.compile(r"[^\s\"',:()\[\]{}]++")
 _SIMPLE = re.compile(r"\s*+(?:(-?[0-9]{1,18})|(-?[0-9]{1,18}\.[0-9]{1,18})|\"([^\"\\]*+)\"|'([^'\\]*+)')\s*+(?:,|(?=\)))")
-"""An argument that needs no further look, and the comma behind it or the parenthesis that follows."""
+"""A number or a quoted text without escapes, and the comma after it or the parenthesis that follows."""
 _PARENTHESIS = re.compile(r"[()]")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _QUOTES = {'"', "'"}
@@ -74,16 +74,16 @@ class TagSpan(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """A reply, taken apart."""
+    """The parts of a reply."""
 
     think: str | None
     """Text of the first think block, stripped."""
     tool: str | None
     """Text of the tool tag that counts, stripped and without think blocks."""
     extra_calls: int
-    """How many further tool tags hold something. They are not carried out."""
+    """Number of further tool tags that hold something. They are ignored."""
     spans: tuple[TagSpan, ...]
-    """In the order of their beginnings; a think block inside a tool tag stands before that tag."""
+    """Tags in the order they begin; a think block inside a tool tag comes before that tag."""
     tags: bool
     """Whether the expected tags are there: a tool, and a think block where the configuration expects one."""
     tool_start: int | None = None
@@ -93,21 +93,21 @@ class Reply(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A tool text that was understood. Columns count from 1 in the tool text."""
+    """A parsed tool text."""
 
     name: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = MappingProxyType({})
     columns: tuple[int, ...] = ()
-    """Where each positional argument begins, then where the name of each keyword argument does."""
+    """Where each positional argument begins, then the name of each keyword argument; counted from 1 in the tool text."""
 
 
 def split_reply(text: str, use_thinking: bool = True) -> Reply:
-    """Take a reply apart.
+    """Split a reply into its parts.
 
     Args:
         text: Any text.
-        use_thinking: Whether a think block is expected, for `Reply.tags`. Think blocks are never carried out either way.
+        use_thinking: Whether a think block is expected, for `Reply.tags`. A tool tag in a think block never counts.
     """
     plain = _PLAIN(text)
     if plain is not None and (tool := plain[4].strip()):

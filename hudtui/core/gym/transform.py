@@ -57,7 +57,7 @@ class TransformError(InputError):
 
 
 class TransformFailure(Exception):
-    """A run that failed or ran out of its budget; the text says why."""
+    """A run failed or exceeded its budget; the message says why."""
 
 
 class Transform:
@@ -252,7 +252,7 @@ def _check_name(name: str, node: ast.AST) -> None:
 
 
 def _compile(parameters: tuple[str, ...], body: ast.expr) -> Any:
-    """The function of a run's budget and the parameters' values that a lambda's body becomes."""
+    """Compile the body of a lambda to a function of a budget and of the parameters' values."""
     rewritten = _Rewriter(parameters).visit(body)
     arguments = [_new(ast.arg, name) for name in (_BUDGET, *parameters)]
     signature = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -274,9 +274,10 @@ _FORBIDDEN = {
 
 
 def _verify(code: CodeType) -> None:
-    """Check once more, and by other means, that compiled code calls guards and does nothing else that could reach anything.
+    """Check once more, and by other means, that compiled code calls guards and cannot reach anything else.
 
-    The names that code looks up are those of its globals and of attributes alike, and no attribute begins with a dollar sign.
+    A code object lists the globals and the attributes that it uses in one list of names, and no attribute's name begins with a
+    dollar sign.
     """
     if not all(name.startswith("$") and name in _GLOBALS for name in code.co_names) or _FORBIDDEN & set(code.co_code[::2]):
         raise AssertionError(f"a compiled transform uses {code.co_names}")
@@ -316,7 +317,7 @@ def _guarded(guard: str, *arguments: ast.expr, keywords: Sequence[ast.keyword] =
 
 
 class _Rewriter:
-    """Builds the tree that is compiled from the tree that was parsed. Nothing of the latter is taken over unseen.
+    """Builds the tree that is compiled from the tree that was parsed. Each node of it is made here.
 
     Attributes:
         scopes: Names of the lambda and of the comprehensions around the current place.

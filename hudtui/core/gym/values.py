@@ -53,7 +53,7 @@ class FromArg:
 
     arg: str
     default: Any | MissingType = MISSING
-    """Sent as it is, not transformed, when the argument is missing."""
+    """Sent as written, without the transform, when the argument is missing."""
     transform: Transform | None = None
     use_context: bool = False
 
@@ -64,7 +64,7 @@ class FromArgs:
 
     args: tuple[str, ...]
     defaults: tuple[Any, ...] = ()
-    """Defaults of the first arguments, in their order. Arguments beyond it have none."""
+    """Defaults of the first arguments, in their order. Further arguments have none."""
 
 
 Parameter: TypeAlias = Static | FromArg | FromArgs
@@ -82,32 +82,32 @@ class ActionMapping:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """Parameter of the tool -> where its value comes from, in the order of the file."""
     keywords: tuple[str, ...] = ()
-    """Further names, which parameters are taken from: arguments that are given by name alone."""
+    """Further arguments that parameters are taken from. They can only be given by name."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All names of arguments, those that may be given by place first."""
+        """The names of all arguments, positional ones first."""
         return (*self.positional, *self.keywords)
 
 
 @dataclass(frozen=True)
 class GymConfig:
-    """A configuration that can be used, as far as its findings allow."""
+    """A gym configuration; parts of it that have errors are left out."""
 
     system_prompt: str = ""
     parser: ParserSettings = ParserSettings()
     mappings: Mapping[str, ActionMapping] = field(default_factory=dict)
     """Action -> mapping, in the order of the file; those with errors are in `invalid` instead."""
     invalid: Mapping[str, str] = field(default_factory=dict)
-    """Actions whose mapping has an error -> that error, so that an agent's call of one is answered with the reason."""
+    """Action -> the error in its mapping, which is the answer to an agent that calls the action."""
     partial: Mapping[str, ActionMapping] = field(default_factory=dict)
-    """What can be read of those all the same, for the checks of their other parts. Never applied to a reply."""
+    """Action -> what can be read of an invalid mapping, for `lint`. Never applied to a reply."""
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     """`rubric.weights` merged over the defaults, key by key."""
     max_turns: int = DEFAULT_MAX_TURNS
     allow_unmapped: bool = False
     job: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict)
-    """The whole document, for sections that hudtui does not interpret."""
+    """The whole document, with the sections that hudtui does not use."""
     path: str | None = None
-    """The file it was read from."""
+    """The file that the configuration was read from."""
