@@ -145,7 +145,6 @@ class MappingScreen(MappingPlay):
         return self._walked(super().focus_next(selector))
 
     def focus_previous(self, selector: Any = "*") -> Widget | None:
-        """The same backwards."""
         return self._walked(super().focus_previous(selector))
 
     def _walked(self, to: Widget | None) -> Widget | None:
@@ -153,34 +152,27 @@ class MappingScreen(MappingPlay):
         return to
 
     def on_yaml_editor_left(self, event: YamlEditor.Left) -> None:
-        """Esc in the text."""
         event.stop()
         self.action_pane()
 
     def on_reply_editor_left(self, event: ReplyEditor.Left) -> None:
-        """Esc in the reply."""
         event.stop()
         self.query_one("#map-meaning").focus()
 
     def action_preview(self) -> None:
-        """Show a tab."""
         self.tab("preview")
 
     def action_actions(self) -> None:
-        """Show a tab."""
         self.tab("actions")
 
     def action_findings(self) -> None:
-        """Show a tab."""
         self.tab("findings")
 
     def action_scenario(self) -> None:
-        """Show a tab."""
         self.show_episode()
         self.tab("scenario")
 
     def action_write(self) -> None:
-        """Write into the reply."""
         self.tab("preview")
         self.reply.focus()
 
@@ -199,11 +191,9 @@ class MappingScreen(MappingPlay):
             self._jump(finding.line - 1, finding.column - 1)
 
     def action_problem(self) -> None:
-        """Go to the next finding."""
         self._problem(1)
 
     def action_problem_before(self) -> None:
-        """Go to the finding before."""
         self._problem(-1)
 
     def _problem(self, step: int) -> None:
@@ -227,7 +217,6 @@ class MappingScreen(MappingPlay):
         return next((finding for finding in here if finding.fix), next((finding for finding in here if finding.guess), found))
 
     def action_fix(self) -> None:
-        """Carry one fix out."""
         from hudtui.core.gym.lint.fixes import apply_fixes
 
         finding = self._chosen_finding()
@@ -242,7 +231,6 @@ class MappingScreen(MappingPlay):
         self.say(f"{fix.title}. ^z takes it back.", "success")
 
     def action_fix_all(self) -> None:
-        """Carry all fixes out."""
         self.start(self._fix_all(), group="fix", busy="Fixing")
 
     async def _fix_all(self) -> None:
@@ -261,7 +249,6 @@ class MappingScreen(MappingPlay):
     # -- moving about ------------------------------------------------------------------------------------------------
 
     def action_outline(self) -> None:
-        """Jump to an action."""
         self.start(self._outline(), group="outline")
 
     async def _outline(self) -> None:
@@ -289,7 +276,6 @@ class MappingScreen(MappingPlay):
             self._jump(entries[index].line)
 
     def action_line(self) -> None:
-        """Go to a line."""
         self.start(self._line(), group="line")
 
     async def _line(self) -> None:
@@ -327,7 +313,6 @@ class MappingScreen(MappingPlay):
         self.query_one(FindBar).open(word if "\n" not in word else "")
 
     def on_find_bar_closed(self, event: FindBar.Closed) -> None:
-        """The search is over."""
         event.stop()
         self.editor.show_pattern(None)
         self.editor.focus()
@@ -338,11 +323,9 @@ class MappingScreen(MappingPlay):
         self._seek(event.step)
 
     def action_find_next(self) -> None:
-        """The next match."""
         self._seek(1)
 
     def action_find_previous(self) -> None:
-        """The match before."""
         self._seek(-1)
 
     def _seek(self, step: int) -> None:
@@ -369,7 +352,6 @@ class MappingScreen(MappingPlay):
         bar.count(index + 1, len(found))
 
     def on_find_bar_replace(self, event: FindBar.Replace) -> None:
-        """Replace one match, or all."""
         event.stop()
         bar, editor = self.query_one(FindBar), self.editor
         pattern = bar.pattern
@@ -413,7 +395,6 @@ class MappingScreen(MappingPlay):
         self.editor.popup = False
 
     def on_yaml_editor_popup_key(self, event: YamlEditor.PopupKey) -> None:
-        """A key for the list of completions."""
         event.stop()
         popup = self.query_one(Popup)
         if event.key in ("enter", "tab"):
@@ -459,7 +440,6 @@ class MappingScreen(MappingPlay):
         return [tool for tool in (self.analysis.agent_tools if self.analysis is not None else ()) if tool.hub is None]
 
     def action_new(self) -> None:
-        """Put an action in."""
         self.start(self._new(), group="new")
 
     async def _new(self) -> None:
@@ -489,7 +469,6 @@ class MappingScreen(MappingPlay):
     # -- samples -----------------------------------------------------------------------------------------------------
 
     def action_sample(self) -> None:
-        """Choose a reply."""
         self.start(self._sample(), group="sample")
 
     async def _sample(self) -> None:
@@ -501,11 +480,9 @@ class MappingScreen(MappingPlay):
             self.try_sample(offered[index])
 
     def action_sample_next(self) -> None:
-        """The next reply."""
         self._turn(1)
 
     def action_sample_previous(self) -> None:
-        """The reply before."""
         self._turn(-1)
 
     def _turn(self, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The mapping screen's heart: the text, what it means, and what is shown of that while it is being written."""
+"""The core of the mapping screen: the text, its meaning, and what is shown of both while the text is edited."""
 
 from __future__ import annotations
 
@@ -54,27 +54,27 @@ class MappingCore(StationScreen):
         super().__init__()
         self.path: Path | None = None
         self.saved = ""
-        """What the file holds, as far as is known."""
+        """The last known content of the file."""
         self.config: GymConfig | None = None
-        """The last good meaning."""
+        """The last valid configuration."""
         self.stale: str | None = None
-        """Why `config` is not that of the text as it stands."""
+        """Why `config` is not the configuration of the current text; None where it is."""
         self.findings: tuple[Finding, ...] = ()
         self.analysis: Analysis | None = None
         self.tools: Mapping[str, Tool] | None = None
-        """What an agent's call can reach."""
+        """Tools that an agent's call can reach."""
         self.all_tools: Mapping[str, Tool] | None = None
         self.foreign: str | None = None
-        """What the configuration is for, when that is not the analysed environment: its tools say nothing of it then."""
+        """The environment of the configuration, where it is not the analysed one, whose tools then do not apply."""
         self._identity: EnvironmentIdentity | None = None
         self._aim: tuple[str | None, tuple[str, ...]] | None = None
-        """What decided on `foreign`."""
+        """The environment and the tools of the configuration that `foreign` was computed from."""
         self.samples = Samples()
         self.sample = SampleReply("", "")
         self.meaning: Interpretation | None = None
         self.rows: tuple[ActionRow, ...] = ()
         self.answer: list[Content] = []
-        """What the environment said to the call that was sent last."""
+        """The answer of the environment to the last call."""
         self.checker = LintWorker()
         self.quiet = QUIET
         self._live = IncrementalReader("")
@@ -85,12 +85,11 @@ class MappingCore(StationScreen):
         self._file_line: Content | None = None
         self._typed_at = 0.0
         self._cells: list[tuple[str, str, str, str]] = []
-        """What the table of actions shows."""
+        """The cells of the table of actions."""
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def content(self) -> Iterable[Widget]:
-        """Editor on the left, tabs on the right."""
         from hudtui.tui.widgets.tables import Grid
 
         yield EmptyState("Reading the project …", id="map-empty")
@@ -118,8 +117,7 @@ class MappingCore(StationScreen):
         yield Popup()
 
     def on_mount(self) -> None:
-        """Begin with nothing open."""
-        self.editor.told = self.text_changed
+        self.editor.after_change = self.text_changed
         self.grid.add_column("", key="mark", width=1)
         self.grid.add_column("action", key="action")
         self.grid.add_column("example", key="example")
@@ -132,22 +130,18 @@ class MappingCore(StationScreen):
 
     @property
     def editor(self) -> YamlEditor:
-        """The text."""
         return self.query_one("#map-text", YamlEditor)
 
     @property
     def reply(self) -> ReplyEditor:
-        """The sample reply."""
         return self.query_one(ReplyEditor)
 
     @property
     def grid(self) -> Any:
-        """The table of actions."""
         return self.query_one("#map-table")
 
     @property
     def tabs(self) -> TabbedContent:
-        """The pane on the right."""
         return self.query_one("#map-tabs", TabbedContent)
 
     @property
@@ -174,7 +168,7 @@ class MappingCore(StationScreen):
     # -- keystrokes --------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """The reply was edited; the editor of the configuration tells by itself."""
+        """The reply was edited; edits of the configuration arrive by `after_change`."""
         from hudtui.core.gym.editing.samples import SampleReply
 
         event.stop()
@@ -238,10 +232,10 @@ class MappingCore(StationScreen):
                 return
 
     async def while_typing(self) -> None:
-        """Something for later parts of the screen to do now and then while keys come in."""
+        """Hook: called now and then while keys arrive."""
 
     async def at_rest(self) -> None:
-        """Something for later parts of the screen to do when the typing pauses."""
+        """Hook: called when the typing pauses."""
 
     async def _check(self, version: int) -> None:
         assert self.path is not None
@@ -264,7 +258,7 @@ class MappingCore(StationScreen):
             self.show_table()
 
     async def _read_whole(self, text: str, name: str, findings: tuple[Finding, ...]) -> None:
-        """What could not be told of the parts alone."""
+        """Read the whole text, where reading its parts alone was not enough."""
         if self._live.read(self._lines, most=0) is not None and self.stale is None:
             return
         wrong = next((finding for finding in findings if finding.code in ("yaml", "shape") and finding.mapping is None), None)
@@ -289,7 +283,6 @@ class MappingCore(StationScreen):
     # -- showing -----------------------------------------------------------------------------------------------------
 
     def show_meaning(self) -> None:
-        """What the sample means under the configuration."""
         from hudtui.core.gym.interpreter import Interpreter
         from hudtui.tui.screens.mapping_view import brief, preview_lines
 
@@ -313,13 +306,12 @@ class MappingCore(StationScreen):
         self._update("#map-brief", Content.assemble(("! " if self.stale else "", "bold $warning"), brief(meaning)))
 
     def _update(self, where: str, words: Content) -> None:
-        """Change one row without a new layout, and only where it says something else."""
+        """Update one row without a new layout, and only where its content changed."""
         line = self.query_one(where, Static)
         if line.content != words:
             line.update(words, layout=False)
 
     def show_file(self) -> None:
-        """The row above the text."""
         if self.path is None:
             return
         state = ("● not saved", "bold $warning") if self.modified else ("✓ saved", "$success")
@@ -340,11 +332,10 @@ class MappingCore(StationScreen):
             self.refresh_bindings()
 
     def outside_words(self) -> str:
-        """What to say of the file on disk."""
+        """A note about changes of the file on disk; empty without one."""
         return ""
 
     def show_sample_name(self) -> None:
-        """Which reply is tried."""
         self._update(
             "#map-sample-name",
             Content.assemble(("sample reply ", "bold $primary"), (clean_line(self.sample.label, 60), "$foreground-muted")),
@@ -405,7 +396,6 @@ class MappingCore(StationScreen):
             self.tabs.get_tab("actions").label = label
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        """The cursor moved."""
         event.stop()
         if event.text_area is self.editor:
             self.show_cursor_line()
@@ -415,7 +405,7 @@ class MappingCore(StationScreen):
         """The cursor of the text moved."""
 
     def finding_at_cursor(self) -> Finding | None:
-        """The worst finding on the line of the cursor, that under the cursor first."""
+        """The worst finding on the line of the cursor; a finding under the cursor comes first."""
         row, column = self.editor.cursor_location
         here = [finding for finding in self.findings if finding.line == row + 1]
         rank = list(GLYPHS)
@@ -444,7 +434,7 @@ class MappingCore(StationScreen):
     # -- the environment that is known -------------------------------------------------------------------------------
 
     def take_analysis(self, analysis: Analysis | None, identity: EnvironmentIdentity | None) -> None:
-        """The environment that was analysed last, and what it is known by."""
+        """Take the environment that was analysed last, and its names."""
         if analysis != self.analysis:
             self.analysis, self._identity, self._aim = analysis, identity, None
             self.choose_tools()
@@ -471,7 +461,6 @@ class MappingCore(StationScreen):
         self.show_sample_name()
 
     async def on_unmount(self) -> None:
-        """End the helper."""
         await self.checker.close()
 
     def tab(self, name: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hudtui.core.gym.editing.samples import SampleReply
 
 LOOK_EVERY = 3.0
-"""Seconds between two looks at the file on disk."""
+"""Seconds between two checks of the file on disk."""
 COPY_EVERY = 1.0
 """Seconds of typing after which unsaved work is copied at the latest."""
 _MOST_TRACES = 5
@@ -47,13 +47,13 @@ class MappingFiles(MappingCore):
         self._watch_timer: Timer | None = None
 
     def on_mount(self) -> None:
-        """Look at the file now and then."""
+        """Start to check the file periodically."""
         self._watch_timer = self.set_interval(LOOK_EVERY, self._watch, name="watch file")
 
     # -- which file --------------------------------------------------------------------------------------------------
 
     def opened(self, **given: Any) -> None:
-        """Open what is handed on; else go on with what is open; else the project's only config, or a choice."""
+        """Open the given file; else keep the open one; else open the project's only configuration, or offer a choice."""
         path = given.get("path")
         if path is not None:
             self.start(self.open_file(Path(path)), group="open")
@@ -92,7 +92,6 @@ class MappingFiles(MappingCore):
         await self._pick_config()
 
     def action_config(self) -> None:
-        """Choose another configuration."""
         self.start(self._pick_config(), group="open")
 
     async def _pick_config(self) -> None:
@@ -109,7 +108,7 @@ class MappingFiles(MappingCore):
     # -- opening -----------------------------------------------------------------------------------------------------
 
     async def open_file(self, path: Path) -> None:
-        """Show a file. Unsaved work in the one before is asked about.
+        """Show a file. The user is asked about unsaved work in the file before.
 
         Raises:
             InputError: It cannot be read.
@@ -161,7 +160,6 @@ class MappingFiles(MappingCore):
         self.editor.scroll_to(0, 0, animate=False)
 
     def try_sample(self, sample: SampleReply) -> None:
-        """Show another reply."""
         self.sample = sample
         self.answer = []
         if self.reply.text != sample.text:
@@ -255,7 +253,7 @@ class MappingFiles(MappingCore):
                 self.say(f"The reply is not kept: {error.what}", "warning")
 
     async def on_unmount(self) -> None:
-        """The app ends: what was typed in the last moment is copied, too."""
+        """The app ends: copy also what was typed last."""
         from hudtui.core.gym.editing.autosave import save_copy
 
         text = "\n".join(self._lines)
@@ -264,7 +262,6 @@ class MappingFiles(MappingCore):
                 save_copy(self.shell.folder, self.path, text, self.shell.services.now().isoformat(timespec="seconds"))
 
     async def keep_unsaved(self) -> str | None:
-        """Copy what is not saved."""
         try:
             await self._keep()
         except HudtuiError as error:
@@ -299,11 +296,9 @@ class MappingFiles(MappingCore):
     # -- saving ------------------------------------------------------------------------------------------------------
 
     def action_save(self) -> None:
-        """Write the file."""
         self.start(self._save(), group="save")
 
     async def save_unsaved(self) -> bool:
-        """Write the file."""
         await self._save()
         return not self.modified
 
@@ -333,11 +328,11 @@ class MappingFiles(MappingCore):
     # -- changes from outside ----------------------------------------------------------------------------------------
 
     def outside_words(self) -> str:
-        """What to say of the file on disk."""
+        """A note about changes of the file on disk; empty without one."""
         return "✗ changed on disk" if self._outside is not None else ""
 
     def _watch(self) -> None:
-        """Look in the background. A folder that hangs is not asked a second time meanwhile."""
+        """Check the file in the background, one check at a time: a folder may hang."""
         if not self.going("watch", "save"):
             self.start(self.look_outside(), group="watch")
 
@@ -379,11 +374,11 @@ class MappingFiles(MappingCore):
         self.refresh_bindings()
 
     def action_outside(self) -> None:
-        """Decide what becomes of a change from outside."""
+        """Ask what to do about a change by another program."""
         self.start(self._settle_outside(saving=False), group="outside")
 
     async def _settle_outside(self, *, saving: bool) -> bool:
-        """Ask. True when the text here may be written over the file."""
+        """Ask whether the text may replace the file; True when it may."""
         assert self.path is not None
         while True:
             keep = "Write mine over it" if saving else "Keep mine; the next save writes over it"
@@ -406,19 +401,18 @@ class MappingFiles(MappingCore):
 
 
 class Form(NamedTuple):
-    """How a file writes its text; what is saved keeps to it."""
+    """The encoding and line ends of a file, which saving keeps."""
 
     mark: bytes
     encoding: str
     newline: str
 
     def encode(self, text: str) -> bytes:
-        """The bytes of the file."""
         return self.mark + text.replace("\n", self.newline).encode(self.encoding)
 
 
 def _changed(path: Path, before: FileStamp) -> tuple[FileStamp, str | None]:
-    """The stamp of a file now, and what it holds where the stamp is another one; None where it cannot be read."""
+    """Return the current stamp of a file, and its text where the stamp changed; None where the file cannot be read."""
     from hudtui.core.files import read_text
     from hudtui.core.gym.editing.autosave import file_stamp
 

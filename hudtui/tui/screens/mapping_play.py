@@ -30,7 +30,7 @@ _MOST_TASKS = 1_000
 
 
 class MappingPlay(MappingFiles):
-    """Send it; raise a scenario."""
+    """Sending calls, and playing a scenario."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,6 @@ class MappingPlay(MappingFiles):
         self.call_after_refresh(sheet.reveal, "sent ")
 
     def took(self, began: float) -> float:
-        """Seconds since."""
         return time.monotonic() - began
 
     async def _connected(self) -> EnvironmentSession:
@@ -135,7 +134,6 @@ class MappingPlay(MappingFiles):
         self.busy(event.message or event.stage)
 
     def action_disconnect(self) -> None:
-        """End the connection."""
         self.start(self._end(), group="send", busy="Disconnecting")
 
     async def _end(self) -> None:
@@ -152,21 +150,20 @@ class MappingPlay(MappingFiles):
                 self.refresh_bindings()
 
     def action_cancel(self) -> None:
-        """Stop what is going on."""
+        """Cancel the running action."""
         going = self.going("send", "raise")
         for worker in going:
             worker.cancel()
         self.say("Cancelled." if going else "Nothing is going on.")
 
     async def on_unmount(self) -> None:
-        """Leave no server behind."""
+        """Close the connection, so that no server stays behind."""
         await self._drop_player()
         await self._disconnect()
 
     # -- an episode --------------------------------------------------------------------------------------------------
 
     def action_raise(self) -> None:
-        """Begin an episode."""
         self.start(self._raise, group="raise")
 
     async def _raise(self) -> None:
@@ -247,7 +244,6 @@ class MappingPlay(MappingFiles):
             await self._judge()
 
     def action_judge(self) -> None:
-        """Evaluate now."""
         self.start(self._judge(), group="send")
 
     async def _judge(self) -> None:
@@ -263,7 +259,6 @@ class MappingPlay(MappingFiles):
             self.say(player.error or str(player.failure), "error")
 
     def action_end(self) -> None:
-        """End the scenario."""
         self.start(self._end_scenario(), group="send")
 
     async def _end_scenario(self) -> None:
@@ -272,14 +267,12 @@ class MappingPlay(MappingFiles):
         self.say("The scenario is over. y copies what was played, W writes it into a file.")
 
     def action_copy(self) -> None:
-        """Copy the transcript."""
         from hudtui.core.rollouts.trace import transcript
 
         assert self.played is not None
         self.shell.copy(transcript(self.played.record(), over=self.played.stop is not None))
 
     def action_transcript(self) -> None:
-        """Write the transcript."""
         self.start(self._write_transcript(), group="transcript")
 
     async def _write_transcript(self) -> None:
@@ -313,7 +306,6 @@ class MappingPlay(MappingFiles):
                 self.refresh_bindings()
 
     def show_episode(self) -> None:
-        """The episode as it stands."""
         from hudtui.tui.screens.mapping_view import episode_lines, score_lines
 
         player = self.played

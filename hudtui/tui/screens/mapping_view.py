@@ -29,7 +29,7 @@ VERDICTS = {"ok": ("✓", "$success"), "error": ("✗", "$error"), "broken": ("�
 
 
 def preview_lines(meaning: Interpretation, config: GymConfig) -> list[Content]:
-    """Everything that a reply means."""
+    """Return the meaning of a reply in full."""
     lines: list[Content] = []
     error = meaning.error
     think = clean_line(meaning.think or "", 300)
@@ -143,7 +143,7 @@ def _json(value: object, *, dim: bool = False) -> list[Content]:
 
 
 def _folded(value: object, margin: str, lead: str) -> list[str]:
-    """JSON with what is short on one line."""
+    """JSON with short values on one line."""
     plain = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, dict | list) or not value or len(plain) + len(margin) + len(lead) <= _ONE_LINE:
         return [margin + lead + plain]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReplyEditor(Acting, TextArea):
-    """Text with think and tool tags coloured as they count. `TextArea.Changed` tells of edits."""
+    """Text with think and tool tags coloured as they count. It posts `TextArea.Changed`."""
 
     ACTIONS: ClassVar[tuple[AppAction, ...]] = (
         AppAction("reply.leave", "Leave reply", "Go from the reply to what it means.", "escape", palette=False, show=False),
@@ -39,7 +39,7 @@ class ReplyEditor(Acting, TextArea):
     }
 
     class Left(Message):
-        """The user is done with the reply."""
+        """The user leaves the reply."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self._spans_of = ""
@@ -48,7 +48,6 @@ class ReplyEditor(Acting, TextArea):
         self.cursor_blink = False
 
     def get_line(self, line_index: int) -> Text:
-        """A line with its tags."""
         from hudtui.core.gym.reply import split_reply
 
         text = self.text
@@ -74,5 +73,4 @@ class ReplyEditor(Acting, TextArea):
             self.action_leave()
 
     def action_leave(self) -> None:
-        """Leave the text."""
         self.post_message(self.Left())

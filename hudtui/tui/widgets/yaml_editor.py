@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from hudtui.core.gym.lint.findings import Finding
 
 GLYPHS = {"error": "✗", "warning": "!", "info": "i"}
-"""In the gutter; each readable without colour."""
+"""Marks of findings in the gutter, each readable without colour."""
 
 _OPENS = re.compile(r"(?:^|\s|-\s)[^#]*?:\s*(?:[|>][+-]?\d?)?\s*(?:#.*)?$")
 _GIVEN_UP = frozenset(("f6", "f7", "ctrl+d"))
-"""Keys of TextArea that something else here has: the screen, and an action of the editor. Delete still deletes."""
+"""Keys of TextArea that the screen, or an action of the editor, uses instead. Delete still deletes."""
 
 
 class _Wrapped(WrappedDocument):
-    """Knows its height instead of counting it for every line that is drawn."""
+    """A wrapped document that keeps its height instead of counting it for every line that is drawn."""
 
     @property
     def height(self) -> int:
@@ -75,7 +75,7 @@ class Note:
 
 
 class YamlEditor(Acting, TextArea, inherit_bindings=False):
-    """The editor. `TextArea.Changed` and `TextArea.SelectionChanged` tell of edits and of the cursor."""
+    """The editor. It posts `TextArea.Changed` and `TextArea.SelectionChanged`."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         replace(binding, key=keys)
@@ -139,7 +139,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.asked = asked
 
     class Left(Message):
-        """The user is done with the text for now."""
+        """The user leaves the text."""
 
     class PopupKey(Message):
         """A key for the list of completions."""
@@ -151,18 +151,18 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         self.notes: dict[int, tuple[Note, ...]] = {}
         self.pattern: re.Pattern[str] | None = None
-        """What is searched for; its matches stand out."""
+        """The pattern whose matches are highlighted."""
         self.popup = False
-        """A list of completions is open: it gets the keys that move in it."""
+        """Whether a list of completions is open, which gets the keys that move in it."""
         self.walked = False
-        """The focus came here by Tab or Shift-Tab: these keys go on, and change no text, until something else is done here."""
-        self.told: Callable[[], None] | None = None
-        """Called at once after every change, so that what depends on the text is painted together with it."""
+        """Whether the focus came by Tab or Shift-Tab: these keys then move on, until another key is pressed."""
+        self.after_change: Callable[[], None] | None = None
+        """Called immediately after every change, so that what depends on the text is painted together with it."""
         self._marks = YamlMarks()
         self._strips: LRUCache[tuple[object, ...], Strip] = LRUCache(1024)
         self._themed: object = None
         self._drawn: dict[int, tuple[object, ...]] = {}
-        """What decided the look of each line in sight when it was drawn last."""
+        """For each visible line, what its look depended on when it was last drawn."""
         self._look: Callable[[int], tuple[object, ...]]
         self._changing = False
         self._width = 0
@@ -187,7 +187,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.navigator = DocumentNavigator(self.wrapped_document)
 
     def replace_all(self, text: str) -> None:
-        """Put another text in, as one change that can be taken back; the cursor stays where it can."""
+        """Replace the whole text, as one change that can be undone; the cursor stays where possible."""
         at = self.cursor_location
         if text != self.text:
             self.history.checkpoint()
@@ -196,7 +196,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.move_cursor(self.clamp_visitable(at))
 
     def edit(self, edit: Edit) -> EditResult:
-        """Carry out an edit, and remember which rows it touched."""
+        """Apply an edit, and remember the rows that it touched."""
         top = min(edit.from_location, edit.to_location)[0]
         self._edited = (top, top + edit.text.count("\n"))
         with self._change():
@@ -215,7 +215,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.refresh()
 
     def load_text(self, text: str) -> None:
-        """Begin with another text; nothing of the one before can be brought back."""
+        """Load another text; the history of changes begins again."""
         with self._change():
             super().load_text(text)
         self._tell()
@@ -231,8 +231,8 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._tell()
 
     def _tell(self) -> None:
-        if self.told is not None:
-            self.told()
+        if self.after_change is not None:
+            self.after_change()
 
     def _refresh_size(self) -> None:
         if self.soft_wrap:
@@ -260,7 +260,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     def show_notes(self, notes: Iterable[Note]) -> None:
-        """Mark findings, in place of those before."""
+        """Mark findings, in place of the earlier marks."""
         found: dict[int, tuple[Note, ...]] = {}
         for note in notes:
             found[note.row] = (*found.get(note.row, ()), note)
@@ -282,13 +282,12 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             }
 
     def show_pattern(self, pattern: re.Pattern[str] | None) -> None:
-        """Let matches stand out."""
+        """Highlight the matches of a pattern."""
         if pattern != self.pattern:
             self.pattern = pattern
             self.refresh()
 
     def notify_style_update(self) -> None:
-        """The theme changed."""
         self._strips.clear()
         self._styles.clear()
         self._themed = None
@@ -296,7 +295,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         super().notify_style_update()
 
     def _build_highlight_map(self) -> None:
-        """Highlights are made for what is in sight, when it is drawn."""
+        """Do nothing: visible lines are highlighted when they are drawn."""
         self._marks.edited(0 if self._edited is None else self._edited[0])
 
     def _style(self, name: str) -> Style:
@@ -348,7 +347,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         return super().refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def _looker(self) -> Callable[[int], tuple[object, ...]]:
-        """Gives everything that decides how a line in sight looks; good until something changes."""
+        """Return a function that gives everything the look of a visible line depends on; valid until something changes."""
         scroll_x, scroll_y = self.scroll_offset
         selection, bracket = self.selection, self._matching_bracket_location
         first, last = sorted((selection.start[0], selection.end[0]))
@@ -373,7 +372,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         return look
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line, or take it as it was drawn before."""
+        """Draw a line, or reuse its last drawing."""
         if self.soft_wrap:
             return self._wrapped_line(y)
         key = self._drawn[y] = self._look(y)
@@ -386,7 +385,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         return strip
 
     def _wrapped_line(self, y: int) -> Strip:
-        """A line on the screen where long ones take several: the mark of a finding stands on the first of them."""
+        """Draw one screen line of a wrapped text: the mark of a finding stands on the first screen line of its line."""
         places, at = self.wrapped_document._offset_to_line_info, y + self.scroll_offset.y
         strip = super()._render_line(y)
         if at >= len(places) or places[at][1]:
@@ -433,11 +432,10 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         event.prevent_default()
 
     def on_blur(self) -> None:
-        """The focus goes elsewhere."""
         self.walked = False
 
     def on_mouse_down(self) -> None:
-        """A click means this text."""
+        """A click puts the focus into the text."""
         self.walked = False
 
     def _new_line(self) -> None:
@@ -489,19 +487,15 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self._change_lines({row: line for row, line in changed.items() if line != self.document.get_line(row)})
 
     def action_dedent(self) -> None:
-        """Move lines to the left."""
         self._shift_lines(-1)
 
     def action_first(self) -> None:
-        """To the beginning."""
         self.move_cursor((0, 0))
 
     def action_last(self) -> None:
-        """To the end."""
         self.move_cursor(self.document.end)
 
     def action_delete_lines(self) -> None:
-        """Delete lines."""
         rows = self._rows()
         last = self.document.line_count - 1
         start, end = (rows[0], 0), (rows[-1] + 1, 0)
@@ -513,7 +507,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.move_cursor((min(rows[0], self.document.line_count - 1), 0))
 
     def action_duplicate(self) -> None:
-        """Put lines in again, below; the selection goes along."""
+        """Duplicate the selected lines below; the selection moves along."""
         rows, (start, end) = self._rows(), self.selection
         text = "\n".join(self.document.get_line(row) for row in rows)
         below = (rows[-1], len(self.document.get_line(rows[-1])))
@@ -521,11 +515,9 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.selection = Selection((start[0] + len(rows), start[1]), (end[0] + len(rows), end[1]))
 
     def action_move_up(self) -> None:
-        """Change places with the line above."""
         self._move_lines(-1)
 
     def action_move_down(self) -> None:
-        """Change places with the line below."""
         self._move_lines(1)
 
     def _move_lines(self, step: int) -> None:
@@ -543,19 +535,19 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.selection = Selection((start[0] + step, start[1]), (min(end[0] + step, most), end[1]))
 
     def _as_one(self, change: Callable[[], object]) -> None:
-        """Carry out a change that is taken back as one."""
+        """Apply several edits as one change for undo."""
         self.history.checkpoint()
         change()
         self.history.checkpoint()
 
     def action_wrap(self) -> None:
-        """Break long lines, or not."""
+        """Turn soft wrapping on or off."""
         self._drawn.clear()
         self._strips.clear()
         self.soft_wrap = not self.soft_wrap
 
     def on_click(self, event: events.Click) -> None:
-        """Twice on a word selects it, three times the line."""
+        """A double click selects a word, a triple click the line."""
         if event.chain < 2:
             return
         row, column = self.cursor_location
@@ -568,14 +560,14 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self.selection = Selection((row, word.start()), (row, word.end()))
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        """Bring the cursor into sight; where it can be seen beside the beginning of its line, that is shown."""
+        """Scroll the cursor into view; the beginning of its line stays in view where both fit."""
         scrolled = super().scroll_cursor_visible(center, animate)
         if self.scroll_offset.x and self._cursor_offset[0] + 3 + self.gutter_width <= self.scrollable_content_region.width:
             self.scroll_to(x=0, animate=False)
         return scrolled
 
     def action_comment(self) -> None:
-        """Comment lines out, or in again when all of them are comments."""
+        """Comment lines out, or uncomment them when all of them are comments."""
         lines = {row: self.document.get_line(row) for row in self._rows()}
         full = {row: line for row, line in lines.items() if line.strip()}
         if not full:
@@ -587,17 +579,15 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
             self._change_lines({row: f"{line[:depth]}# {line[depth:]}" for row, line in full.items()})
 
     def action_complete(self) -> None:
-        """Ask for completion."""
         self.post_message(self.Wants(self, True))
 
     def action_leave(self) -> None:
-        """Leave the text."""
         self.post_message(self.Left())
 
     # -- places ------------------------------------------------------------------------------------------------------
 
     def go(self, row: int, column: int = 0) -> None:
-        """Put the cursor somewhere (from 0) and bring it to the middle when it was out of sight."""
+        """Put the cursor at a place (from 0), and scroll the place to the middle where it was not visible."""
         row = min(max(row, 0), self.document.line_count - 1)
         place = (row, min(column, len(self.document.get_line(row))))
         top, height = self.scroll_offset.y, max(self.size.height, 1)
@@ -605,7 +595,7 @@ class YamlEditor(Acting, TextArea, inherit_bindings=False):
         self.move_cursor(place, center=not top <= shown < top + height)
 
     def matches(self, pattern: re.Pattern[str]) -> list[tuple[Location, Location]]:
-        """Every place of a pattern, which stays within a line."""
+        """Return the start and end of every match; a match stays within one line."""
         return [
             ((row, match.start()), (row, match.end()))
             for row, line in enumerate(self.lines)

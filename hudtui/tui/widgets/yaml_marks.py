@@ -1,4 +1,4 @@
-"""Which stretches of YAML lines are keys, texts, numbers and so on, worked out for what is in sight.
+"""Which stretches of YAML lines are keys, texts, numbers and so on, computed for the visible lines.
 
 tree-sitter knows the language. It is given a block of lines at a time, below the lines that the block is nested in, so that the
 cost of a keystroke does not depend on the length of the file. A text in quotes that runs over the border of a block may be taken
@@ -40,7 +40,7 @@ _QUERY = """
 
 
 class YamlMarks:
-    """Gives the marks of one text that is being edited."""
+    """The marks of one text that is being edited."""
 
     def __init__(self) -> None:
         self._parser: Any = None
@@ -49,7 +49,7 @@ class YamlMarks:
         self._known: dict[tuple[str, ...], list[tuple[Mark, ...]]] = {}
         self._blocks: dict[int, list[tuple[Mark, ...]]] = {}
         self._chains: list[_Chain] = [()]
-        """For each block, the lines above it that something in it may be nested in, with their indentation."""
+        """For each block, the lines above it that its content may be nested in, with their indentation."""
 
     def edited(self, row: int) -> None:
         """The text changed at this row, or from it on."""
@@ -110,7 +110,7 @@ class YamlMarks:
 
 
 def _chained(above: _Chain, lines: Sequence[str]) -> _Chain:
-    """The chain below some lines, from the one above them."""
+    """The chain below some lines, given the chain above them."""
     chain: list[tuple[int, str]] = []
     least = 1_000_000
     for line in reversed(lines):
