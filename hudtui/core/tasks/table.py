@@ -251,6 +251,8 @@ class TaskIndex:
         self._rows: list[bytes] = []
         self._spool = _Spool()
         self._unpacked: OrderedDict[int, list[TaskRow]] = OrderedDict()
+        self._batch: tuple[int, list[_Stored]] = (-1, [])
+        """The batch that a task was read from last."""
 
     def close(self) -> None:
         """Delete the temporary file. The tasks cannot be read afterwards."""
@@ -342,7 +344,10 @@ class TaskIndex:
             return None
         number, place = self.place(index)
         start = index - place
-        stored = _unpack_tasks(self._spool.get(number))[place - self.states.count(2, start, index)]
+        batch = self._batch
+        if batch[0] != number:
+            batch = self._batch = number, _unpack_tasks(self._spool.get(number))
+        stored = batch[1][place - self.states.count(2, start, index)]
         return TaskRecord(stored.id, stored.prompt, stored.columns)
 
     def place(self, index: int) -> tuple[int, int]:
