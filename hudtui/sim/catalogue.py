@@ -244,7 +244,7 @@ def default_clusters() -> list[SimOffer]:
             stock="Low",
             interconnect=3200,
             interconnectType="Infiniband",
-        ),
+        )
     ]
 
 

@@ -20,16 +20,7 @@ FORMAT = 1
 
 def load_analysis(source: Source) -> Analysis | None:
     """The last analysis of a source, or None. A damaged file, or one of another format, counts as none."""
-    try:
-        data = read_json(_file(source))
-    except InputError:
-        return None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("key") != source.key:
-        return None
-    try:
-        return analysis_from_json(data["analysis"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    return _read(_file(source), source.key)
 
 
 def latest_analysis(folder: Path) -> Analysis | None:
@@ -37,14 +28,7 @@ def latest_analysis(folder: Path) -> Analysis | None:
     from hudtui.core.workspace import STATE_FOLDER
 
     files = sorted((folder / STATE_FOLDER / "analyses").glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in files:
-        try:
-            data = read_json(file)
-            if data["format"] == FORMAT:
-                return analysis_from_json(data["analysis"])
-        except (InputError, ValueError, KeyError, TypeError):
-            continue
-    return None
+    return next((found for file in files if (found := _read(file)) is not None), None)
 
 
 def save_analysis(source: Source, analysis: Analysis) -> None:
@@ -84,6 +68,16 @@ def age_text(seconds: float | None) -> str:
             count = int(seconds // size)
             return f"{count} {word}{'s' if count > 1 else ''} ago"
     return "just now"
+
+
+def _read(file: Path, key: str | None = None) -> Analysis | None:
+    try:
+        data = read_json(file)
+        if data["format"] == FORMAT and key in (None, data["key"]):
+            return analysis_from_json(data["analysis"])
+    except (InputError, ValueError, KeyError, TypeError):
+        pass
+    return None
 
 
 def _file(source: Source) -> Path:

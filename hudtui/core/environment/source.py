@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from hudtui.core.environment.bundled import BUNDLED, find_bundled
 from hudtui.core.environment.engine import ENGINES, find_engine
+from hudtui.core.environment.powers import server_powers
 from hudtui.core.environment.servers import ServerSpec, check_header, mask_text, mask_url, parse_mcp_config
 from hudtui.core.errors import InputError, Location, SourceError
 from hudtui.core.files import parse_json, read_text
@@ -79,8 +80,6 @@ class Source:
     @property
     def all_powers(self) -> tuple[Power, ...]:
         """What the use of this source needs agreement for, were it named by a file."""
-        from hudtui.core.environment.powers import server_powers
-
         file = self.file or self.folder
         if self.address is not None:
             return (power("address", self.text, file, *self.address),)
@@ -89,11 +88,11 @@ class Source:
     @property
     def key(self) -> str:
         """The file name of this source's cache: the same for the same source, and free of secrets."""
-        told = [self.kind, self.text, self.image, str(self.lock or ""), self.address]
+        parts = [self.kind, self.text, self.image, str(self.lock or ""), self.address]
         if self.kind in ("command", "config"):
-            told.append(str(self.folder))
-        told.extend(mask_text(json.dumps(spec.to_config(), sort_keys=True)) for spec in self.servers)
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+            parts.append(str(self.folder))
+        parts.extend(mask_text(json.dumps(spec.to_config(), sort_keys=True)) for spec in self.servers)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     def mcp_config(self) -> dict[str, Any]:
         """The `mcp_config` of a task on this source, variables as written."""
@@ -197,17 +196,9 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
     )
 
 
-def image_source(image: str, variables: Sequence[str] = (), *, text: str | None = None, engine: str | None = None) -> Source:
-    """A container image as a source.
-
-    Args:
-        image: Its reference.
-        variables: Names of variables that the container gets where they are set; their values never stand in the command.
-        text: The user's own text, where it differs.
-        engine: `docker` or `podman`; by default the one that `find_engine` returns.
-    """
-    name = image_name(image)
-    return Source("image", text or image, (container_spec(image, variables, name=name, engine=engine),), image=image)
+def image_source(image: str, *, text: str | None = None) -> Source:
+    """A container image as a source; `text` is the user's own text, where it differs."""
+    return Source("image", text or image, (container_spec(image, name=image_name(image)),), image=image)
 
 
 def image_name(image: str) -> str:
