@@ -409,6 +409,17 @@ def _part(budget: Budget, value: Any, start: Any, stop: Any, step: Any) -> Any:
     return check_result(budget, value[start:stop:step])
 
 
+@_guard("element")
+def element(budget: Budget, value: Any) -> Any:
+    """Return a value that a comprehension is about to keep, charged to the budget."""
+    if type(value) in _COLLECTIONS:
+        items, characters = size_of(value)
+        budget.allocate(72 * items + 4 * characters)
+    elif type(value) is str and len(value) > _CHUNK:
+        budget.allocate(4 * len(value))
+    return value
+
+
 @_guard("hashable")
 def hashable(budget: Budget, value: Any) -> Any:
     """Return a value that is about to be hashed or searched for, with a check of the clock where that may take long."""
@@ -666,6 +677,19 @@ def _sequence(function: Callable[..., Any]) -> Guard:
     return run
 
 
+@_guard("zip")
+def _zip(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
+    # A zip of zips takes many items at a time from each, and those from theirs, without a guard in between.
+    parts = [_pulled(budget, part) if hasattr(part, "__next__") else part for part in arguments]
+    return zip(*parts, **keywords)  # noqa: B905 - `strict` may be among the keywords
+
+
+def _pulled(budget: Budget, source: Iterator[Any]) -> Iterator[Any]:
+    for member in source:
+        budget.allocate(8 * len(member) if type(member) is tuple else 8)
+        yield member
+
+
 @_guard("set")
 def _set(budget: Budget, /, *arguments: Any) -> Any:
     if len(arguments) != 1:
@@ -703,30 +727,12 @@ def _fill(budget: Budget, result: Any, source: Any) -> None:
 
 
 UNGUARDED: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function for function in (bool, len, abs, reversed, enumerate, zip, ord, chr, divmod)
+    function.__name__: function for function in (bool, len, abs, reversed, enumerate, ord, chr, divmod)
 }
 """Python's own functions that make nothing large and take no time."""
 
-FUNCTIONS = frozenset(
-    {
-        *UNGUARDED,
-        "int",
-        "float",
-        "str",
-        "round",
-        "range",
-        "sum",
-        "min",
-        "max",
-        "sorted",
-        "list",
-        "tuple",
-        "set",
-        "dict",
-        "any",
-        "all",
-    }
-)
+_GUARDED = (int, float, str, round, range, sum, min, max, sorted, zip, list, tuple, set, dict, any, all)
+FUNCTIONS = frozenset({*UNGUARDED, *(function.__name__ for function in _GUARDED)})
 """Every function that a transform can call but `isinstance`, whose second argument is no value."""
 
 KEYWORDS: Mapping[str, tuple[str, ...]] = {

@@ -564,10 +564,13 @@ class _Rewriter:
             ast.comprehension(target, _guarded("loop", _new(ast.Constant, steps), source), conditions, 0)
             for target, source, conditions, steps in loops
         ]
-        if isinstance(node, ast.SetComp | ast.DictComp):
-            results[0] = _guarded("hashable", results[0])
-        rewritten = _new(type(node), *results, generators)
-        return rewritten if isinstance(node, ast.GeneratorExp) else _guarded("built", rewritten)
+        if isinstance(node, ast.GeneratorExp):
+            return _comprehension(node, results, generators)
+        kept = [
+            result if isinstance(part, ast.Constant) else _guarded("element", result)
+            for part, result in zip(parts, results, strict=True)
+        ]
+        return _guarded("built", _comprehension(node, kept, generators))
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
 
@@ -583,6 +586,11 @@ class _Rewriter:
             raise _NotAllowedError("a starred target is not allowed", target)
         else:
             raise _NotAllowedError("a comprehension can only assign to names", target)
+
+
+def _comprehension(node: ast.expr, results: list[ast.expr], generators: list[ast.comprehension]) -> ast.expr:
+    rewritten: ast.expr = _new(type(node), *results, generators)
+    return rewritten
 
 
 def _target(target: ast.expr) -> ast.expr:

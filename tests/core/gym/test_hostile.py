@@ -188,7 +188,32 @@ WIDE = "zip(" + ",".join(["x"] * 1100) + ")"
 PAIR_OF_LISTS = "[list(range(50_000)), list(range(50_000))]"
 PAIR_OF_TUPLES = "(tuple(range(45_000)), tuple(range(45_000)))"
 
+NESTED = " ".join(f"for {name} in [zip({','.join([source] * 300)})]" for name, source in ("ax", "ba", "cb"))
+"""Zips of zips: one step of the last takes 27 million items."""
+
 STOPPED += [
+    ("lambda x: [y for y in zip(" + "x," * 4800 + ")]", "[0] * 5_000"),
+    ("lambda x: [[0] * 4000 for y in range(3000)]", "1"),
+    ("lambda x: [[[0] * 4000] for y in range(3000)]", "1"),
+    ("lambda x: [[" + "1," * 4000 + "] for y in range(3000)]", "1"),
+    ("lambda x: {y: [0] * 4000 for y in range(3000)}", "1"),
+    ("lambda x: {('a', y, 'b' * 4000): 1 for y in range(3000)}", "1"),
+    ("lambda x: {(y,) * 4000 for y in range(3000)}", "1"),
+    ("lambda x: [chr(128512) * 4000 + str(y) for y in range(3000)]", "1"),
+    ("lambda x: [x[y:] for y in range(3000)]", "[0] * 4_000"),
+    ("lambda x: [[list(x) for y in range(30)] for z in range(90)]", "[0] * 4_000"),
+    ("lambda x: [" + "[0]*4096," * 1000 + "]", "1"),
+    ("lambda x: max(" + "[0]*4096," * 1000 + ")", "1"),
+    ("lambda x: dict(" + ",".join(f"a{number}=[0]*4096" for number in range(600)) + ")", "1"),
+    ("lambda x: list([0] * 4000 for y in range(3000))", "1"),
+    ("lambda x: [1 " + NESTED + " for d in c]", "[0] * 99_999"),
+    ("lambda x: [d " + NESTED + " for d, e in [c]]", "[0] * 99_999"),
+    ("lambda x: [[*c] " + NESTED + "]", "[0] * 99_999"),
+    ("lambda x: [any(c) " + NESTED + "]", "[0] * 99_999"),
+    ("lambda x: [1 in c " + NESTED + "]", "[0] * 99_999"),
+    ("lambda x: [dict(c) " + NESTED + "]", "range(99_999)"),
+    ("lambda x: [list(enumerate(c)) " + NESTED + "]", "[0] * 99_999"),
+    ("lambda x: [list(enumerate(y for y in c)) " + NESTED + "]", "[0] * 99_999"),
     ("lambda x: [a == b for a, b in [" + WIDE + "]]", PAIR_OF_LISTS),
     ("lambda x: [a < b for a, b in [" + WIDE + "]]", PAIR_OF_LISTS),
     ("lambda x: [a in [b] for a, b in [" + WIDE + "]]", PAIR_OF_LISTS),
