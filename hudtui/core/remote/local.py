@@ -71,19 +71,19 @@ class LocalHost:
                 pipe.write(stdin)
                 pipe.close()
             async with asyncio.timeout(timeout):
-                await asyncio.shield(protocol.over)  # a cancelled waiter must not cancel the future itself
+                await protocol.over.wait()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STRAGGLE):
-                        await asyncio.shield(protocol.drained)
+                        await protocol.drained.wait()
         except TimeoutError:
             raise MachineError(f"`{words[0]}` did not end within {timeout:g} s, and was ended") from None
         finally:
             if transport.get_returncode() is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
-                while not protocol.exited.done():  # a second cancellation, as at the end of the loop, finds it still dying
+                while not protocol.exited.is_set():  # a second cancellation, as at the end of the loop, finds it still dying
                     with contextlib.suppress(asyncio.CancelledError):
-                        await asyncio.shield(protocol.exited)
+                        await protocol.exited.wait()
             transport.close()
         if protocol.flooded:
             raise MachineError(f"`{words[0]}` printed more than {OUTPUT_LIMIT // 2**20} MiB, and was ended")
@@ -166,11 +166,8 @@ class _Collector(asyncio.SubprocessProtocol):
     """Gathers what a command prints, and notices when it has ended and when its pipes are empty."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.drained: asyncio.Future[None] = loop.create_future()
-        self.over: asyncio.Future[None] = loop.create_future()
-        """The command has ended, or printed too much."""
+        self.exited, self.drained, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        """`over`: the command has ended, or printed too much."""
         self._output: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         self._open = {1, 2}
 
@@ -183,24 +180,19 @@ class _Collector(asyncio.SubprocessProtocol):
         if not self.flooded:
             self._output[fd] += data
         else:
-            _set(self.over)
+            self.over.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
         if not self._open:
-            _set(self.drained)
+            self.drained.set()
 
     def process_exited(self) -> None:
-        _set(self.exited)
-        _set(self.over)
+        self.exited.set()
+        self.over.set()
 
     def texts(self) -> tuple[str, str]:
         return self._output[1].decode("utf-8", "replace"), self._output[2].decode("utf-8", "replace")
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _opened(path: PurePosixPath | str) -> BinaryIO:

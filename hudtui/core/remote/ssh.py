@@ -536,10 +536,10 @@ async def _run_once(
                 if stdin:
                     channel.write(stdin)
                 channel.write_eof()
-            await asyncio.shield(output.over)
+            await output.over.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.0 if output.flooded else _STRAGGLE):
-                    await asyncio.shield(output.closed)
+                    await output.closed.wait()
     except TimeoutError:
         if channel is None:
             raise Disconnected(f"{link.target.name} did not answer within {timeout:g} s") from None
@@ -581,8 +581,8 @@ async def _kill(link: SshConnection, output: _OutputCollector, mark: str) -> Non
             connection = await link.connection()
             channel = await link.open_channel(connection, f"kill -KILL -{group} || kill -KILL {group}", killer)
             try:
-                await asyncio.shield(killer.exited)
-                await asyncio.shield(output.exited)
+                await killer.exited.wait()
+                await output.exited.wait()
             finally:
                 channel.close()
 
@@ -591,11 +591,8 @@ class _OutputCollector(ChannelListener):
     """Gathers what a command prints, and notices when it has ended and when its channel is closed."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.over: asyncio.Future[None] = loop.create_future()
-        """The command has ended, or printed too much."""
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self.exited, self.over, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        """`over`: the command has ended, or printed too much."""
         self.status: int | None = None
         self.error: Exception | None = None
         self.opened = False
@@ -614,12 +611,12 @@ class _OutputCollector(ChannelListener):
         if not self.flooded:
             self._output[datatype] += data
         else:
-            _set(self.over)
+            self.over.set()
 
     def exit_status_received(self, status: int) -> None:
         self.status = status
-        _set(self.exited)
-        _set(self.over)
+        self.exited.set()
+        self.over.set()
 
     def exit_signal_received(self, signal_name: str, core_dumped: bool, msg: str, lang: str) -> None:
         number = getattr(signal, f"SIG{signal_name}", None)
@@ -627,8 +624,8 @@ class _OutputCollector(ChannelListener):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.error = exc
-        for future in (self.exited, self.over, self.closed):
-            _set(future)
+        for event in (self.exited, self.over, self.closed):
+            event.set()
 
     def group(self, mark: str) -> int | None:
         """Process group of the command, once it has begun."""
@@ -643,11 +640,6 @@ class _OutputCollector(ChannelListener):
             found = re.search(re.escape(mark.encode()) + rb":\d+:\n", bytes(stream))
             texts.append(bytes(stream[found.end() :] if found else stream))
         return texts
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------------
