@@ -428,13 +428,12 @@ async def _look(providers: Mapping[str, Provider], ledger: Ledger) -> PodsSnapsh
     Raises:
         ProviderError: None of them answers, and no machine there is known.
     """
-    from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.provider import ProviderError
     from hudtui.core.paths import app_paths
 
     async with compute.busy("asking what is rented"):
-        found = await Overview(providers, ledger, limits=LimitBook(), cache=app_paths().cache / "offers.json").look()
+        found = await Overview(providers, ledger, cache=app_paths().cache / "offers.json").look()
     if found.silent and not found.pods and len(found.silent) == len(providers):
         raise ProviderError(found.silent[0].why, fix="hudtui knows of no machine there, which does not mean that there is none.")
     return found

@@ -224,14 +224,12 @@ async def _acquire(order: Order, provider: Provider, settings: Settings, limits:
     from contextlib import aclosing
 
     from hudtui.core.compute.lifecycle import acquire
-    from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.registry import pod_login
     from hudtui.core.compute.watchdog import UNLIMITED, start_watchdog
     from hudtui.core.errors import HudtuiError
 
     pod, said = None, ""
-    LimitBook().set(order.name, limits)
     async with compute.busy(f"renting {order.name}") as line:
         ledger = Ledger()
         steps = acquire(

@@ -315,8 +315,8 @@ def limits(
     """Show the limits of a run, or change them while it runs: here, and on its machine."""
 
     async def work() -> None:
-        from hudtui.core.compute.limitbook import LimitBook
         from hudtui.core.compute.limits import Limits
+        from hudtui.core.compute.pods import Ledger
         from hudtui.core.errors import InputError
         from hudtui.core.remote.hosts import find_host
         from hudtui.core.runs.launch import set_time_limit
@@ -334,7 +334,7 @@ def limits(
             if set(wishes) - {"max_hours"}:
                 raise InputError(f"run {record.id} is on a machine of your own", fix="Only --max-hours can be set for it.")
         else:
-            found = LimitBook().get(rent.machine) or Limits.from_json(record.spec.limits)
+            found = Ledger().limits(rent.machine) or Limits.from_json(record.spec.limits)
         for name, text in wishes.items():
             found = found.with_value(name, text)
         if wishes and rent is None:

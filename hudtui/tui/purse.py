@@ -305,7 +305,6 @@ def _possible(folder: Path) -> bool:
 def _open(app: HudtuiApp, before: Office | None) -> Office:
     """The desk, or the one before when nothing has changed that it depends on. Runs in a thread: the imports take a moment."""
     from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.overview import Overview
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.registry import find_providers, prime_access
@@ -322,7 +321,6 @@ def _open(app: HudtuiApp, before: Office | None) -> Office:
     desk = Overview(
         find_providers(settings.get),
         Ledger(),
-        limits=LimitBook(),
         cache=app_paths().cache / "offers.json",
         # A run that has ended may still be bringing its results home.
         active=lambda owned: app.tending.tends(owned.run) or is_run_active(owned),
@@ -354,13 +352,12 @@ def _unattended(app: HudtuiApp, office: Office | None) -> tuple[UnattendedPod, .
 
     if not (app_paths().data / "pods.db").is_file():
         return ()
-    from hudtui.core.compute.limitbook import LimitBook
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.runs.unattended import find_unattended
 
     providers = office.desk.providers if office is not None else {}
     settings = office.settings.get if office is not None else lambda name: None
-    return find_unattended(Ledger(), LimitBook(), providers, settings, folder=app.folder, mine=app.tending.tends)
+    return find_unattended(Ledger(), providers, settings, folder=app.folder, mine=app.tending.tends)
 
 
 def _money(desk: Overview, noted: Collection[str]) -> Money | None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.process import machine_id
@@ -102,9 +101,11 @@ def test_pods_keep_their_price_their_offer_and_the_moment_that_ends_them(old: Pa
 
 
 def test_pods_keep_the_limits_that_were_set_for_them(old: Path) -> None:
-    limits = LimitBook()
-    assert limits.get("hudtui-old-d7tc62vc") == Limits(7.5, 100.0, 24.0, None, 0.8)
-    assert limits.get("hudtui-2048-greedy-dft6wz8y") == Limits(7.5, 100.0, 24.0, 30.0, 0.8)
+    ledger = Ledger()
+    for _ in range(2):  # as yesterday's files have them, then after the first write has brought them into the ledger
+        assert ledger.limits("hudtui-old-d7tc62vc") == Limits(7.5, 100.0, 24.0, None, 0.8)
+        assert ledger.limits("hudtui-2048-greedy-dft6wz8y") == Limits(7.5, 100.0, 24.0, 30.0, 0.8)
+        ledger.update("hudtui-old-d7tc62vc", hourly=0.65)
 
 
 def test_a_reopened_store_takes_new_entries(old: Path) -> None:

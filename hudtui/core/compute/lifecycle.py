@@ -266,7 +266,7 @@ class _Attempt:
         grant = None if limits is None else grant_new(order.name, order.offer.price, endpoint, limits, tail=tail)
 
         def reserve() -> PodRecord:
-            facts: dict[str, Any] = {"run": run, "workspace": workspace, "account": account}
+            facts: dict[str, Any] = {"run": run, "workspace": workspace, "account": account, "limits": limits}
             record = self.ledger.reserve(order, provider=self.provider.name, endpoint=endpoint, grant=grant, **facts)
             self.claimed = True  # also if the caller is cancelled meanwhile and never sees the record
             return record

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hudtui.core.compute.budget import RUN_TAIL, grant_changed
 from hudtui.core.compute.costs import HOUR, CostSummary, PodCost, sum_costs
-from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, hours_left, judge
 from hudtui.core.compute.market import Market, fetch_offers, load_cache, save_cache
 from hudtui.core.compute.pods import Ledger, PodRecord
@@ -136,7 +135,6 @@ class Overview:
     Args:
         providers: By their names.
         ledger: The machines of this user.
-        limits: Their limits.
         cache: The file in which offers are remembered from one session to the next.
         active: Whether the run of an entry is still at work; see `reconcile`.
         now: Seconds since the epoch.
@@ -147,12 +145,11 @@ class Overview:
         providers: Mapping[str, Provider],
         ledger: Ledger,
         *,
-        limits: LimitBook,
         cache: Path,
         active: IsActive | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.providers, self.ledger, self.limits, self.now = dict(providers), ledger, limits, now
+        self.providers, self.ledger, self.now = dict(providers), ledger, now
         self.market = load_cache(cache, self.providers.values())
         """What is known of the offers; at first what was remembered."""
         self.holdings: PodsSnapshot | None = None
@@ -244,7 +241,7 @@ class Overview:
         return replace(held, reachable=False)
 
     def _holding(self, pod: Pod, orphan: Orphan | None, run: str | None, spending: CostSummary, seen: float | None) -> PodRow:
-        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.limits.get(pod.name)
+        cost, limits = spending.of(pod.name) or spending.of(pod.id), self.ledger.limits(pod.name)
         verdict = None
         if cost is not None and limits is not None:
             verdict = judge(limits, LimitUsage(cost.hours, cost.spent, spending.today))
@@ -258,10 +255,9 @@ class Overview:
             where the ledger does not know it.
 
         Raises:
-            InputError: The limits cannot be kept.
             MachineError: The ledger cannot be written.
         """
-        self.limits.set(name, limits)
+        self.ledger.set_limits(name, limits)
         owned = self.ledger.get(name)
         if owned is None:
             return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Order, Pod, PodStage
 from hudtui.core.db import Database, execute_all, schema_version
@@ -33,7 +34,7 @@ RecordState = Literal["intended", "created", "ready", "ending", "ended", "never"
 OPEN_STATES: frozenset[RecordState] = frozenset({"intended", "created", "ready", "ending"})
 """States in which it may exist, and so cost money."""
 
-_VERSION = 2
+_VERSION = 3
 _FIRST = """
 CREATE TABLE machines (
     name TEXT PRIMARY KEY,
@@ -58,6 +59,8 @@ CREATE INDEX machines_by_state ON machines (state, created);
 """
 _SINCE_2 = {"seen": "REAL", "last_json": "TEXT", "until": "REAL", "account": "TEXT", "unasked": "INTEGER"}
 """Columns that version 2 has added."""
+_LIMITS = "CREATE TABLE limits (name TEXT PRIMARY KEY, limits_json TEXT NOT NULL) WITHOUT ROWID"
+"""Version 3: what each pod may cost, by its name. Before, a file `limits.json` beside the ledger held that."""
 _FACTS = frozenset({"pod", "run", "workspace", "hourly", "currency", "ended", "billed", "why", "account", "unasked"})
 
 
@@ -180,7 +183,7 @@ class Ledger:
             self.path,
             title="the list of rented machines",
             version=_VERSION,
-            migrate=_migrate,
+            migrate=self._migrate,
             error=MachineError,
             damaged_fix="Move it away, then look with `hudtui pods reconcile` for machines that it knew.",
             fix="No machine is asked for until it can be written.",
@@ -200,6 +203,7 @@ class Ledger:
         run: str | None = None,
         workspace: Path | str | None = None,
         account: str | None = None,
+        limits: Limits | None = None,
         grant: Grant | None = None,
     ) -> PodRecord:
         """Add the record of a pod that is about to be requested, claimed by this process.
@@ -211,6 +215,7 @@ class Ledger:
             run: The run that the pod is for.
             workspace: The project that the run belongs to.
             account: The account that pays, as the provider names it.
+            limits: What the pod may cost; see `limits`.
             grant: Says until when the pod may live. It is called inside the transaction, so that of two launches at the same
                 moment the second one knows of the first. If it raises, nothing is written.
 
@@ -251,6 +256,8 @@ class Ledger:
                     f"the name {clean_line(order.name)} is already used: a machine was asked for under it before",
                     fix="Take another name: each is used once.",
                 ) from None
+            if limits is not None:
+                _set_limits(database, order.name, limits.to_json())
             return _read(database, order.name) if grant is None else _grant(database, order.name, grant)
 
     def grant(self, name: str, grant: Grant) -> PodRecord:
@@ -261,6 +268,35 @@ class Ledger:
         """
         with self._database.writing() as database:
             return _grant(database, name, grant)
+
+    def limits(self, name: str) -> Limits | None:
+        """What the pod of that name may cost; None if no limits were set or they cannot be read."""
+        with self._database.reading() as database:
+            if database is None or schema_version(database) < 3:
+                data = _limits_file(self.path).get(name)
+            else:
+                row = database.execute("SELECT limits_json FROM limits WHERE name = ?", (name,)).fetchone()
+                data = None if row is None else json.loads(row[0])
+        try:
+            return None if data is None else Limits.from_json(data)
+        except (TypeError, AttributeError, InputError):
+            return None
+
+    def set_limits(self, name: str, limits: Limits) -> None:
+        """Set what the pod of that name may cost; the pod may be reserved later."""
+        with self._database.writing() as database:
+            _set_limits(database, name, limits.to_json())
+
+    def _migrate(self, database: sqlite3.Connection, version: int) -> None:
+        """Make the tables, or bring those of an older version up to date."""
+        if version < 1:
+            execute_all(database, _FIRST)
+        if version < 2:
+            for name, kind in _SINCE_2.items():
+                database.execute(f"ALTER TABLE machines ADD COLUMN {name} {kind}")
+        database.execute(_LIMITS)
+        for name, data in _limits_file(self.path).items():
+            _set_limits(database, name, data)
 
     def update(self, name: str, state: RecordState | None = None, *, last: Pod | None = None, **facts: Any) -> PodRecord:
         """Write down what became of a pod.
@@ -365,17 +401,22 @@ _COLUMNS = (
 )
 
 
-def _migrate(database: sqlite3.Connection, version: int) -> None:
-    """Make the table, or bring one of an older version up to date."""
-    if version == 0:
-        execute_all(database, _FIRST)
-    for name, kind in _SINCE_2.items():
-        database.execute(f"ALTER TABLE machines ADD COLUMN {name} {kind}")
+def _limits_file(ledger: Path) -> dict[str, Any]:
+    """The limits that versions 1 and 2 kept beside the ledger; empty where the file is missing or cannot be read."""
+    try:
+        data = json.loads(ledger.with_name("limits.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _set_limits(database: sqlite3.Connection, name: str, data: Any) -> None:
+    database.execute("INSERT OR REPLACE INTO limits VALUES (?, ?)", (name, json.dumps(data)))
 
 
 def _select(database: sqlite3.Connection) -> str:
     """The columns of a table of any version; what an older one lacks is NULL."""
-    old = schema_version(database) < _VERSION
+    old = schema_version(database) < 2
     columns = (f"NULL AS {name}" if old and name in _SINCE_2 else name for name in _COLUMNS)
     return f"SELECT {', '.join(columns)} FROM machines"
 

@@ -28,7 +28,6 @@ from hudtui.core.compute.lifecycle import (
     resume,
     terminate_pod,
 )
-from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits, LimitUsage, LimitVerdict, judge
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider, ProviderError
@@ -80,7 +79,6 @@ class RentalContext:
     settings: Lookup
     """The value of a setting by its name: for the key to log in with."""
     ledger: Ledger = field(default_factory=Ledger)
-    book: LimitBook = field(default_factory=LimitBook)
     sleep: Sleep = asyncio.sleep
     every: float = 5.0
     """Seconds between looks at a run that goes on."""
@@ -210,13 +208,13 @@ async def change_limits(run: str, store: RunStore, broker: RentalContext, limits
     """Give a run other limits, here and on its machine, while it runs.
 
     Raises:
-        InputError: They cannot be kept here; nothing is changed.
-        MachineError: Its machine does not answer: there the old ones hold until `tend` reaches it.
+        MachineError: They cannot be kept here, and nothing is changed; or the run's machine does not answer, and there the old
+            limits hold until `run_remote` reaches it.
         Untrusted: The user did not start this run.
     """
     store.require_own(run)
     tending = RemoteRun(store.record(run), store, broker, None, True, None)
-    broker.book.set(tending.rent.machine, limits)
+    broker.ledger.set_limits(tending.rent.machine, limits)
     tending.grant()
     store.append(run, "limits", limits.to_json())
     if store.summary(run).started is not None:
@@ -287,8 +285,6 @@ class RemoteRun:
         if owned is not None and (not owned.open or owned.state == "ending"):
             raise MachineError(f"the machine of run {self.run} has ended", why=owned.why)
         if owned is None:
-            if broker.book.get(self.rent.machine) is None:
-                broker.book.set(self.rent.machine, Limits.from_json(self.record.spec.limits))
             steps = acquire(
                 order_of(self.rent),
                 broker.provider,
@@ -413,7 +409,7 @@ class RemoteRun:
         return self.broker.ledger.grant(owned.name, grant_changed(owned, self.limits(), tail=GRACE))
 
     def limits(self) -> Limits:
-        return self.broker.book.get(self.rent.machine) or Limits.from_json(self.record.spec.limits)
+        return self.broker.ledger.limits(self.rent.machine) or Limits.from_json(self.record.spec.limits)
 
     def usage(self) -> LimitUsage:
         found = sum_costs(self.broker.ledger, {}, time.time(), here=(self.broker.provider,))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hudtui.core.compute.costs import CostSummary, sum_costs
-from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import LimitUsage, hours_left, money
 from hudtui.core.compute.pods import Ledger, PodRecord
 from hudtui.core.compute.provider import Provider
@@ -42,7 +41,6 @@ class UnattendedPod:
 
 def find_unattended(
     ledger: Ledger,
-    book: LimitBook,
     providers: Mapping[str, Provider],
     settings: Lookup,
     *,
@@ -55,7 +53,6 @@ def find_unattended(
 
     Args:
         ledger: What was rented.
-        book: The limits of each machine.
         providers: By name, as far as there are keys. What was rented from a simulator counts only where that one is among them.
         settings: The value of a setting by its name.
         folder: The project that is open.
@@ -75,7 +72,7 @@ def find_unattended(
             continue
         provider = next((provider for provider in providers.values() if one.is_at(provider)), None)
         left = _Left(one, _known(store, one.run), provider)
-        guard = left.guard(book, spending, settings)
+        guard = left.guard(ledger, spending, settings)
         words = (*left.purpose(folder), *((guard,) if guard else ()))
         found.append(UnattendedPod(one.name, one.run, one.hourly or 0.0, one.currency, left.simulated, words))
     return tuple(sorted(found, key=lambda one: -one.hourly))
@@ -147,7 +144,7 @@ class _Left:
             f"{resume} fetches them and ends the machine.",
         )
 
-    def guard(self, book: LimitBook, spending: CostSummary, settings: Lookup) -> str:
+    def guard(self, ledger: Ledger, spending: CostSummary, settings: Lookup) -> str:
         """What ends it when nobody does, and when."""
         one = self.owned
         if self.provider is not None and self.provider.features.terminates_itself:
@@ -157,7 +154,7 @@ class _Left:
         if one.state != "ready":
             return ""
         times = []
-        if (left := _seconds_left(one, book, spending)) is not None:
+        if (left := _seconds_left(one, ledger, spending)) is not None:
             times.append(f"in {duration(left)}")
         if self.known is not None and not self.kept:
             times.append(f"{duration(FETCH_WITHIN)} after the run has ended")
@@ -176,11 +173,11 @@ class _Left:
             return False
 
 
-def _seconds_left(one: PodRecord, book: LimitBook, spending: CostSummary) -> float | None:
+def _seconds_left(one: PodRecord, ledger: Ledger, spending: CostSummary) -> float | None:
     """Until its limits end it; None where none will."""
     if one.until is not None:
         return max(one.until - time.time(), 0.0)
-    limits, used = book.get(one.name), spending.of(one.name)
+    limits, used = ledger.limits(one.name), spending.of(one.name)
     if limits is None or used is None:
         return None
     hours = hours_left(limits, LimitUsage(used.hours, used.spent, spending.today), one.hourly or 0.0)

@@ -92,7 +92,6 @@ class Acts(ComputeCore):
         if not await self.shell.confirm(f"Rent {gpus}?", tuple(lines), yes="Rent", danger=not provider.features.simulated):
             return
         order = Order(unique_name("pod"), offer, ssh_key=key.id)
-        await asyncio.to_thread(office.desk.limits.set, order.name, limits)
         self.shell.run_worker(self._watch(), name="forever", group="rent watch", exclusive=True, exit_on_error=False)
         steps = acquire(
             order,

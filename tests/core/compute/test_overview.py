@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hudtui.core.compute.choose import select
-from hudtui.core.compute.limitbook import MOST, LimitBook
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.market import Market, load_cache, offer_from_json, save_cache
 from hudtui.core.compute.overview import Overview, PodsSnapshot
@@ -56,7 +55,6 @@ def desk(tmp_path: Path, *providers: Any, now: float = START + 600, active: Any 
     return Overview(
         {provider.name: provider for provider in providers},
         Ledger(tmp_path / "pods.db"),
-        limits=LimitBook(tmp_path / "limits.json"),
         cache=tmp_path / "offers.json",
         active=active,
         now=lambda: now,
@@ -192,11 +190,11 @@ async def test_what_no_run_owns_comes_first_and_each_thing_is_asked_once(tmp_pat
 async def test_the_guard_s_word_comes_with_each_machine(tmp_path: Path, sim: PrimeSimulator) -> None:
     one = desk(tmp_path, prime(sim))
     await rent(one, sim, "hudtui-a", run="r1")
-    one.limits.set("hudtui-a", Limits(run_budget=0.5))
+    one.ledger.set_limits("hudtui-a", Limits(run_budget=0.5))
     sim.clock.advance(3600)
     verdict = (await looked(one)).pods[0].verdict
     assert verdict is not None and verdict.level == "end" and "budget of 0.5" in verdict.reasons[0]
-    one.limits.set("hudtui-a", Limits(run_budget=500))
+    one.ledger.set_limits("hudtui-a", Limits(run_budget=500))
     verdict = (await looked(one)).pods[0].verdict
     assert verdict is not None and verdict.level == "fine"
     await one.close()
@@ -223,24 +221,31 @@ async def test_simulated_money_is_not_added_to_real_money(tmp_path: Path, sim: P
 
 
 def test_limits_are_kept_by_name(tmp_path: Path) -> None:
-    book = LimitBook(tmp_path / "deep" / "limits.json")
-    assert book.get("a") is None
-    book.set("a", Limits(run_budget=1, max_hours=None))
-    book.set("b", Limits())
-    assert book.get("a") == Limits(run_budget=1, max_hours=None)
-    assert os.stat(book.path).st_mode & 0o777 == 0o600
-    book.path.write_text('{"a": {"run_budget": -1}, "b": 3}')
-    assert book.get("a") is None and book.get("b") is None
-    book.path.write_text("not json")
-    book.set("c", Limits())
-    assert book.get("c") == Limits()
+    ledger = Ledger(tmp_path / "deep" / "pods.db")
+    assert ledger.limits("a") is None
+    ledger.set_limits("a", Limits(run_budget=1, max_hours=None))
+    ledger.set_limits("b", Limits())
+    ledger.set_limits("b", Limits(max_hours=2))
+    assert Ledger(ledger.path).limits("a") == Limits(run_budget=1, max_hours=None)
+    assert ledger.limits("b") == Limits(max_hours=2) and ledger.limits("c") is None
+    assert os.stat(ledger.path).st_mode & 0o777 == 0o600
 
 
-def test_limits_of_long_gone_machines_are_forgotten(tmp_path: Path) -> None:
-    book = LimitBook(tmp_path / "limits.json")
-    book.path.write_text("{" + ",".join(f'"m{number}": {{}}' for number in range(MOST)) + "}")
-    book.set("new", Limits())
-    assert book.get("m0") is None and book.get("m1") == Limits() and book.get("new") == Limits()
+def test_limits_of_an_older_version_are_taken_over(tmp_path: Path) -> None:
+    old = tmp_path / "limits.json"
+    ledger = Ledger(tmp_path / "pods.db")
+    old.write_text('{"a": {"run_budget": 7.5}, "b": {"run_budget": -1}, "c": 3}')
+    for _ in range(2):
+        assert ledger.limits("a") == Limits(run_budget=7.5)
+        assert ledger.limits("b") is None and ledger.limits("c") is None and ledger.limits("d") is None
+        ledger.set_limits("new", Limits())  # brings them into the ledger
+    old.unlink()
+    assert ledger.limits("a") == Limits(run_budget=7.5) and ledger.limits("new") == Limits()
+    spoiled = Ledger(tmp_path / "other" / "pods.db")
+    spoiled.path.parent.mkdir()
+    spoiled.path.with_name("limits.json").write_text("not json")
+    spoiled.set_limits("c", Limits())
+    assert spoiled.limits("c") == Limits()
 
 
 async def test_a_provider_that_is_down_takes_no_row_away(tmp_path: Path, sim: PrimeSimulator) -> None:
@@ -340,7 +345,7 @@ async def test_what_ends_a_machine_first_is_what_is_left_to_it(tmp_path: Path, s
     one.ledger.grant("hudtui-a", lambda entries: START + 600 + 2 * 3600)
     found = await looked(one)
     assert found.left(found.pods[0]) == pytest.approx(2.0), "the guard on it"
-    one.limits.set("hudtui-a", Limits(run_budget=0.5))
+    one.ledger.set_limits("hudtui-a", Limits(run_budget=0.5))
     found = await looked(one)
     left = found.left(found.pods[0])
     assert left is not None and left < 0.5, "its limits"

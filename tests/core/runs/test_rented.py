@@ -253,7 +253,7 @@ async def test_nothing_is_told_of_a_run_that_is_being_tended(world: World) -> No
 
 async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
     record = world.record("sleep 1000", limits=Limits(max_hours=2.0).to_json())
-    book, spec = world.broker.book, record.spec.rent
+    spec = record.spec.rent
     assert spec is not None
     async with aclosing(run_remote(record.id, world.store, world.broker)) as events:
         async for event in events:
@@ -264,7 +264,7 @@ async def test_a_limit_ends_the_run_and_the_machine(world: World) -> None:
                 assert (await world.rules(record))["max_seconds"] < 60
     summary = world.store.summary(record.id)
     assert (summary.state, summary.machine) == ("stopped", "released") and "h is reached" in str(summary.why)
-    kept = book.get(spec.machine)
+    kept = world.broker.ledger.limits(spec.machine)
     assert kept is not None and kept.max_hours == 1e-6
 
 
@@ -341,7 +341,7 @@ async def test_a_limit_ends_a_machine_that_does_not_answer(world: World, monkeyp
                     spec = record.spec.rent
                     assert spec is not None
                     monkeypatch.setattr(RunFolder, "sync", _silent)
-                    world.broker.book.set(spec.machine, Limits(max_hours=1e-6))
+                    world.broker.ledger.set_limits(spec.machine, Limits(max_hours=1e-6))
     assert world.store.summary(record.id).machine == "released" and not world.sim.alive
 
 

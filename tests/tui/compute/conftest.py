@@ -157,11 +157,8 @@ async def hosts_closed() -> Any:
 async def remembered(world: World, offers_at: float) -> None:
     """Offers of an earlier session, in the cache."""
     provider = PrimeProvider(world.sim.api_key, base_url=world.sim.url, simulated=True)
-    from hudtui.core.compute.limitbook import LimitBook
 
-    desk = Overview(
-        {"prime": provider}, Ledger(), limits=LimitBook(), cache=app_paths().cache / "offers.json", now=lambda: offers_at
-    )
+    desk = Overview({"prime": provider}, Ledger(), cache=app_paths().cache / "offers.json", now=lambda: offers_at)
     async for _ in desk.refresh():
         pass
     await desk.close()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hudtui.core.compute.limitbook import LimitBook
 from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.tui.app import HudtuiApp
@@ -31,7 +30,7 @@ async def two_alive(world: Any) -> Any:
     world.advance(7200)
     for pod in world.sim.pods:
         world.sim.set_pod(pod, sshConnection="root@10.0.0.7 -p 22")  # the real port is another one each time
-    LimitBook().set("hudtui-train-bcdfgh", Limits(run_budget=12))
+    Ledger().set_limits("hudtui-train-bcdfgh", Limits(run_budget=12))
     return world
 
 
@@ -83,7 +82,7 @@ async def test_rent_log_in_and_end(
 
         entry = Ledger().records()[0]
         assert entry.state == "ready" and entry.order["offer"]["id"] == offer.id
-        assert LimitBook().get(entry.name) == Limits(idle_minutes=None)
+        assert Ledger().limits(entry.name) == Limits(idle_minutes=None)
         text = screen_text(app)
         assert entry.name in text and "$0.44/h" in text and "(simulated)" in text
         assert app.screen.tab == "pods" and len(world.sim.alive) == 1
@@ -341,7 +340,7 @@ async def test_limits_can_be_changed_while_it_runs(
         app.screen.query_one("#answer").value = "7.5"
         await pilot.press("enter")
         await until(pilot, lambda: not app.screen.is_modal and "is 7.5 now" in app.screen.message)
-        assert LimitBook().get("hudtui-a") == Limits(run_budget=7.5)
+        assert Ledger().limits("hudtui-a") == Limits(run_budget=7.5)
         assert "% of 7.5" in screen_text(app)
 
 
@@ -349,7 +348,7 @@ async def test_the_guard_ends_a_machine_without_a_run(open_app: Any, settle: Any
     await world.rent("hudtui-a", "1H100.80S")
     await world.rent("hudtui-b", "1H100.80S", run="r1")
     for name in ("hudtui-a", "hudtui-b"):
-        LimitBook().set(name, Limits(run_budget=1))
+        Ledger().set_limits(name, Limits(run_budget=1))
     world.advance(3600)
     async with open_app(project, services=world.services) as (app, pilot):
         await until(pilot, lambda: "It is gone." in app.screen.message)
@@ -365,7 +364,7 @@ async def test_a_limit_that_is_near_is_told_once(
     told: list[str] = []
     monkeypatch.setattr(HudtuiApp, "say", lambda app, message, **_: told.append(message))
     await world.rent("hudtui-a", "1H100.80S")
-    LimitBook().set("hudtui-a", Limits(run_budget=2.2))
+    Ledger().set_limits("hudtui-a", Limits(run_budget=2.2))
     world.advance(3600)
     async with open_app(project, services=world.services) as (app, pilot):
         await app.purse.look()
