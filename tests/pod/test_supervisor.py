@@ -468,6 +468,25 @@ def test_a_wrapper_takes_its_job_from_the_pipe_of_an_earlier_supervisor(run: Run
     ).keys()
 
 
+def test_a_wrapper_that_a_killed_supervisor_had_started_is_waited_for(run: Run) -> None:
+    run.plan(sh("s", "echo x >> started"))
+    for name in ("logs", "stages"):
+        (run.folder / name).mkdir()
+    argv = [sys.executable, str(FILE), "stage", str(run.folder), "s", "1"]
+    wrapper = subprocess.Popen(argv, stdin=subprocess.PIPE)
+    lock, stage = run.folder / "stages" / "s.1.lock", {"state": "starting", "attempt": 1}
+    while not (lock.exists() and lock.read_text()):
+        time.sleep(0.01)
+    saved = {"state": "running", "started": time.time(), "elapsed": 0.0, "stages": {"s": stage}}
+    (run.folder / "status.json").write_text(json.dumps(saved))
+    run.start()
+    assert subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=60).returncode == 0, "a second wrapper has nothing to do"
+    job = {"argv": ["sh", "-c", "echo x >> started"], "cwd": str(run.folder), "env": dict(os.environ)}
+    wrapper.communicate(json.dumps({**job, "grace": 1.0, "signal": "TERM"}).encode(), timeout=60)
+    assert run.end("finished")["stages"]["s"]["attempt"] == 1
+    assert (run.folder / "started").read_text() == "x\n"
+
+
 def test_stop_revives_a_killed_supervisor(run: Run) -> None:
     pid = run.plan(sh("s", RUNAWAYS + "sleep 60", grace=0.5)).start()
     run.running("s")
