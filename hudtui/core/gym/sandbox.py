@@ -162,8 +162,10 @@ def size_of(value: Any, items: int = 0, characters: int = 0) -> tuple[int, int]:
 
 def check_argument(value: Any) -> None:
     """Raise `BudgetExceededError` for a value that is too large to be given to a transform."""
-    if type(value) is not str or len(value) > LARGE:
+    if type(value) in _COLLECTIONS or (type(value) is str and len(value) > LARGE):
         size_of(value)
+    else:
+        check_number(value)
 
 
 def check_number(value: Any) -> Any:
