@@ -213,11 +213,11 @@ def test_signals_end_the_environments_and_keep_what_is_recorded(number, status, 
     shim = (
         "import os, time; open(f'pid-{os.getpid()}', 'w').close()\n"
         "from hudtui.envs.text_2048 import environment\n"
-        "call = environment.Table.call\n"
+        "call = environment.GameTable.call\n"
         "def slow(self, tool, arguments):\n"
         "    time.sleep(60 if self.game.seed == 2 and tool == 'move' else 0)\n"
         "    return call(self, tool, arguments)\n"
-        "environment.Table.call = slow\n"
+        "environment.GameTable.call = slow\n"
         "from hudtui.envs.text_2048.__main__ import main; main()\n"
     )
     servers = {"env": {"command": sys.executable, "args": ["-c", shim], "cwd": str(own_world)}}

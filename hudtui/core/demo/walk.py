@@ -227,12 +227,11 @@ def _rows(folder: Path, record: RunRecord) -> Iterator[DemoRow]:
 
 
 def reached_tile(episode: Episode) -> int | None:
-    """The highest tile on the last board of an episode; None where it shows no board."""
+    """The highest tile on the last board of an episode; None if it shows no board."""
     from hudtui.core.rollouts.policy import last_board
-    from hudtui.envs.text_2048.players import highest_tile
 
     board = last_board(episode.messages)
-    return None if board is None else highest_tile(board)
+    return None if board is None else max(tile for row in board for tile in row)
 
 
 def task_ids(folder: Path) -> tuple[str, ...]:
