@@ -23,7 +23,7 @@ SHOWN = 20
 """Problems that are shown in full; --json has more."""
 
 SAME = 3
-"""From more tasks with the very same problem, only the first is shown."""
+"""If more tasks have the same problem, only the first is shown."""
 
 _FORMATS = ("parquet", "jsonl", "dataset", "json", "tasks-jsonl")
 
@@ -161,7 +161,7 @@ def hf(
 
 
 def shown_path(path: Path) -> str:
-    """A path as it is shown: relative to the current folder where it lies inside."""
+    """Return a path for display: relative to the current folder if it is inside."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -169,11 +169,11 @@ def shown_path(path: Path) -> str:
 
 
 def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> Analysis:
-    """What is known of an environment: as remembered, as its lock file says, or by looking now.
+    """Return the analysis of an environment: stored, from its lock file, or made now.
 
     Raises:
-        InputError: No environment is meant by the text.
-        ConnectError: It cannot be reached.
+        InputError: The text names no environment.
+        ConnectError: The environment cannot be reached.
     """
     from hudtui.cli.analyses import look, say_warnings
     from hudtui.core.environment.source import parse_source
@@ -185,7 +185,7 @@ def known_analysis(text: str, settings: Settings, *, as_json: bool = False) -> A
 
 
 def follow(steps: Iterator[Any], *, quiet: bool = False) -> Any:
-    """Carry out steps and tell how they go; gives the last."""
+    """Run steps and print their progress; return the last step."""
     from hudtui.core.events import Notice, Progress
 
     last: Any = None
@@ -234,7 +234,7 @@ def _take_offers(request: DatasetRequest, settings: Settings, remote: bool | Non
 
 
 def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_tasks: int | None) -> DatasetRequest:
-    """Ask about everything that the flags leave open and that matters for these tasks."""
+    """Ask about what the flags leave open and these tasks need."""
     from hudtui.core.tasks.convert import ConversionResult
     from hudtui.core.tasks.dataset import MIN_TASKS, check_tasks, is_local_only, names_for
     from hudtui.core.tasks.read import lock_image
@@ -263,7 +263,7 @@ def _ask(request: DatasetRequest, settings: Settings, remote: bool | None, min_t
 
 
 def _answer(converted: ConversionResult) -> dict[str, Any]:
-    """The part of the JSON answer that is about the tasks. `remote`: no task has a server that runs on the playing machine."""
+    """Return the part of the JSON answer about the tasks. `remote`: no task has a server on the playing machine."""
     findings = converted.findings
     return {
         "source": converted.source,
@@ -280,7 +280,7 @@ def _answer(converted: ConversionResult) -> dict[str, Any]:
 
 
 def show_problems(converted: ConversionResult) -> None:
-    """The first problems, and how many more there are. What many tasks share is said once."""
+    """Print the first problems and the number of further ones. A problem of many tasks is printed once."""
     findings = converted.findings
     for problems, severity in ((findings.errors, "error"), (findings.warnings, "warning")):
         _list(problems, severity, findings.count(severity))

@@ -211,6 +211,6 @@ def _rows(request: DatasetRequest, settings: Settings) -> Iterator[dict[str, Any
 
 
 def _words(name: str, arguments: Any) -> str:
-    """A call in short: the tool, and the function where the tool is a hub."""
+    """Return a call in short: the tool, and the function if the tool is a hub."""
     function = arguments.get("name") if hasattr(arguments, "get") else None
     return f"{name}.{function}" if isinstance(function, str) else name

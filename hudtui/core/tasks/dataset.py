@@ -33,56 +33,56 @@ if TYPE_CHECKING:
     from hudtui.core.tasks.table import TaskIndex
 
 MIN_TASKS = 4
-"""Tasks that GRPO training wants at least."""
+"""Fewest tasks for GRPO training."""
 
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """What a person asks for."""
+    """A dataset to make."""
 
     tasks: str | Path
     name: str | None = None
-    """`org/name` on the Hub, or what a local file is called."""
+    """`org/name` on the Hub, or the name of a local file."""
     private: bool | None = None
-    """True: it has to be private. False: a new one is public. None: a new one is private, another stays as it is."""
+    """True: it must be private. False: a new one is public. None: a new one is private, an existing one stays as it is."""
     push: bool = True
     output: Path | None = None
-    """Where the local result goes; with `push` there is none unless this is given."""
+    """Local file or folder; None with `push`: no local result."""
     format: Format | None = None
-    """How the local result is written; by the suffix of `output` when None, else Parquet."""
+    """Format of the local result; None: by the suffix of `output`, else Parquet."""
     split: str | None = None
     strict: bool = False
     token_budget: int | None = None
     image: str | None = None
-    """Instead of the image of the lock file."""
+    """Image to use instead of the lock file's."""
     remote: bool = False
     replace_secrets: bool = False
     keep_secrets: bool = False
-    """Push although secrets are written out in the tasks."""
+    """Push tasks even if secrets are written out in them."""
     name_in_lock: bool | None = None
-    """Whether the lock file names the result as the project's dataset; None: when the tasks come from the project itself."""
+    """Whether the lock file names the result as the project's dataset; None: if the tasks are the project's own."""
     in_place: bool = False
-    """Write what was changed in the tasks back into their own file as well."""
+    """Also write the changed tasks back into their own file."""
     min_tasks: int = 0
     selection: TaskSelection = field(default_factory=TaskSelection)
     analysis: Analysis | None = None
     same_servers: bool = False
-    """Calls are checked only of tasks whose servers are the analysed environment."""
+    """Check the calls only of tasks whose servers are the analysed environment."""
     token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """What came of it."""
+    """The result of a request."""
 
     converted: ConversionResult
     output: Path | None = None
-    """The local file or folder, if one was asked for."""
+    """The local file or folder, if one was requested."""
     pushed: Pushed | None = None
     lock: Path | None = None
-    """The lock file that names the dataset now."""
+    """The lock file, if it names the dataset now."""
     note: Path | None = None
-    """The file in `.hudtui/` that names it, where there is no lock file."""
+    """The file in `.hudtui/` that names the dataset, if there is no lock file."""
     name: str | None = None
 
 
@@ -128,7 +128,7 @@ def convert_request(
 
 
 def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
-    """The token for the Hub: the one given, else HF_TOKEN of the settings (which know the Hub's own login, too)."""
+    """Return the token for the Hub: the request's, else HF_TOKEN of the settings (which include the Hub client's login)."""
     if request.token:
         return request.token
     secret = settings.secret("HF_TOKEN")
@@ -136,7 +136,7 @@ def hub_token(request: DatasetRequest, settings: Settings) -> str | None:
 
 
 def is_local_only(image: str, lock: Path | None) -> bool:
-    """Whether no registry has an image, as far as its name and the lock file tell."""
+    """Return whether an image is only on this computer, judging by its name and the lock file."""
     if lock is not None:
         known = read_lock(lock)
         if image in known.images:
@@ -145,7 +145,7 @@ def is_local_only(image: str, lock: Path | None) -> bool:
 
 
 def check_tasks(request: DatasetRequest, settings: Settings) -> Iterator[Progress | ConversionResult]:
-    """Read and check everything and write nothing: what a person is asked about next is decided by the result.
+    """Read and check the tasks of a request without writing anything.
 
     Raises:
         InputError: As `convert`.
@@ -157,17 +157,17 @@ def check_tasks(request: DatasetRequest, settings: Settings) -> Iterator[Progres
 
 
 def names_for(request: DatasetRequest, settings: Settings) -> tuple[str, ...]:
-    """Names to suggest for the dataset, the best first."""
+    """Suggest names for the dataset, the best first."""
     _, image, _ = lock_image(settings, request.image)
     return suggest_names(image=image, folder=settings.folder)
 
 
 def make_dataset(request: DatasetRequest, settings: Settings) -> Iterator[Progress | Notice | DatasetResult]:
-    """Carry out a request, step by step; the last thing that comes is the result.
+    """Make a dataset step by step; the last step is the result.
 
     Raises:
-        InputError: Something asked for cannot be, or the tasks as a whole cannot be used (`TaskErrors`: with all problems).
-        HubError: The Hub refuses or cannot be reached. The local result, if one was asked for, is there by then.
+        InputError: The request is not possible, or no task can be used (`TaskErrors`: with all problems).
+        HubError: The Hub refuses or cannot be reached. A local result has been written by then.
     """
     lock, image, notices = lock_image(settings, request.image)
     yield from notices
@@ -225,12 +225,12 @@ _PUSH_IT = "push it (hudtui rl --push-image ghcr.io/my-org/), so that the lock f
 
 
 def _on_image(converted: ConversionResult) -> int:
-    """How many tasks got the image into their servers."""
+    """Return the number of tasks whose server got the image."""
     return converted.inferred + converted.rewritten.get(REMOTE, 0)
 
 
 def _refuse_local_image(converted: ConversionResult, settings: Settings, image: str) -> Iterator[Notice]:
-    """Raises an error where the dataset would send a platform to an image that it cannot have."""
+    """Refuse to publish tasks that name an image which the platform cannot pull; warn if the platform is local."""
     moved = _on_image(converted)
     if not moved:
         return
@@ -245,7 +245,7 @@ def _refuse_local_image(converted: ConversionResult, settings: Settings, image: 
 
 
 def updates_lock(request: DatasetRequest, settings: Settings) -> bool:
-    """Whether the lock file of the project names what comes of a request: when that is asked for, or its own tasks are taken."""
+    """Return whether a request names its result in the lock file: if requested, or if the tasks are the project's own."""
     if request.name_in_lock is not None:
         return request.name_in_lock
     path = find_source(request.tasks, folder=settings.folder).path
@@ -253,7 +253,7 @@ def updates_lock(request: DatasetRequest, settings: Settings) -> bool:
 
 
 def _called(output: Path, settings: Settings) -> str:
-    """A local dataset as the lock file names it: relative to the project folder where it lies inside."""
+    """Return the name of a local dataset for the lock file: its path, relative to the project folder if it is inside."""
     try:
         return output.resolve().relative_to(settings.folder.resolve()).as_posix()
     except ValueError:
@@ -276,7 +276,7 @@ _FORMATS: tuple[tuple[str, Format], ...] = ((".parquet", "parquet"), (".jsonl", 
 
 
 def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | None:
-    """The local result: where, and how written."""
+    """Return the path and format of the local result; None if there is none."""
     form = request.format
     if request.output is None:
         if request.push:
@@ -298,7 +298,7 @@ def _target(request: DatasetRequest, settings: Settings, name: str) -> Target | 
 
 
 def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[Notice]:
-    """What a person should know before the dataset is used."""
+    """Yield what a user should know before the dataset is used."""
     noticed = converted.rewritten
     train = converted.written.get("train", 0)
     if train < MIN_TASKS:
@@ -315,7 +315,7 @@ def _remarks(converted: ConversionResult, request: DatasetRequest) -> Iterator[N
 def _in_place(
     request: DatasetRequest, settings: Settings, image: str | None, converted: ConversionResult
 ) -> Iterator[Progress | Notice]:
-    """Write the changes of the tasks into the file they came from, in its own format."""
+    """Write changed tasks into their own file, in its format."""
     source = find_source(request.tasks, folder=settings.folder)
     path = source.path
     form: Format | None = None
@@ -370,14 +370,14 @@ PREVIEW_ROWS = 3
 
 @dataclass(frozen=True)
 class DatasetPreview:
-    """What would be written."""
+    """What a request would write."""
 
     total: int
     """Tasks in the source."""
     valid: int
     """Tasks without an error."""
     passed: int
-    """Of these, the ones that pass the filters."""
+    """Valid tasks that pass the filters."""
     splits: dict[str, int]
     """Rows by split, copies included."""
     duplicated: int
@@ -386,9 +386,9 @@ class DatasetPreview:
     """Problems that would end a strict conversion."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
-    """The first rows, before they are shuffled or sampled; a text for each column."""
+    """The first rows, before shuffling and sampling, with a text for each column."""
     exact: bool = True
-    """Everything was looked at; False while only the rows are known."""
+    """Whether all tasks have been counted."""
 
 
 def preview(

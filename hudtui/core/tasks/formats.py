@@ -1,4 +1,4 @@
-"""HUD's task formats through the years: telling them apart, and carrying over what can be carried over.
+"""HUD's task formats: which generation a task belongs to, and conversion to v6.
 
 v3 (`gym`), v4 (`prompt` + `mcp_config`, what hudtui trains on), v5 (`env` object + `scenario`) and v6 (`env` name + `id`).
 """
@@ -14,7 +14,7 @@ Generation = Literal["v3", "v4", "v5", "v6"]
 
 
 def generation_of(record: Mapping[str, Any]) -> Generation:
-    """The generation of a task. A record that carries the marks of none is taken for a v4 task with gaps."""
+    """Return the generation of a task. A record without the fields of any generation counts as an incomplete v4 task."""
     if "prompt" in record and "mcp_config" in record:
         return "v4"
     env = record.get("env")
@@ -30,7 +30,7 @@ def generation_of(record: Mapping[str, Any]) -> Generation:
 
 
 def not_for_training(record: Mapping[str, Any]) -> FieldProblem | None:
-    """Why a task of another generation than v4 cannot be trained on, and what to do; None for v4."""
+    """Return why a task cannot be trained on and what to do; None for a v4 task."""
     generation = generation_of(record)
     if generation == "v4":
         return None
@@ -53,7 +53,7 @@ def not_for_training(record: Mapping[str, Any]) -> FieldProblem | None:
 
 
 def to_v6(record: Any) -> tuple[dict[str, Any] | None, list[FieldProblem]]:
-    """A task as HUD v6 reads it, or None with the reasons why that cannot be.
+    """Return a task in the v6 format, or None and the reasons why it cannot be converted.
 
     A v5 task keeps everything: the environment's name, the scenario (which becomes the id), the arguments, the metadata (as
     columns). A v6 task stays as it is; an export record of the platform gets its fields in the places of a task file.
@@ -124,5 +124,5 @@ def _from_v5(record: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[Fie
 
 
 def _short(scenario: Any) -> str:
-    """A scenario's own name, without the environment in front."""
+    """Return the name of a scenario without its environment."""
     return str(scenario).rpartition(":")[2]

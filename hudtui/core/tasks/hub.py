@@ -1,4 +1,4 @@
-"""Talking to the Hugging Face Hub through its own client: its failures in plain words, and datasets brought to this machine."""
+"""The Hugging Face Hub through its own client: errors for a user, and downloads of datasets."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 _PUBLIC_HOST = "huggingface.co"
 _TIMEOUT = 60.0
-"""Seconds without an answer after which a request counts as lost. The client itself would wait for ever."""
+"""Seconds without an answer after which a request has failed. The client itself sets no limit."""
 
 
 class HubError(HudtuiError):
-    """The Hub refused, could not be reached, or something else answered in its place."""
+    """The Hub refused or could not be reached, or another server answered in its place."""
 
     exit_code = 7
 
 
 class HubRateLimited(Exception):
-    """The Hub asks to come back later.
+    """The Hub limits requests (429).
 
     Attributes:
-        seconds: How much later; None when it does not say.
+        seconds: Seconds to wait; None if the Hub does not say.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -46,16 +46,16 @@ class HubRateLimited(Exception):
 
 
 class _NotTheHub(Exception):
-    """A web page came back from an address that answers in JSON."""
+    """An address that returns JSON returned a web page."""
 
 
 def endpoint() -> str:
-    """Address of the Hub in use."""
+    """Return the address of the Hub."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or f"https://{_PUBLIC_HOST}"
 
 
 def use_hub_of(settings: Settings) -> None:
-    """Have the Hub's client, which reads the environment alone, use the address in the settings."""
+    """Set the address of the settings for the Hub's client, which reads it from the environment only."""
     address = settings.get("HF_ENDPOINT")
     if address and settings.origin("HF_ENDPOINT") not in ("environment", "default"):
         os.environ["HF_ENDPOINT"] = address
@@ -63,10 +63,10 @@ def use_hub_of(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def hub_client(token: str | None = None) -> Iterator[HfApi]:
-    """The Hub's client, with time limits, without bars and log lines on the terminal, and with our hooks for what goes wrong.
+    """Open the Hub's client with time limits and without progress bars and log lines on the terminal.
 
     Args:
-        token: Access token; None for the one that the client finds itself (HF_TOKEN, its own login).
+        token: Access token; None: the client's own (HF_TOKEN, its login).
 
     Raises:
         Busy: While in use: the Hub answered 429.
@@ -105,7 +105,7 @@ def hub_client(token: str | None = None) -> Iterator[HfApi]:
 
 
 def _seconds(headers: Any) -> float | None:
-    """What the headers of a 429 ask for, in seconds."""
+    """Return the seconds to wait according to the headers of a 429."""
     named = retry_after(headers)
     if named is not None:
         return named
@@ -115,15 +115,15 @@ def _seconds(headers: Any) -> float | None:
 
 @contextlib.contextmanager
 def hub_errors(doing: str, repo: str, *, writing: bool = False) -> Iterator[None]:
-    """Turn what the client raises into errors for a user.
+    """Turn exceptions of the client into errors for a user.
 
     Args:
-        doing: What was being done, e.g. `reading`.
+        doing: What is being done, e.g. `reading`.
         repo: Id of the dataset.
-        writing: Whether rights to write are needed.
+        writing: Whether write access is needed.
 
     Raises:
-        HubError: The Hub, or whatever answered, did not do it.
+        HubError: The Hub, or another server in its place, refused.
         InputError: The Hub has no such dataset, revision or name.
     """
     try:
@@ -138,7 +138,7 @@ def hub_errors(doing: str, repo: str, *, writing: bool = False) -> Iterator[None
 
 
 def explain_error(error: Exception, doing: str, repo: str, writing: bool = False) -> HudtuiError | None:
-    """The error for a user behind an exception of the Hub's client; None if it is none of those."""
+    """Return the error for a user for an exception of the Hub's client; None for any other exception."""
     import httpx2
     from huggingface_hub import errors
 
@@ -214,7 +214,7 @@ def _refused(error: Any, doing: str, host: str, where: Location, writing: bool) 
 
 
 def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
-    """The error when the Hub's limit on requests ends the work."""
+    """Return the error for work that the Hub's limit on requests ended."""
     when = f"in {seconds:.0f} s" if seconds is not None else "in a few minutes"
     return HubError(
         f"the Hub limits requests (429), and {doing} has to wait",
@@ -224,10 +224,10 @@ def rate_limit_error(seconds: float | None, doing: str, repo: str) -> HubError:
 
 
 def download_files(source: TaskSource, *, token: str | None = None) -> TaskSource:
-    """Bring a dataset of the Hub to this machine (into the Hub client's own cache) and name its files.
+    """Download a dataset into the cache of the Hub's client; return it as a source of files.
 
     Raises:
-        InputError: There is no such dataset, revision or split, or it holds no file of a kind that tasks come in.
+        InputError: There is no such dataset, revision or split, or no file in it can hold tasks.
         HubError: The Hub cannot be reached or refuses.
     """
     assert source.repo is not None
@@ -246,7 +246,7 @@ def download_files(source: TaskSource, *, token: str | None = None) -> TaskSourc
 
 
 def _patterns(card: Any) -> dict[str, list[str]]:
-    """Split -> patterns of file names, as the dataset card lays them down for its first (or default) configuration."""
+    """Return split -> patterns of file names, from the default (or first) configuration of the dataset card."""
     configs = (card or {}).get("configs") if hasattr(card, "get") else None
     if not isinstance(configs, list):
         return {}
@@ -267,15 +267,15 @@ def _patterns(card: Any) -> dict[str, list[str]]:
 
 
 def pick_files(names: Sequence[str], patterns: dict[str, list[str]], source: TaskSource) -> list[str]:
-    """Which files of a dataset hold the wanted split.
+    """Return the files of a dataset that hold the wanted split.
 
     Args:
         names: All its files.
-        patterns: What its card says, if it says something.
-        source: Names the split; `train` when it does not, or the only one there is.
+        patterns: Split -> patterns of file names, from its card; may be empty.
+        source: Source with the split; `train`, or the only one, when it names none.
 
     Raises:
-        InputError: There is no such split, or no file of a kind that tasks come in.
+        InputError: There is no such split, or no file that can hold tasks.
     """
     from hudtui.core.tasks.read import choose_split, split_from_name
 

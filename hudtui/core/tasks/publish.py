@@ -1,7 +1,7 @@
-"""Putting a dataset on the Hub: one repository, one commit, and the same again changes nothing.
+"""Pushing a dataset to the Hub in one commit, and its dataset card. Pushing the same dataset again changes nothing.
 
-Files are known by their content. Whatever was uploaded before a push was cut off is not uploaded again, and a push whose commit
-arrived although its answer did not is recognised as done.
+Files are compared by content. A file that was uploaded before a push was interrupted is not uploaded again, and a push is
+recognised as done if its commit arrived but the answer did not.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 LONGEST_WAIT = 300.0
-"""Seconds that a push waits when the Hub limits requests; beyond, it stops and says when to go on."""
+"""Seconds that a push waits when the Hub limits requests. A push that would have to wait longer stops with an error."""
 TRIES = 5
-"""How often a push begins again after a busy Hub, a lost connection or a conflict."""
+"""Attempts of a push after a busy Hub, a lost connection or a conflict."""
 
 _SHARD = re.compile(r"data/[\w.]+-\d{5}-of-\d{5}\.parquet")
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """A dataset that is on the Hub."""
+    """A dataset on the Hub."""
 
     repo: str
     url: str
-    """Its page."""
+    """Address of its page."""
     commit: str | None
-    """The commit that was made; None when everything was there already."""
+    """The new commit; None if nothing had changed."""
     private: bool = False
 
 
 @dataclass(frozen=True)
 class RepoStatus:
-    """What a push would meet."""
+    """The repository of a dataset before a push."""
 
     repo: str
-    """With its owner."""
+    """Name with its owner."""
     exists: bool
     private: bool
-    """Whether it is private, or will be."""
+    """Whether the repository is private, or will be."""
 
 
 def repo_status(name: str, *, private: bool | None = None, token: str | None = None) -> RepoStatus:
-    """Ask the Hub what a push under a name would meet. Changes nothing.
+    """Return the state of the repository that a push under a name would change. Changes nothing.
 
     Args:
         name: As `push` takes it.
@@ -74,7 +74,7 @@ def repo_status(name: str, *, private: bool | None = None, token: str | None = N
 
     Raises:
         HubError: The Hub refuses or cannot be reached, there is no token, or the dataset is public and a private one is wanted.
-        InputError: The name is not one.
+        InputError: The name is not valid.
     """
     check_name(name)
     with hub_client(token) as api:
@@ -95,29 +95,29 @@ def repo_status(name: str, *, private: bool | None = None, token: str | None = N
 
 @dataclass(frozen=True)
 class _There:
-    """What the repository holds."""
+    """The content of a repository."""
 
     head: str
     private: bool
     files: dict[str, str | None]
-    """Path -> SHA-256 of a large file, Git's hash of a small one."""
+    """Path -> SHA-256 of a large file, Git hash of a small one."""
 
 
 def push(
     files: dict[str, Path], facts: CardFacts, *, private: bool | None = None, token: str | None = None
 ) -> Iterator[Progress | Pushed]:
-    """Upload a dataset, step by step; the last thing that comes is the result.
+    """Upload a dataset step by step; the last step is the result.
 
     Args:
         files: Path in the repository (`data/train-00000-of-00001.parquet`) -> file.
-        facts: For the card. `facts.repo` is where it goes; a name without a slash is one's own.
-        private: True: it has to be private. False: a new one is public. None: a new one is private, and one that is there stays
-            as it is.
-        token: With the right to write; None for the one that the Hub's client finds.
+        facts: Content of the card. `facts.repo` is the repository; a name without a slash is the user's own.
+        private: True: the repository must be private. False: a new repository is public. None: a new repository is private, an
+            existing one stays as it is.
+        token: Token with write access; None: the client's own.
 
     Raises:
-        HubError: The Hub refuses or cannot be reached, or the repository is public and a private one is wanted.
-        InputError: The name is not one.
+        HubError: The Hub refuses or cannot be reached, or the repository is public and must be private.
+        InputError: The name is not valid.
     """
     check_name(facts.repo)
     tries = 0
@@ -149,7 +149,7 @@ def _needs_token(token: str | None, name: str) -> None:
 
 
 def _own(api: HfApi, name: str) -> str:
-    """A name with its owner: without one it is one's own."""
+    """Return a name with its owner, by default the user."""
     return name if "/" in name else check_name(f"{api.whoami()['name']}/{name}")
 
 
@@ -163,7 +163,7 @@ def _refuse_public(there: _There, private: bool | None, repo: str) -> None:
 
 
 class _Again(Exception):
-    """Something failed that may not fail the next time."""
+    """A step failed and may succeed the next time."""
 
     def __init__(self, reason: Exception, words: str) -> None:
         super().__init__(words)
@@ -171,7 +171,7 @@ class _Again(Exception):
 
 
 def _wait(seconds: float, why: str) -> Iterator[Progress]:
-    """Wait in short steps, so that whoever drives this can stop it between them."""
+    """Wait in short steps, so that the caller can stop between them."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         yield Progress("wait", f"{why}; going on in {left:.0f} s")
@@ -230,10 +230,10 @@ def _once(api: HfApi, files: dict[str, Path], facts: CardFacts, private: bool | 
 
 
 def _trying(step: Any) -> Any:
-    """Carry out a step that changes something.
+    """Run a step that changes the repository.
 
     Raises:
-        _Again: It is not known whether it was carried out (the connection broke), or someone else was faster.
+        _Again: The result is unknown (the connection broke), or another commit was faster.
     """
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError
@@ -257,7 +257,7 @@ def _trying(step: Any) -> Any:
 
 
 def _look(api: HfApi, repo: str) -> _There | None:
-    """What is in a repository; None if there is none that this token may see."""
+    """Return the content of a repository; None if there is none that this token may see."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
@@ -315,27 +315,27 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What a card tells."""
+    """The facts on a dataset card."""
 
     repo: str
     splits: Mapping[str, int]
     """Tasks by split."""
     columns: tuple[str, ...]
     source: str
-    """What the tasks were made from, without the folders of this machine."""
+    """Name of the source, without the folders of this machine."""
     platform: Platform
     image: str | None = None
     duplicated: int = 0
     skipped: int = 0
-    """Tasks of the source that were left out."""
+    """Unusable tasks of the source."""
 
 
 def dataset_card(facts: CardFacts, old: str | None = None) -> str:
-    """The text of README.md.
+    """Return the text of README.md. It has no dates, so the same tasks give the same card.
 
     Args:
-        facts: What it tells.
-        old: The card that is there. Its own words and its other metadata stay; only our part of it is replaced.
+        facts: Content of our part.
+        old: The existing card. Its text and its other metadata stay; only our part is replaced.
     """
     head, body = _card_parts(old or "")
     if not body.strip():
@@ -350,13 +350,13 @@ def dataset_card(facts: CardFacts, old: str | None = None) -> str:
 
 
 def _card_parts(text: str) -> tuple[str, str]:
-    """Metadata (YAML, without its rules) and body of a card."""
+    """Return the metadata of a card (YAML, without its rules) and its body."""
     match = re.match(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
     return (match[1], text[match.end() :]) if match else ("", text)
 
 
 def _card_metadata(facts: CardFacts, old: str) -> str:
-    """The YAML at the top: where the splits are, and tags. What else is there already stays."""
+    """Return the YAML at the top with the splits and tags. Other metadata stays."""
     import io
 
     from ruamel.yaml import YAML

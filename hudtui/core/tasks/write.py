@@ -34,16 +34,16 @@ from hudtui.core.tasks.read import JSON_MARK
 from hudtui.core.tasks.validate import TASK_FIELDS, CheckedTask
 
 Format = Literal["parquet", "jsonl", "dataset", "json", "tasks-jsonl", "repository"]
-"""How a dataset is written.
+"""Format of a dataset.
 
 `parquet`: one file (with several splits a folder of them). `jsonl`: the same columns as JSON lines. `dataset`: what
-`datasets.save_to_disk` writes. `json`, `tasks-jsonl`: task files as people write them. `repository`: what goes to the Hub.
+`datasets.save_to_disk` writes. `json`, `tasks-jsonl`: task files. `repository`: the files of a repository on the Hub.
 """
 
 ROW_GROUP = 20_000
-"""Rows in a row group of Parquet; about 10 MB in memory."""
+"""Rows of a Parquet row group; about 10 MB in memory."""
 SHARD = 500_000_000
-"""Bytes after which a further file is begun in a folder of Parquet."""
+"""Bytes after which a folder of Parquet gets a further file."""
 
 
 class DatasetLayout:
@@ -127,7 +127,7 @@ def native_rows(rows: pa.RecordBatch) -> list[bytes]:
 
 
 class SplitWriter(Protocol):
-    """Takes the rows of one split."""
+    """Writes the rows of one split."""
 
     rows: int
 
@@ -136,12 +136,12 @@ class SplitWriter(Protocol):
         ...
 
     def close(self) -> list[Path]:
-        """Finish; gives the files."""
+        """Finish; return the files."""
         ...
 
 
 class _Parquet:
-    """Row groups in a thread of their own, so that reading goes on while the last one is packed."""
+    """Writes row groups in a thread, so that reading continues while a row group is compressed."""
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, *, shards: bool) -> None:
         self.rows = 0
@@ -215,7 +215,7 @@ class _Parquet:
 
 
 class _Lines:
-    """One JSON object a line: the dataset's columns, or tasks as people write them."""
+    """Writes one JSON object per line: the dataset's columns, or tasks as in a task file."""
 
     def __init__(self, path: Path, *, native: bool) -> None:
         self.rows = 0
@@ -237,7 +237,7 @@ class _Lines:
 
 
 class _Array(_Lines):
-    """A JSON array of tasks, indented."""
+    """Writes an indented JSON array of tasks."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, native=True)
@@ -255,7 +255,7 @@ class _Array(_Lines):
 
 
 class _Saved:
-    """The directory form of `datasets` (`save_to_disk`), written without importing it."""
+    """Writes the directory format of `datasets` (`save_to_disk`) without importing it."""
 
     def __init__(self, folder: Path, split: str, schema: pa.Schema) -> None:
         self.rows = 0
@@ -314,26 +314,26 @@ def _to_disk(stream: BinaryIO) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a dataset goes and how it is written."""
+    """Path and format of a dataset."""
 
     path: Path
     format: Format
     replaces_source: bool = False
-    """The target is the task file that is being read."""
+    """Whether the target may be the task file that is read."""
 
 
 class DatasetWriter:
-    """A dataset that is being written; a context manager that leaves nothing behind when it fails.
+    """Writes a dataset; a context manager that leaves no file behind when it fails.
 
     Attributes:
-        folder: The hidden place, while it lasts.
+        folder: The hidden folder, which exists inside the context.
     """
 
     def __init__(self, target: Target, schema: pa.Schema, splits: tuple[str, ...]) -> None:
-        """Make the hidden place beside the target.
+        """Choose the hidden folder beside the target.
 
         Raises:
-            InputError: The target cannot be written, or is a folder that holds something else.
+            InputError: The target is a folder that holds something else, or a file where a folder is needed.
         """
         self.target = target
         self._schema, self._splits = schema, splits
@@ -362,7 +362,7 @@ class DatasetWriter:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def sink(self, split: str) -> SplitWriter:
-        """Where the rows of a split go."""
+        """Return the writer of a split."""
         if split not in self._sinks:
             self._sinks[split] = self._new_sink(split)
         made: SplitWriter = self._sinks[split]
@@ -384,7 +384,7 @@ class DatasetWriter:
         return _Lines(self.folder / name, native=form == "tasks-jsonl")
 
     def finish(self) -> list[Path]:
-        """Complete all files and put them under the final name; gives their paths there."""
+        """Complete all files and move them to the final name; return their paths there."""
         files: list[Path] = []
         for split in self._splits:
             files += self.sink(split).close()
@@ -421,17 +421,17 @@ _OURS = re.compile(
 
 
 def _is_dataset(folder: Path) -> bool:
-    """Whether a folder holds nothing but a dataset as it is written here: only then may a new one take its place."""
+    """Return whether a folder holds only a dataset written by this module; only then may it be replaced."""
     files = [path.relative_to(folder).as_posix() for path in islice(folder.rglob("*"), 10_000) if not path.is_dir()]
     return all(_OURS.fullmatch(name) for name in files) and files != ["README.md"]
 
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk says while `path` is written into an error for a user.
+    """Turn errors of the disk while `path` is written into errors for a user.
 
     Raises:
-        InputError: The disk is full, the folder is read-only, ...
+        InputError: The disk is full, the folder is read-only, or another error of the disk.
     """
     try:
         yield

@@ -180,7 +180,6 @@ class DatasetScreen(Viewing):
     # -- opening -----------------------------------------------------------------------------------------------------
 
     def action_open(self) -> None:
-        """Choose."""
         self.start(self._choose_source(), group="open")
 
     async def _choose_source(self) -> None:
@@ -231,12 +230,10 @@ class DatasetScreen(Viewing):
         self._show_head()
 
     def action_again(self) -> None:
-        """From the beginning."""
         if self.source is not None:
             self._open(self.source)
 
     def action_check(self) -> None:
-        """With or without the environment."""
         self.check_calls = not self.check_calls
         if self.source is not None:
             self._open(self.source)
@@ -331,7 +328,6 @@ class DatasetScreen(Viewing):
                 await asyncio.wait([work])
 
     def _begin(self, index: TaskIndex) -> None:
-        """The first tasks are there."""
         table = self.table
         table.show(self._rows, cursor=0)
         if self.focused is None and self.is_current:
@@ -366,7 +362,6 @@ class DatasetScreen(Viewing):
         return super().has_use(action_id) or bool(self.going("read"))
 
     def action_cancel(self) -> None:
-        """Stop."""
         going = self.going("read", "make", "test", "view")
         for worker in going:
             worker.cancel()

@@ -53,7 +53,6 @@ class OpenDialog(Dialog["str | None"]):
         self._files, self._chosen = files, chosen
 
     def compose(self) -> ComposeResult:
-        """List, field."""
         with Vertical(classes="dialog -wide", id="open-box"):
             yield Static("Which tasks?", classes="dialog-title")
             options = []
@@ -84,7 +83,6 @@ class OpenDialog(Dialog["str | None"]):
                 (rows.action_cursor_up if event.key == "up" else rows.action_cursor_down)()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """One of the list."""
         event.stop()
         self.dismiss(event.option.id)
 
@@ -131,19 +129,16 @@ class Toggle(Acting, Widget, can_focus=True):
             self.can_focus = False
 
     def render(self) -> Content:
-        """Box and words."""
         if self.reason is not None:
             return Content.styled(f" –  {clean_line(self.reason)}", "$foreground-muted")
         return Content.assemble(("[x] " if self.on else "[ ] ", "bold $accent"), clean_line(self.words))
 
     def action_flip(self) -> None:
-        """Flip."""
         self.on = not self.on
         self.refresh()
         self.post_message(self.Changed())
 
     def on_click(self) -> None:
-        """Flip."""
         if self.reason is None:
             self.action_flip()
 
@@ -197,7 +192,6 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         self._timer: Any = None
 
     def compose(self) -> ComposeResult:
-        """Rows, preview, buttons."""
         with Vertical(classes="dialog -wide", id="make-box"):
             title = "Publish on the Hugging Face Hub" if self.publish else "Convert to a dataset"
             yield Static(Content(f"{title}: {clean_line(self.offer.tasks, 60)}"), classes="dialog-title")
@@ -265,7 +259,6 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     # -- moving ------------------------------------------------------------------------------------------------------
 
     def action_up(self) -> None:
-        """The row above."""
         self.focus_previous()
 
     def action_down(self) -> None:
@@ -279,12 +272,10 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
     # -- what would come of it ---------------------------------------------------------------------------------------
 
     def on_input_changed(self, event: Field.Changed) -> None:
-        """Something else is wanted."""
         event.stop()
         self._soon()
 
     def on_toggle_changed(self, event: Toggle.Changed) -> None:
-        """Something else is wanted."""
         event.stop()
         self._soon()
 
@@ -434,7 +425,6 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
         )
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Start, or not."""
         event.stop()
         if event.button.id != "yes":
             self.action_cancel()

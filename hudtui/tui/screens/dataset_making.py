@@ -58,7 +58,6 @@ class Making(StationScreen):
     # -- testing one task --------------------------------------------------------------------------------------------
 
     def action_test(self) -> None:
-        """Set up, judge, tell."""
         assert self.index is not None and self.chosen is not None
         record = self.index.record(self.chosen)
         if record is not None:
@@ -96,11 +95,9 @@ class Making(StationScreen):
     # -- making datasets ---------------------------------------------------------------------------------------------
 
     def action_convert(self) -> None:
-        """Ask, then write."""
         self.start(self._make(publish=False), group="make")
 
     def action_publish(self) -> None:
-        """Ask, then push."""
         self.start(self._make(publish=True), group="make")
 
     async def _make(self, *, publish: bool) -> None:

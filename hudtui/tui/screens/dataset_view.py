@@ -103,7 +103,6 @@ class Viewing(Making):
     # -- search, filter, sort ----------------------------------------------------------------------------------------
 
     def action_search(self) -> None:
-        """Write into the search field."""
         field = self.query_one("#ds-search", FilterField)
         field.display = True
         self.query_one("#ds-panes").remove_class("-detail")
@@ -125,7 +124,6 @@ class Viewing(Making):
         self.table.focus()
 
     def action_problem(self) -> None:
-        """The next filter."""
         assert self.index is not None
         counts = self.index.problems.counts
         choices: list[tuple[str, ...]] = [()]
@@ -140,13 +138,11 @@ class Viewing(Making):
         self._choose()
 
     def action_sort(self) -> None:
-        """The next column."""
         place = (SORTS.index(self.sort[0]) + 1) % len(SORTS)
         self.sort = (SORTS[place], False)
         self._choose()
 
     def action_reverse(self) -> None:
-        """The other way round."""
         self.sort = (self.sort[0], not self.sort[1])
         self._choose()
 
@@ -349,7 +345,6 @@ class Viewing(Making):
             self.table.focus()
 
     def action_copy(self) -> None:
-        """Copy the task."""
         from hudtui.tui.screens.dataset_detail import masked_config
 
         index, task = self.index, self.chosen
@@ -375,17 +370,14 @@ class Viewing(Making):
             tab.label = label
 
     def action_problems(self) -> None:
-        """The list."""
         table = self.query_one("#ds-problems", TaskTable)
         table.go(table.cursor)
         self.show_tab("problems")
 
     def action_next(self) -> None:
-        """The next task with a problem."""
         self._jump(1)
 
     def action_previous(self) -> None:
-        """The one before."""
         self._jump(-1)
 
     def _jump(self, step: int) -> None:
@@ -400,7 +392,6 @@ class Viewing(Making):
         self._go(tasks[number])
 
     def action_numbers(self) -> None:
-        """Prompt lengths and the rest."""
         self.show_tab("stats")
         self.call_after_refresh(self._show_numbers)  # the bars are as wide as the page
 
