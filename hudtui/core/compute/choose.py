@@ -76,7 +76,7 @@ class OfferChoice:
 
 
 def price_text(price: Price) -> str:
-    """What an hour costs, for people: `$2.10`; with `~` where it may change, `unknown` where nobody has said it."""
+    """What an hour costs, for people: `$2.10`; with `~` where it may change, `unknown` where it is not stated."""
     return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
 
 
@@ -104,7 +104,7 @@ def select(
         hours: How long the machine will be used: prices are then compared with prepaid hours.
 
     Raises:
-        InputError: Nobody offers such a GPU, or there is no such order.
+        InputError: No provider offers such a GPU, or there is no such order.
     """
     market = tuple(offers)
     query = query or Query()
@@ -130,7 +130,7 @@ def choose(
 ) -> OfferChoice:
     """The offer to take: the lowest price unless another order is asked for. Arguments as for `select`.
 
-    Machines whose price nobody has stated come last in the order of prices.
+    Machines without a stated price come last in the order of prices.
 
     Raises:
         InputError: No offer meets all conditions; the error says which conditions are in the way, and what is nearest.
@@ -237,7 +237,7 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
         instead = f"; the best that stays is {_brief(firm)} (--no-spot)" if firm else ""
         yield f"It is spot: it can be taken away at any moment{instead}."
     if not price.stated:
-        yield "Nobody has stated its price."
+        yield "Its price is not stated."
     if price.variable:
         yield "Its price may change while it runs."
     if price.prepaid_hours:

@@ -52,7 +52,7 @@ class PodCost:
     run: str | None
     """The run that it is for."""
     per_hour: float
-    """At the moment; 0 for one that has ended, or whose price nobody has said."""
+    """At the moment; 0 for one that has ended, or whose price is unknown."""
     spent: float
     """In all, so far."""
     today: float
@@ -87,7 +87,7 @@ class CostSummary:
     billed: bool = False
     """Everything in `alive` is the provider's bill."""
     pods: tuple[PodCost, ...] = ()
-    """Every one that was alive today, the oldest first."""
+    """Every pod that was alive today, the oldest first."""
 
     @property
     def open(self) -> tuple[PodCost, ...]:
@@ -95,7 +95,7 @@ class CostSummary:
         return tuple(pod for pod in self.pods if pod.open)
 
     def of(self, name: str) -> PodCost | None:
-        """One machine, by its name or its provider's id. Ids are used again by other accounts: one that is alive comes first."""
+        """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
         found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
         return next((pod for pod in found if pod.open), found[0] if found else None)
 
@@ -163,7 +163,7 @@ def sum_costs(
 def _owned(one: PodRecord, bills: Mapping[str, float], now: float, begin: float) -> PodCost:
     end = now if one.open else (one.ended or one.updated)
     hourly = one.hourly or 0.0
-    # A machine that was asked for and never answered for costs nothing that anybody knows of.
+    # A machine that was asked for and never answered for has no known cost.
     there = one.pod is not None or one.state != "intended"
     bill = bills.get(one.pod) if one.pod is not None else None
     if bill is None:

@@ -147,7 +147,7 @@ def has_gpu(offer: Offer) -> bool:
 
 
 def fits_socket(spec: GpuSpec, offer: Offer) -> bool:
-    """Whether the socket is the one that was asked for. One that the provider does not tell is none."""
+    """Whether the socket is the wanted one. An offer whose provider does not state the socket does not fit."""
     return offer.socket.lower().startswith(spec.socket.lower())
 
 
@@ -159,7 +159,7 @@ def resolve(spec: GpuSpec, offers: Iterable[Offer]) -> tuple[str, ...]:
         offers: All that is on the market: names are learned from it.
 
     Raises:
-        InputError: Nobody offers such a GPU; the error says what is near.
+        InputError: No provider offers such a GPU; the error says what is near.
     """
     market = tuple(offers)
     found = tuple(sorted({offer.gpu_type for offer in market if matches(spec, offer)}))
@@ -167,7 +167,7 @@ def resolve(spec: GpuSpec, offers: Iterable[Offer]) -> tuple[str, ...]:
         return found
     known = sorted({offer.gpu_type for offer in market if offer.gpu_type})
     wanted = spec.name + (f" with {spec.memory:g} GB" if spec.memory is not None else "")
-    raise InputError(f"nobody offers a GPU called {clean_line(wanted, 60)}", fix=_near(spec, known))
+    raise InputError(f"no provider offers a GPU called {clean_line(wanted, 60)}", fix=_near(spec, known))
 
 
 def _near(spec: GpuSpec, known: list[str]) -> str:

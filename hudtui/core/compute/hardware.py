@@ -55,7 +55,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Hardware:
-    """A machine at the moment it was looked at. Sizes in bytes; what could not be found out is None."""
+    """What a machine had when it was inspected. Sizes in bytes; None: unknown."""
 
     name: str
     system: str = ""

@@ -131,7 +131,7 @@ def estimate(offer: Offer, hours: float, *, setup: float | None = None) -> Estim
     usual, slow = SETUP if minutes is None else (minutes, 2 * minutes)
     low, likely, high = (price.for_hours(hours + extra / 60) for extra in (0.0, usual, slow))
     if not price.stated:
-        return Estimate(0.0, 0.0, 0.0, price.currency, "nobody has said what this machine costs")
+        return Estimate(0.0, 0.0, 0.0, price.currency, "the price of this machine is not known")
     words = [f"{money(low, price.currency)} to {money(high, price.currency)} for {amount(hours)} h"]
     words[0] += f" at {money(price.hourly, price.currency)}/h"
     if price.disk:
@@ -156,7 +156,7 @@ class LimitUsage:
     spent_run: float
     spent_day: float
     idle_minutes: float | None = None
-    """None: nobody knows."""
+    """None: not measured."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class ProviderOffers:
     asking: bool = False
     """An answer is on its way."""
     remembered: bool = False
-    """The offers are of an earlier session: they can be looked at, and not be ordered."""
+    """The offers are of an earlier session: they can be shown, but not ordered."""
     warnings: tuple[str, ...] = ()
     """What failed when it was asked last. What was known before is among the offers for one answer more; see `unconfirmed`."""
     unconfirmed: frozenset[str] = frozenset()

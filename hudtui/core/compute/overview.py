@@ -1,4 +1,4 @@
-"""The desk where machines are rented: all providers, what they offer, what is alive there, and what that costs."""
+"""The overview of all providers: what they offer, which pods are alive there, and what those cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PodRow:
     run: str | None
     """The run that it is for; None for one that was rented by hand."""
     spend: PodCost | None
-    """None for machines that are not of this program: nobody here pays attention to them."""
+    """None for pods that hudtui did not rent."""
     limits: Limits | None
     verdict: LimitVerdict | None
     """What the guard says; None where there are no limits."""
@@ -57,7 +57,7 @@ class PodRow:
         return self.ours and self.run is None and self.orphan is None
 
     def age(self, now: float) -> float | None:
-        """Seconds since it was asked for; None: nobody knows."""
+        """Seconds since it was asked for; None: unknown."""
         if self.spend is not None:
             return self.spend.hours * HOUR
         began = self.pod.created
@@ -78,17 +78,17 @@ class PodsSnapshot:
     """
 
     at: float
-    """When it was looked at, in seconds since the epoch."""
+    """The time of this snapshot, in seconds since the epoch."""
     pods: tuple[PodRow, ...] = ()
-    """Those that no run owns first, the dearest first among them; those that nobody can ask about after the others of this
+    """Those that no run owns first, the dearest first among them; those whose provider does not answer after the others of this
     program; those that are not of this program last."""
     spending: CostSummary = field(default_factory=CostSummary)
     accounts: Mapping[str, Account] = field(default_factory=dict)
     """By the provider's name. One that did not answer is left out, and named in the warnings."""
     unclear: tuple[str, ...] = ()
-    """Names of machines that may exist: nobody can say. Each has a row in `pods` that is not `reachable`."""
+    """Names of machines that may exist: their providers do not say. Each has a row in `pods` that is not `reachable`."""
     lost: tuple[str, ...] = ()
-    """Names of machines that have ended since they were looked at last."""
+    """Names of machines that have ended since the last look."""
     taken: tuple[PodRecord, ...] = ()
     """Machines that ended in the last 24 hours without being asked to (a spot machine taken back, an empty wallet), the latest
     first. `PodRecord.why` says why, for people; `PodRecord.updated` when that was noted. They stay in `hudtui pods history`."""
@@ -166,7 +166,7 @@ class Overview:
         """The provider of that name.
 
         Raises:
-            InputError: There is none here, or no longer.
+            InputError: No such provider is set up.
         """
         if name not in self.providers:
             raise InputError(f"there is no provider {name!r} here", fix="Its key may be missing: see the settings.")

@@ -29,7 +29,7 @@ from hudtui.core.text import clean_line
 LOOK = 30.0
 """Seconds that a machine may take to say what it has: connecting, and a GPU driver that has to wake up."""
 _BUSY = 0.1
-"""Share of a GPU's memory in use from which on somebody else works there."""
+"""Share of a GPU's memory in use from which on another program counts as working there."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OwnedHost:
     name: str
     """`local`, a name of ~/.ssh/config, or `user@host[:port]`."""
     price: float | None = None
-    """An hour, for the whole machine; None where nobody has said."""
+    """An hour, for the whole machine; None if it is not stated."""
     currency: str = "USD"
 
 
@@ -95,7 +95,7 @@ def read_owned_hosts(path: Path) -> tuple[OwnedHost, ...]:
 
 
 def offers_of(machine: Hardware, own: OwnedHost, provider: str) -> tuple[Offer, ...]:
-    """What a machine that was looked at offers: one offer for each kind of GPU in it; one without GPUs where it has none."""
+    """The offers of a machine: one for each kind of GPU in it, or a single offer without GPUs."""
     price = Price(own.price or 0.0, own.currency, stated=own.price is not None)
     facts: dict[str, Any] = {
         "cloud_id": own.name,
@@ -137,7 +137,7 @@ class OwnedHostsProvider:
         title: For people.
         machines: Which machines are asked when offers are wanted.
         look: Looks at one.
-        address: How to log in to one; None where nobody needs to.
+        address: How to log in to one; None for this machine.
         patience: Seconds that looking at one may take.
     """
 
@@ -175,7 +175,7 @@ class OwnedHostsProvider:
         return offers_of(machine, own, self.name), f"{clean_line(own.name, 60)}: {warning}" if warning else None
 
     async def create(self, order: Order) -> Pod:
-        """The machine as it is: nothing is asked of anybody."""
+        """The machine as it is; nothing is requested."""
         return self._pod(order.offer.cloud_id or order.offer.id, order)
 
     async def pods(self) -> tuple[Pod, ...]:
@@ -218,7 +218,7 @@ class OwnedHostsProvider:
         return ()
 
     async def account(self) -> Account:
-        """Nobody's money."""
+        """An account without money."""
         return Account(self.title)
 
     async def keys(self) -> tuple[SshKey, ...]:
@@ -239,7 +239,7 @@ class OwnedHostsProvider:
 
 _DEEPEST = 8
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "hf.co", "ssh.dev.azure.com")
-"""They are in many SSH configs and give nobody a shell."""
+"""Hosts in many SSH configs that give no shell."""
 
 
 class SshProvider(OwnedHostsProvider):

@@ -1,7 +1,6 @@
-"""The machines that this user has asked for, in one place for all workspaces: none is rented that is not written down here first.
+"""The ledger: the pods that this user has requested, for all workspaces. Every pod is written down here before it is requested.
 
-A row is made before the request that may create a machine, and outlives every crash: what it says is where the next start goes
-on. Any number of processes may use the ledger at once.
+A record outlives every crash: the next start continues from there.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RecordState = Literal["intended", "created", "ready", "ending", "ended", "never"]
-"""`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: somebody has logged in to it;
+"""`intended`: it may have been asked for, and may exist; `created`: it exists; `ready`: a login has succeeded;
 `ending`: its end was asked for and not yet verified; `ended`: it is gone; `never`: it was never created.
 """
 
@@ -76,7 +75,7 @@ class PodRecord:
     pod: str | None
     """The provider's id of it; None until it is known."""
     run: str | None
-    """The run that it is for; None for one that the user holds in person."""
+    """The run that it is for; None for a pod that was rented by hand."""
     workspace: str | None
     """Folder of the project that the run belongs to."""
     machine: str
@@ -352,7 +351,7 @@ class Ledger:
             return tuple(_update(database, name, {**_seen(pod, at), **more}) for name, pod in pods.items())
 
     def claim(self, name: str) -> bool:
-        """Claim a pod for this process, which goes on preparing it. Returns False if another living process prepares it.
+        """Claim a pod for this process, which continues preparing it. Returns False if another living process prepares it.
 
         Raises:
             MachineError: There is no such record.

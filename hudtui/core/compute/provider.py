@@ -1,4 +1,4 @@
-"""One protocol for everybody who has machines: Prime Intellect, SkyPilot, the user's own machines, this one."""
+"""One protocol for every source of machines: Prime Intellect, SkyPilot, the user's own hosts, this computer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InsufficientFunds(ProviderError):
 
 
 class OutOfCapacity(ProviderError):
-    """The machine was there a moment ago; now there is none. Nothing was created."""
+    """The offer is gone, though it was there a moment ago. Nothing was created."""
 
 
 class OutcomeUnknown(ProviderError):
@@ -55,7 +55,7 @@ class Features:
 
 @runtime_checkable
 class Provider(Protocol):
-    """Somebody who has machines.
+    """A source of machines.
 
     Reading methods may be called at any time and repeat themselves after passing faults; those that change something are never
     repeated blindly. All raise `ProviderError` (or a subclass) in words for the user; none lets a key out.
@@ -130,7 +130,7 @@ class Provider(Protocol):
         ...
 
     async def register_key(self, name: str, public_key: str) -> SshKey:
-        """Make a public key known, and the primary one; one that is known already is not added again."""
+        """Make a public key known, and the primary one; a known key is not added again."""
         ...
 
     async def close(self) -> None:

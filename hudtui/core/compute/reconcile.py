@@ -33,7 +33,7 @@ class Orphan:
     """Its entry in the ledger; None for one that was ordered elsewhere, or before the ledger was lost."""
     age_seconds: float | None
     cost: float | None
-    """What it has cost so far: the provider's bill, or its price times its age where there is none. None: nobody knows."""
+    """What it has cost so far: the provider's bill, or its price times its age where there is none. None: unknown."""
     billed: bool
     """`cost` is the provider's bill."""
     why: str
@@ -87,13 +87,13 @@ class Reconciliation:
     lost: tuple[PodRecord, ...] = ()
     """Taken for alive until now, and ended; their entries say so by now."""
     unclear: tuple[PodRecord, ...] = ()
-    """May exist: nobody can say. They are looked for again at the next start."""
+    """They may exist: their providers do not say. The next start looks for them again."""
     alive: tuple[Pod, ...] = ()
     """Alive and owned, as they should be: by a run that is at work, or rented by hand."""
     by_hand: tuple[PodRecord, ...] = ()
     """Those of `alive` that were rented by hand, without a run."""
     warnings: tuple[str, ...] = ()
-    """What could not be looked at."""
+    """What could not be checked, in words."""
     silent: tuple[ProviderOutage, ...] = ()
     """Providers that did not answer. Their machines are among `unclear`; see `PodRecord.last_pod` and `PodRecord.seen`."""
     others: tuple[Pod, ...] = field(default=(), compare=False)
@@ -126,7 +126,7 @@ async def reconcile(
     Args:
         providers: Whom to ask; those whose machines cost nothing are left out.
         ledger: What was asked for.
-        active: Whether an entry's run is still at work (or will be: it goes on with getting the machine). Without it, every
+        active: Whether an entry's run is still at work (or will be: it is still preparing the machine). Without it, every
             machine counts as owned that was got ready for a run. One that a living process is just getting is owned in any case.
         now: The time, seconds since the epoch.
 
@@ -149,7 +149,7 @@ async def reconcile(
             continue
         if not is_loopback(entry.endpoint):
             strange.append(entry)
-        elif entry.provider in paid and await asyncio.to_thread(_nobody_listens, entry.endpoint):
+        elif entry.provider in paid and await asyncio.to_thread(_is_silent, entry.endpoint):
             # Simulators come and go, and their machines with them.
             await asyncio.to_thread(ledger.update, entry.name, "ended", why="it was simulated, by a simulator that is gone")
     warnings = [
@@ -170,9 +170,9 @@ async def reconcile(
     )
 
 
-def _nobody_listens(realm: str) -> bool:
+def _is_silent(endpoint: str) -> bool:
     """Whether nothing answers at an address of this machine any more."""
-    url = urlsplit(realm)
+    url = urlsplit(endpoint)
     try:
         socket.create_connection((url.hostname or "127.0.0.1", url.port or 80), timeout=2.0).close()
     except TimeoutError:

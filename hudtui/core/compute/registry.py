@@ -85,10 +85,10 @@ def find_providers(
     sky: bool = False,
     connect: Connect = open_host,
 ) -> Mapping[str, Provider]:
-    """Everybody who can be asked, by name; nobody is asked here. A simulated Prime is `prime` too, and says that it is simulated.
+    """All providers that are set up, by name; no request is made. A simulated Prime is `prime` too, and says so.
 
-    Of machines behind SSH only those are asked that the user has listed (see `own_machines.machines_file`) or names here: an SSH
-    config holds many that are nobody's business. Nor is SkyPilot asked just because it is installed, since every question starts
+    Of SSH hosts only those are asked that the user has listed (see `owned_hosts.owned_hosts_file`) or names here: an SSH
+    config holds many others. Nor is SkyPilot asked just because it is installed, since every question starts
     its server: `HUDTUI_SKY`, or a machine that was got from it and may be alive, makes it one of them.
 
     Args:
@@ -198,7 +198,7 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
     SkyPilot keeps the way to its machines, with a key of its own, in the user's SSH config.
 
     Raises:
-        ProviderError: Nobody has said its address yet.
+        ProviderError: Its address is not known yet.
     """
     if pod.provider == "local":
         return None
@@ -231,7 +231,7 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
 
     Raises:
         ProviderError: It is this machine, or has no address yet.
-        MachineError: It cannot be reached, or lets nobody in.
+        MachineError: It cannot be reached, or rejects the login.
     """
     import asyncio
 

@@ -34,7 +34,7 @@ INSTALL = (
 )
 IDLE_MINUTES = 10
 MAX_HOURS = 24.0
-"""How long a machine's task waits where no limit says it: without an end, one that is forgotten would be paid for for ever."""
+"""How long a machine's task waits where no limit says it: a forgotten machine must not be paid for without end."""
 _QUICK = 180.0
 """Seconds for a question. The first one starts SkyPilot's server, which takes half a minute and more."""
 _SLOW = 600.0
@@ -170,7 +170,7 @@ class SkyPilotProvider:
         return tuple(pod for pod in found if pod is not None)
 
     async def get(self, pod: str) -> Pod | None:
-        """One cluster; one that is only being launched is booting, and failed when its launch has."""
+        """One cluster. While it is being launched it is `booting`, and `failed` when its launch has failed."""
         rows, costs = await asyncio.gather(self._ask("status", "--refresh"), self._costs())
         row = next((row for row in _rows(rows) if row.get("name") == pod), None)
         if row is not None and str(row.get("status")).upper() != "INIT":
@@ -208,7 +208,7 @@ class SkyPilotProvider:
             return f"`sky api logs {clean_line(request, 40)}` says why"
 
     async def terminate(self, pod: str) -> None:
-        """Take a cluster down, and its launch back where that still goes on."""
+        """Take a cluster down, and cancel its launch if that is still running."""
         self._heard.clear()
         launch = await self._launch(pod)
         if launch is not None and launch.get("status") in ("PENDING", "WAITING", "RUNNING"):
@@ -295,13 +295,13 @@ _STAGES: dict[str, PodStage] = {
 }
 """A machine that is shutting itself down is no longer ready and not yet gone."""
 _FREE = ("kubernetes", "slurm", "ssh")
-"""Infrastructure of the user's own: its price of 0 is none that anybody stated."""
+"""Infrastructure of the user's own: its price of 0 is not a stated price."""
 
 
 def task_file(order: Order, *, idle_minutes: int, max_hours: float) -> str:
     """The task that holds the machine that was chosen, and no other, for so many hours at most.
 
-    The task only waits: what is to be done there is done over SSH. When it has ended and nobody is logged in, the machine is
+    The task only waits: what is to be done there is done over SSH. When it has ended and no user is logged in, the machine is
     idle, and SkyPilot, which watches from the machine itself, takes it down.
 
     Args:

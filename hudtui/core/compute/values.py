@@ -37,7 +37,7 @@ class Price:
     prepaid_hours: float = 0.0
     """So many hours are charged at once, used or not."""
     stated: bool = True
-    """False: nobody has said a price, and 0 means unknown (a machine of the user's own)."""
+    """False: no price is stated, and 0 means unknown (a machine of the user's own)."""
 
     def for_hours(self, hours: float) -> float:
         """What that many hours cost, with what is charged up front."""

@@ -1,4 +1,4 @@
-"""The guard that lives on a rented machine, and carries on when nobody is there: what it is told, and how it gets there.
+"""The watchdog on a rented machine, which keeps the limits while hudtui is closed: its rules, and how it is started.
 
 What it does stands in `hudtui/pod/watchdog.py`. Without a key of its own it can only switch the machine off; with one it ends it.
 """
@@ -53,7 +53,7 @@ def terminate_rule(provider: Provider, pod: str, lookup: Callable[[str], str | N
 
 
 def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]) -> dict[str, Any]:
-    """What the guard of a machine without a run goes by. Nobody measures whether it is idle.
+    """The rules of the watchdog on a machine without a run. They have no limit for idling, which is not measured there.
 
     Args:
         until: When its time is over, in seconds since the epoch: `Owned.until`. None: never.
@@ -75,7 +75,7 @@ def watchdog_rules(until: float | None, provider: Provider, pod: str, *, lookup:
 
 
 async def arm_watchdog(host: Host, folder: str, rules: Mapping[str, Any], *, key: str | None = None) -> None:
-    """Start the guard, or tell the one that is at work its rules.
+    """Start the watchdog, or give the running one its rules.
 
     Args:
         host: The machine.
@@ -105,7 +105,7 @@ async def _run(host: Host, command: list[str]) -> None:
 async def start_watchdog(
     host: Host, until: float | None, provider: Provider, pod: str, *, lookup: Callable[[str], str | None]
 ) -> WatchdogPromise | None:
-    """Arm the guard of a machine without a run, or tell the one that is at work other limits.
+    """Start the watchdog of a machine without a run, or give the running one other limits.
 
     Args:
         host: The machine.

@@ -114,7 +114,7 @@ def test_an_estimate_tells_all_that_matters() -> None:
     assert estimate(offer(Price(6.0)), 2).text == (
         "$12.00 to $15.00 for 2 h at $6.00/h; setting it up takes a few minutes to half an hour"
     )
-    assert "nobody has said" in estimate(offer(Price(0, stated=False)), 5).text
+    assert "price of this machine is not known" in estimate(offer(Price(0, stated=False)), 5).text
     with pytest.raises(ValueError, match="0 or more"):
         estimate(offer(Price(1)), -1)
 
