@@ -104,7 +104,7 @@ def test_unusable_tasks_are_left_out_and_named():
         (["tasks.json", "-c", "none.yaml"], "no such file"),
         (["tasks.json", "-c", "c.yaml", "--policy", "wise"], "no policy 'wise'"),
         (["tasks.json", "-c", "c.yaml", "--policy", "replay:none"], "no such file"),
-        (["tasks.json", "-c", "c.yaml", "--source", "no such thing"], "no environment that hudtui can find"),
+        (["tasks.json", "-c", "c.yaml", "--source", "no such thing"], "not an environment that hudtui can find"),
         (["tasks.json", "-c", "c.yaml", "--policy", "openai:x", "--base-url", "nonsense"], "not the address of an endpoint"),
         (["empty.json", "-c", "c.yaml"], "there are no tasks here"),
         (["bad.json", "-c", "c.yaml"], "none of the 1 tasks can be played"),

@@ -147,7 +147,7 @@ class ServerMessages:
                 self._asked += 1
                 if self._asked > MAX_SERVER_REQUESTS:
                     raise ConnectError(
-                        f"the server {self._name!r} asks without end instead of answering",
+                        f"the server {self._name!r} sends requests without end instead of answering",
                         why=f"It sent {MAX_SERVER_REQUESTS:,} requests in a row.",
                         fix="Look at what it does, or use another version of it.",
                     )

@@ -208,7 +208,7 @@ class ServerConnection:
             found.extend(entries)
             if len(found) > MAX_LISTED:
                 del found[MAX_LISTED:]
-                return found, [f"the server lists too many {field}: the first {MAX_LISTED:,} are taken, the others left out"]
+                return found, [f"the server lists too many {field}: the first {MAX_LISTED:,} are used, the others left out"]
             cursor = raw.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 return found, []

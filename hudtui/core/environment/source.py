@@ -190,7 +190,7 @@ def _named(text: str | None, command: tuple[str, ...], folder: Path, sse: bool) 
         return image_source(name)
     near = did_you_mean(name, [entry.name for entry in BUNDLED])
     raise SourceError(
-        f"{name[:200]!r} is no environment that hudtui can find",
+        f"{name[:200]!r} is not an environment that hudtui can find",
         why="An image name is in small letters, as org/name:tag." if _IMAGE.match(name.lower()) else None,
         fix=f"Did you mean {near}?" if near else SOURCE_FORMS,
     )
@@ -333,7 +333,7 @@ def _lock(path: Path, name: str) -> Source:
     lock = read_lock(path)
     if not lock.has_lock_fields:
         raise SourceError(
-            "this YAML file is no lock file",
+            "this YAML file is not a lock file",
             why="It has neither image nor tools.",
             fix="`hudtui lint` checks a gym configuration. " + SOURCE_FORMS,
             where=Location(name),

@@ -30,7 +30,7 @@ GRACE = 2.0
 """Seconds for a server to end by itself once its standard input is closed, and again after SIGTERM."""
 
 MAX_STRAY_LINES = 20_000
-"""Lines in a row on standard output that are no messages, after which reading stops."""
+"""Lines in a row on standard output that are not messages, after which reading stops."""
 
 _TAIL = 64 * 1024
 _POLL = 0.01
@@ -93,7 +93,7 @@ class ServerProcess:
         self.hurry = False
         """Leave without the grace period: set when the work was cancelled."""
         self.stray = 0
-        """Lines on standard output that are no JSON-RPC message."""
+        """Lines on standard output that are not JSON-RPC messages."""
         self.first_stray = ""
         self.gone = asyncio.Event()
         """Set when no more messages can come."""
@@ -240,7 +240,7 @@ class Incoming:
                 self._stray += 1
                 self._process.first_stray = self._process.first_stray or line[:400].decode(errors="replace")
                 if self._stray >= MAX_STRAY_LINES:
-                    self._process.refused = f"{MAX_STRAY_LINES} lines in a row that are no messages"
+                    self._process.refused = f"{MAX_STRAY_LINES} lines in a row that are not messages"
                     break
             else:
                 self._stray = 0

@@ -203,7 +203,7 @@ def read_tools(entries: Iterable[Any]) -> tuple[list[Tool], list[str]]:
         if schema is None:
             warnings.append(f"the tool {clean_line(name, 80)} has no input schema")
         elif not isinstance(schema, Mapping):
-            warnings.append(f"the input schema of the tool {clean_line(name, 80)} is no object and is left out")
+            warnings.append(f"the input schema of the tool {clean_line(name, 80)} is not an object and is left out")
             schema = None
         found[name] = Tool(name, _text(entry.get("description")), schema)
     hubs = {name: functions for name, tool in found.items() if (functions := hub_functions(tool)) is not None}

@@ -70,9 +70,9 @@ def episode_from_json(record: Any, *, where: Location | None = None) -> Episode:
             started_at=record.get("started_at"),
         )
     except KeyError as error:
-        raise InputError(f"this is no trace record: {error} is missing", where=where) from None
+        raise InputError(f"this is not a trace record: {error} is missing", where=where) from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise InputError("this is no trace record", why=str(error), where=where) from None
+        raise InputError("this is not a trace record", why=str(error), where=where) from None
 
 
 def _turn(record: Mapping[str, Any]) -> Turn:

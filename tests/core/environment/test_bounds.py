@@ -118,7 +118,7 @@ async def test_more_tools_than_are_taken(odd, monkeypatch):
     monkeypatch.setattr(connection, "MAX_LISTED", 50)
     async with connect(command(*odd("many", 60))) as session:
         assert len(session.tools) == 50
-        assert session.warnings == ["the server lists too many tools: the first 50 are taken, the others left out"]
+        assert session.warnings == ["the server lists too many tools: the first 50 are used, the others left out"]
 
 
 async def test_questions_in_front_of_an_answer(odd):
@@ -127,7 +127,7 @@ async def test_questions_in_front_of_an_answer(odd):
     async with connect(command(*odd("asks", bounds.MAX_SERVER_REQUESTS + 1))) as session:
         with pytest.raises(ConnectError) as caught:
             await session.call_tool("good", {})
-    assert "asks without end" in caught.value.what
+    assert "sends requests without end" in caught.value.what
 
 
 def test_no_word_of_a_server_reaches_the_terminal_as_it_is(tmp_path):

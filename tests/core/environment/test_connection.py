@@ -263,7 +263,7 @@ async def test_stray_lines_are_counted_and_cost_nothing(odd):
 
 async def test_a_program_that_is_no_server_is_not_listened_to_for_ever(odd):
     error = await refused(command(*odd("only_junk")))
-    assert "does not speak MCP on its standard output: it wrote 20000 lines in a row that are no messages" in error.what
+    assert "does not speak MCP on its standard output: it wrote 20000 lines in a row that are not messages" in error.what
     assert "It began with: y" in error.why
 
 
@@ -309,7 +309,13 @@ async def test_malformed_tools_do_not_hide_the_others(odd):
         assert session.tools["odd_description"].description == ""
         assert session.tools["good"].input_schema["properties"] == {"x": {"type": "integer"}}
         warnings = "\n".join(session.warnings)
-        for words in ("no_schema has no input schema", "bad_schema is no object", "tool 3 has no name", "tool 4", "listed twice"):
+        for words in (
+            "no_schema has no input schema",
+            "bad_schema is not an object",
+            "tool 3 has no name",
+            "tool 4",
+            "listed twice",
+        ):
             assert words in warnings
         assert (await session.call_tool("good", {})).text == "{}"
 

@@ -196,8 +196,8 @@ def test_a_folder_to_build(tmp_path):
         ("./missing", "no such file or folder"),
         ("missing.json", "no such file or folder"),
         ("~/missing", "no such file or folder"),
-        ("Text 2048", "no environment that hudtui can find"),
-        ("Org/Env:1", "no environment that hudtui can find"),
+        ("Text 2048", "not an environment that hudtui can find"),
+        ("Org/Env:1", "not an environment that hudtui can find"),
         ("x" * 5000 + "/", "no such file or folder"),
         ("ws://host/mcp", "not an address of an environment"),
         ("http://", "not a URL"),
@@ -349,5 +349,5 @@ def test_the_image_in_a_docker_command(args, image):
 @pytest.mark.parametrize("text", ["job: {name: x}\naction_mappings: {}\n", "services: {a: {}}\nversion: '3'\n", "a: 1\n"])
 def test_a_yaml_file_that_is_no_lock_file(tmp_path, text):
     (tmp_path / "other.yaml").write_text(text)
-    with pytest.raises(SourceError, match="this YAML file is no lock file"):
+    with pytest.raises(SourceError, match="this YAML file is not a lock file"):
         parse_source("other.yaml", folder=tmp_path)
