@@ -637,18 +637,14 @@ def _sum(budget: Budget, /, *arguments: Any, **keywords: Any) -> Any:
 
 
 def _concatenated(budget: Budget, values: Iterable[Any], start: Any) -> Any:
-    # sum() copies the growing result for each item. This gives the same result and the same errors in one pass.
+    # sum() copies the growing result for each item. This takes one pass, and gives the same result and the same errors.
     kind = type(start)
-    items, characters = size_of(start)
     result = list(start)
-    for value in values:
+    for value in values:  # whose sizes have been checked
         if type(value) is not kind:
             return kind() + value  # raises as Python does
-        items, characters = size_of(value, items, characters)
         result += value
-        if len(value) > LARGE:
-            budget.check_time()
-    return check_result(budget, kind(result))
+    return check_built(budget, kind(result))
 
 
 @_guard("sorted")
