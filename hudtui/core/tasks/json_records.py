@@ -121,7 +121,8 @@ def encode_json(value: Any) -> bytes:
 
 def encode_column(values: list[Any]) -> list[bytes | None]:
     """Encode many values as JSON without white space; None stays None. They must be free of what JSON cannot hold."""
-    return [None if value is None else bytes(text) for value, text in zip(values, _decode_raw(_encode(values)), strict=True)]
+    texts: list[bytes | None] = list(map(bytes, _decode_raw(_encode(values))))
+    return [None if value is None else text for value, text in zip(values, texts, strict=True)] if None in values else texts
 
 
 @dataclass(slots=True)

@@ -146,7 +146,7 @@ class TaskChecker:
             task.problems.append(record)
         elif not isinstance(record, dict):
             task.add(None, f"this is {json_kind(record)}, and a task is an object", "type")
-        elif (problem := not_for_training(record)) is not None:
+        elif not record.keys() >= _V4_FIELDS and (problem := not_for_training(record)) is not None:
             task.problems.append(problem)
         else:
             self._check_fields(task, record)
@@ -157,8 +157,15 @@ class TaskChecker:
         return task
 
     def _check_fields(self, task: CheckedTask, record: dict[str, Any]) -> None:
-        _check_id(task, record.get("id"))
-        _check_prompt(task, record.get("prompt"), self.rules.token_budget)
+        identity, prompt = record.get("id"), record.get("prompt")
+        if type(identity) is str and identity.isprintable() and identity.strip() == identity:
+            task.id = identity
+        else:
+            _check_id(task, identity)
+        if self.rules.token_budget is None and type(prompt) is str and prompt and not prompt.isspace():
+            task.prompt = prompt
+        else:
+            _check_prompt(task, prompt, self.rules.token_budget)
         config = self._config(record.get("mcp_config"))
         task.mcp_config, task.inferred, task.rewritten = config.config, config.inferred, config.rewritten
         task.other_servers = config.other_servers
@@ -241,6 +248,8 @@ class TaskChecker:
 
 
 _FIELDS = frozenset(TASK_FIELDS)
+_V4_FIELDS = frozenset(("prompt", "mcp_config"))
+"""Only v4 tasks have both."""
 
 
 def is_empty(value: Any) -> bool:
