@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
 from hudtui.cli import console
+from hudtui.cli.options import takes_request
+from hudtui.core.runs.request import RunRequest
+
+_MOST_STEPS = 1000
 
 
 def register(app: typer.Typer) -> None:
@@ -16,19 +19,9 @@ def register(app: typer.Typer) -> None:
     app.command("rehearse")(rehearse)
 
 
+@takes_request("tasks", "config", "training", "steps", tasks_flags=("--tasks", "-t"), steps=3)
 def rehearse(
-    tasks: Annotated[
-        Path | None,
-        typer.Option("--tasks", "-t", help="Task file; by default the only one in the workspace.", show_default=False),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="Gym configuration; by default the only one in the workspace.", show_default=False),
-    ] = None,
-    training: Annotated[
-        Path | None, typer.Option("--training", help="Training settings (YAML or JSON).", show_default=False)
-    ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps.")] = 3,
+    request: RunRequest,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Make the environment for it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")] = False,
     no_tmux: Annotated[bool, typer.Option("--no-tmux", help="Detached processes, also where there is tmux.")] = False,
@@ -36,41 +29,24 @@ def rehearse(
 ) -> None:
     """Rehearse a training: the same plan with a tiny model, a few steps, on this machine's CPU.
 
-    What can be wrong with tasks, configuration, environment or rewards shows here, before a GPU is paid for. The model knows
-    nothing and is not worth keeping.
+    Errors in tasks, configuration, environment or rewards show here, before a GPU is paid for. The model knows nothing and is
+    not worth keeping.
     """
-    console.run(carry_out(tasks, config, training, steps, yes, dry_run, no_tmux, as_json), as_json=as_json)
+    if request.steps and request.steps > _MOST_STEPS:
+        raise typer.BadParameter(f"at most {_MOST_STEPS}", param_hint="--steps")
+    console.run(carry_out(request, yes, dry_run, no_tmux, as_json), as_json=as_json)
 
 
-async def carry_out(
-    tasks: Path | None,
-    config: Path | None,
-    training: Path | None,
-    steps: int,
-    yes: bool,
-    dry_run: bool,
-    no_tmux: bool,
-    as_json: bool,
-    *,
-    settings: Mapping[str, Any] | None = None,
-) -> None:
-    """Carry a rehearsal out, to the end; see `rehearse`."""
-    from dataclasses import replace
-
+async def carry_out(request: RunRequest, yes: bool, dry_run: bool, no_tmux: bool, as_json: bool) -> None:
+    """Run a rehearsal to its end; see `rehearse`."""
     from hudtui.cli import runlog
-    from hudtui.core.files import read_text
     from hudtui.core.remote.local import LocalHost
-    from hudtui.core.runs.launch import draft_run, make_spec
-    from hudtui.core.training.engine import SIZE, as_rehearsal, trainer_environment
-    from hudtui.core.training.recipe import read_settings
+    from hudtui.core.runs.prepare import REHEARSAL_STEPS, draft_rehearsal
+    from hudtui.core.training.engine import SIZE, trainer_environment
 
-    workspace = runlog.workspace()
-    spec = make_spec(workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
-    if training is not None:
-        spec = replace(spec, training=read_settings(read_text(training), name=str(training)))
-    spec = replace(spec, training={**spec.training, **(settings or {})})
     store, monitor = runlog.open_store()
-    record = draft_run(as_rehearsal(spec, steps=steps), LocalHost(), store)
+    request = replace(request, steps=request.steps or REHEARSAL_STEPS)
+    record = draft_rehearsal(request, runlog.workspace(), store)
     if dry_run:
         if as_json:
             console.out_json({"id": record.id, "folder": record.folder, "plan": record.plan.to_json()})

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hudtui.cli import console, runlog
-from hudtui.cli.compute import Cloud, Region
+from hudtui.cli.options import takes_request
+from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hudtui.core.runs.prepare import Check, Preparation, RunRequest
+    from hudtui.core.runs.preflight import Check
+    from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord, RunStore
     from hudtui.core.settings import Settings
     from hudtui.core.workspace import Workspace
@@ -25,82 +25,29 @@ _GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
 _GOES_ON = "a run that has started keeps running: hudtui runs shows it"
 
 
+@takes_request(
+    *("tasks", "config", "model", "engine", "policy", "training", "steps", "gpus", "provider", "offer_name", "clouds"),
+    *("regions", "host", "output_dir", "budget", "max_hours", "idle_minutes", "keep_on_failure", "name", "group"),
+    *("concurrency", "limit", "seed", "max_turns", "base_url", "environments", "python", "rehearse"),
+    argument="tasks",
+)
 def run(
-    tasks: Annotated[
-        str | None, typer.Argument(help="A task file or folder, or a dataset on the Hub (org/name).", show_default=False)
-    ] = None,
+    request: RunRequest,
     dataset: Annotated[
         str | None, typer.Option("--dataset", "-d", help="The same as TASKS; by default what the lock file names.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Gym configuration; by default the only one here.", show_default=False)
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="What is trained: an id on the Hub.", show_default=False)
-    ] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", "-e", help="trl trains; rollouts plays with --policy; or another one.")
-    ] = "trl",
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="Of rollouts: random, greedy, replay:TRACE, or openai:MODEL.")
-    ] = "greedy",
-    training: Annotated[Path | None, typer.Option("--training", help="The trainer's settings (YAML or JSON).")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One of the trainer's settings; may be repeated.")
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.")] = None,
-    gpus: Annotated[
-        str | None, typer.Option("--gpus", "-g", help="Such as 4xH100; a training gets 2xA100 otherwise.", show_default=False)
-    ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", help="Who to rent from: prime; local for this machine.", show_default=False)
-    ] = None,
-    offer: Annotated[
-        str | None, typer.Option("--offer", help="This very offer: its six characters in hudtui gpus.", show_default=False)
-    ] = None,
-    cloud: Cloud = None,
-    region: Region = None,
-    host: Annotated[
-        str | None,
-        typer.Option("--host", help="A machine of yours: user@host, a name of ~/.ssh/config, local.", show_default=False),
-    ] = None,
-    output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", help="Folder that the results come to.", show_default=False)
-    ] = None,
-    budget: Annotated[str | None, typer.Option("--budget", help="What the machine may cost in all, or none.")] = None,
-    max_hours: Annotated[str | None, typer.Option("--max-hours", help="Hours it may take in all, or none.")] = None,
-    idle_minutes: Annotated[str | None, typer.Option("--idle-minutes", help="So long may it do nothing, or none.")] = None,
-    keep_on_failure: Annotated[
-        bool, typer.Option("--keep-on-failure", help="Leave the machine of a failed run to me; I pay for it.")
-    ] = False,
-    name: Annotated[str | None, typer.Option("--name", help="What to call the run.", show_default=False)] = None,
-    group: Annotated[int, typer.Option("--group", "-r", min=1, help="Of rollouts: episodes for each task.")] = 1,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Of rollouts: episodes at once.")] = 4,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Of rollouts: only the first tasks.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of all that is random.")] = None,
-    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL.")] = None,
-    environments: Annotated[
-        str,
-        typer.Option(
-            "--environments", help="as-is; or remote: those of this computer run on the platform, from the lock's image."
-        ),
-    ] = "as-is",
     push_image: Annotated[
         str | None,
         typer.Option(
             "--push-image", metavar="NAME", help="Push the local image there first; with a / at its end its name stays."
         ),
     ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="Python on the machine with all that is needed; else it is installed there.")
-    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking, also where it costs money.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end of a run on a machine of yours.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan as JSON, and start nothing.")] = False,
-    rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="A tiny model for a few steps on the CPU: here, or on the machine that is named.")
-    ] = False,
     emit_script: Annotated[
         bool, typer.Option("--emit-script", help="Print the plan as a shell script, and start nothing.")
     ] = False,
@@ -109,19 +56,20 @@ def run(
 ) -> None:
     """Train: check what is needed, show the plan, rent a machine, run, bring the results home, end the machine.
 
-    Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the
-    plan. A run that has started continues without this command; `hudtui runs resume` manages it again.
+    Lists what is missing, and offers to fix it where it can ask. Nothing is rented before you agree to the plan. A run that has
+    started continues without this command; `hudtui runs resume` manages it again.
     """
-    if tasks is not None and dataset is not None:
+    if request.tasks is not None and dataset is not None:
         raise typer.BadParameter("give one of them", param_hint="TASKS, --dataset")
-    if host is not None and provider is not None:
+    if request.host is not None and request.provider is not None:
         raise typer.BadParameter("give one of them", param_hint="--host, --provider")
-    chosen = [name for name, value in (("--offer", offer), ("--cloud", cloud), ("--region", region)) if value]
-    if chosen and (host is not None or provider == "local"):
+    market = (("--offer", request.offer_name), ("--cloud", request.clouds), ("--region", request.regions))
+    chosen = [name for name, value in market if value]
+    if chosen and (request.host is not None or request.provider == "local"):
         raise typer.BadParameter("this is about machines to rent", param_hint=chosen[0])
-    if offer is not None and (cloud or region or gpus):
+    if request.offer_name is not None and (request.clouds or request.regions or request.gpus):
         raise typer.BadParameter("an offer says GPUs, cloud and region itself", param_hint="--offer")
-    if rehearse and engine != "trl":
+    if request.rehearse and request.engine != "trl":
         raise typer.BadParameter("only a training (--engine trl) can be rehearsed", param_hint="--rehearse")
     from hudtui.core.errors import InputError
     from hudtui.core.training.recipe import parse_settings
@@ -130,43 +78,19 @@ def run(
         overrides = parse_settings(settings or ())
     except InputError as error:
         raise typer.BadParameter("; ".join(error.lines()), param_hint="--set") from None
-    if rehearse and not chosen and provider in (None, "local") and host in (None, "local") and not emit_script:
-        _rehearse(tasks or dataset, config, training, overrides, steps, yes, dry_run, no_tmux, as_json)
-        return
-    from hudtui.core.runs.prepare import RunRequest
+    request = replace(request, tasks=request.tasks or dataset, settings=overrides)
+    here = request.provider in (None, "local") and request.host in (None, "local")
+    if request.rehearse and here and not chosen and not emit_script:
+        from hudtui.cli.rehearse import carry_out
 
-    wish = RunRequest(
-        engine=engine,
-        tasks=tasks or dataset,
-        config=config,
-        model=model,
-        policy=policy,
-        training=training,
-        settings=overrides,
-        name=name,
-        steps=steps,
-        group=group,
-        concurrency=concurrency,
-        limit=limit,
-        seed=seed,
-        max_turns=max_turns,
-        base_url=base_url,
-        host="local" if rehearse and host is None and provider is None and not chosen else host,
-        provider=provider or ("prime" if chosen else None),
-        gpus=gpus,
-        offer_name=offer,
-        clouds=tuple(cloud or ()),
-        regions=tuple(region or ()),
-        python=python,
-        output_dir=output_dir,
-        keep_on_failure=keep_on_failure,
-        environments=environments,
-        rehearse=rehearse,
-    )
-    limits = {"run_budget": budget, "max_hours": max_hours, "idle_minutes": idle_minutes}
-    given = {key: text for key, text in limits.items() if text is not None}
+        console.run(carry_out(request, yes, dry_run, no_tmux, as_json), as_json=as_json)
+        return
+    if request.rehearse and request.host is None and request.provider is None and not chosen:
+        request = replace(request, host="local")
+    elif chosen and request.provider is None:
+        request = replace(request, provider="prime")
     how = _How(yes, detach, dry_run, emit_script, not no_tmux, as_json, push_image)
-    console.run(_work(wish, given, how), as_json=as_json, when_ended=_GOES_ON)
+    console.run(_work(request, how), as_json=as_json, when_ended=_GOES_ON)
 
 
 @dataclass(frozen=True)
@@ -188,25 +112,7 @@ class _How:
         return self.dry_run or self.emit_script
 
 
-def _rehearse(
-    tasks: str | None,
-    config: Path | None,
-    training: Path | None,
-    settings: Mapping[str, Any],
-    steps: int | None,
-    yes: bool,
-    dry_run: bool,
-    no_tmux: bool,
-    as_json: bool,
-) -> None:
-    from hudtui.cli.rehearse import carry_out
-
-    file = None if tasks is None else Path(tasks)
-    work = carry_out(file, config, training, steps or 3, yes, dry_run, no_tmux, as_json, settings=settings)
-    console.run(work, as_json=as_json)
-
-
-async def _work(wish: RunRequest, limits: dict[str, str], how: _How) -> None:
+async def _work(request: RunRequest, how: _How) -> None:
     from hudtui.core.flows.trust import require_run
 
     async with runlog.machines():
@@ -216,7 +122,7 @@ async def _work(wish: RunRequest, limits: dict[str, str], how: _How) -> None:
             await runlog.reconcile_runs(store)
             if how.push_image is not None:
                 await _push(how.push_image, place)
-        prepared, wish = await _prepare(wish, limits, store, place, how)
+        prepared = await _prepare(request, store, place, how)
         if how.emit_script:
             runlog.print_script(_complete(prepared))
             return
@@ -246,36 +152,28 @@ async def _work(wish: RunRequest, limits: dict[str, str], how: _How) -> None:
 # --- what is missing ------------------------------------------------------------------------------------------------------
 
 
-async def _prepare(
-    wish: RunRequest, limits: dict[str, str], store: RunStore, place: Workspace, how: _How
-) -> tuple[Preparation, RunRequest]:
+async def _prepare(request: RunRequest, store: RunStore, place: Workspace, how: _How) -> Preparation:
     """Check the request; where a person can be asked, offer to fix what is missing until the person declines."""
-    from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.runs.prepare import prepare_run
 
     settings = runlog.settings()
-    if limits:
-        values = limits_from_settings(settings)
-        for name, text in limits.items():
-            values = values.with_value(name, text)
-        wish = replace(wish, limits=values)
     while True:
-        prepared = await prepare_run(wish, place, settings, store, starts=not how.emit_script)
+        prepared = await prepare_run(request, place, settings, store, starts=not how.emit_script)
         if not console.interactive() or how.only_looks or how.yes:
-            return prepared, wish
+            return prepared
         for check in prepared.missing:
             console.say(f"✗ {check.name}: {check.text}")
-            mended = await _mend(check, wish, settings, place)
-            if mended is None:
+            fixed = await _fix(check, request, settings, place)
+            if fixed is None:
                 continue
-            wish, place, settings = mended, runlog.workspace(), runlog.settings()
+            request, place, settings = fixed, runlog.workspace(), runlog.settings()
             break
         else:
-            return prepared, wish
+            return prepared
 
 
-async def _mend(check: Check, wish: RunRequest, settings: Settings, place: Workspace) -> RunRequest | None:
-    """Offer what can be done about something that is missing; None when nothing was."""
+async def _fix(check: Check, request: RunRequest, settings: Settings, place: Workspace) -> RunRequest | None:
+    """Offer a fix for something that is missing. Returns the changed request; None if nothing was done."""
     if check.remedy in ("choose-config", "choose-tasks"):
         for number, option in enumerate(check.options, 1):
             console.say(f"  {number}  {option}")
@@ -283,27 +181,31 @@ async def _mend(check: Check, wish: RunRequest, settings: Settings, place: Works
         if not 1 <= chosen <= len(check.options):
             return None
         option = check.options[chosen - 1]
-        return replace(wish, config=Path(option)) if check.remedy == "choose-config" else replace(wish, tasks=option)
+        return replace(request, config=Path(option)) if check.remedy == "choose-config" else replace(request, tasks=option)
     if check.remedy == "set-key":
-        return await _set_key(check.options[0], wish, place)
+        return await _set_key(check.options[0], request, place)
     if check.remedy == "generate-config":
         source = await _ask("Generate one from which environment? (empty: none)")
-        return await _generate(source, wish, place) if source.strip() else None
+        return await _generate(source, request, place) if source.strip() else None
     if check.remedy == "make-key":
-        return await _make_key(wish)
+        return await _make_key(request)
     if check.remedy == "register-key":
-        return await _register_key(check.options[0], wish, settings)
+        return await _register_key(check.options[0], request, settings)
     if check.remedy == "push-image":
         name = await _ask("Push it under which name, such as ghcr.io/my-org/? (empty: not now)")
         if not name.strip():
             return None
         await _push(name, place)
-        return wish
+        return request
     if check.remedy == "choose-machine":
         text = await _ask("On which machine? local, user@host, or prime")
         if not text.strip():
             return None
-        return replace(wish, provider="prime", host=None) if text == "prime" else replace(wish, host=text.strip(), provider=None)
+        return (
+            replace(request, provider="prime", host=None)
+            if text == "prime"
+            else replace(request, host=text.strip(), provider=None)
+        )
     return None
 
 
@@ -321,7 +223,7 @@ async def _push(name: str, place: Workspace) -> None:
             console.say(f"  {step.text}")
 
 
-async def _set_key(name: str, wish: RunRequest, place: Workspace) -> RunRequest | None:
+async def _set_key(name: str, request: RunRequest, place: Workspace) -> RunRequest | None:
     from hudtui.core.settings import save_project_setting, save_user_setting
 
     own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
@@ -332,10 +234,10 @@ async def _set_key(name: str, wish: RunRequest, place: Workspace) -> RunRequest 
         save_user_setting(name, value)
     else:
         save_project_setting(place.folder, name, value)
-    return wish
+    return request
 
 
-async def _generate(source: str, wish: RunRequest, place: Workspace) -> RunRequest:
+async def _generate(source: str, request: RunRequest, place: Workspace) -> RunRequest:
     from hudtui.cli.analyses import look
     from hudtui.cli.sources import read_source
     from hudtui.core.files import write_atomic
@@ -349,10 +251,10 @@ async def _generate(source: str, wish: RunRequest, place: Workspace) -> RunReque
         target.parent.mkdir(exist_ok=True)
         write_atomic(target, generate(analysis, platform=place.platform))
         console.say(f"wrote {place.relative(target)}")
-    return replace(wish, config=target)
+    return replace(request, config=target)
 
 
-async def _make_key(wish: RunRequest) -> RunRequest | None:
+async def _make_key(request: RunRequest) -> RunRequest | None:
     from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
 
     path = usual_path()
@@ -360,15 +262,15 @@ async def _make_key(wish: RunRequest) -> RunRequest | None:
         return None
     await asyncio.to_thread(make_key, path)
     keep_path(path, runlog.settings())
-    return wish
+    return request
 
 
-async def _register_key(path: str, wish: RunRequest, settings: Settings) -> RunRequest | None:
+async def _register_key(path: str, request: RunRequest, settings: Settings) -> RunRequest | None:
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import open_provider
     from hudtui.core.compute.ssh_key import read_key
 
-    name = wish.offer.provider if wish.offer else wish.provider or "prime"
+    name = request.offer.provider if request.offer else request.provider or "prime"
     await asyncio.to_thread(ensure_simulator, settings.get)
     provider = open_provider(name, settings.get)
     if not await console.ask(lambda: typer.confirm(f"Make {path}.pub known to {provider.title}?", err=True)):
@@ -378,7 +280,7 @@ async def _register_key(path: str, wish: RunRequest, settings: Settings) -> RunR
         await provider.register_key(key.label, key.public_key)
     finally:
         await provider.close()
-    return wish
+    return request
 
 
 def _complete(prepared: Preparation) -> RunRecord:

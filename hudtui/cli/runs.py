@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudtui.cli import console, runlog
+from hudtui.cli.options import takes_request
+from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
     from hudtui.core.runs.remote_run import RentalContext
@@ -126,24 +129,13 @@ def logs(
     _run(work())
 
 
+@takes_request(
+    *("tasks", "config", "engine", "policy", "name", "group", "concurrency", "limit", "seed", "max_turns", "base_url"),
+    tasks_flags=("--tasks", "-t"),
+    engine="rollouts",
+)
 def start(
-    tasks: Annotated[
-        Path | None,
-        typer.Option("--tasks", "-t", help="Task file; by default the only one in the workspace.", show_default=False),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="Gym configuration; by default the only one in the workspace.", show_default=False),
-    ] = None,
-    engine: Annotated[str, typer.Option("--engine", "-e", help="What carries it out.")] = "rollouts",
-    policy: Annotated[str, typer.Option("--policy", "-p", help="random, greedy, replay:TRACE, or openai:MODEL.")] = "greedy",
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.", show_default=False)] = None,
-    group: Annotated[int, typer.Option("--group", "-r", min=1, help="Episodes for each task.")] = 1,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=256, help="Episodes at once.")] = 4,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Play only the first tasks.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the policy's choices.")] = None,
-    max_turns: Annotated[int | None, typer.Option("--max-turns", min=1, help="Replies an episode may have.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Endpoint for openai:MODEL.")] = None,
+    request: RunRequest,
     max_hours: Annotated[float | None, typer.Option("--max-hours", min=0.001, help="Stop the run after this time.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and start nothing.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow its log to the end.")] = False,
@@ -154,24 +146,11 @@ def start(
 
     async def work() -> None:
         from hudtui.core.remote.local import LocalHost
-        from hudtui.core.runs.launch import draft_run, make_spec
+        from hudtui.core.runs.launch import draft_run
+        from hudtui.core.runs.prepare import resolve
 
-        place = runlog.workspace()
-        spec = make_spec(
-            place,
-            engine=engine,
-            tasks=tasks,
-            config=config,
-            policy=policy,
-            name=name,
-            group=group,
-            concurrency=concurrency,
-            limit=limit,
-            seed=seed,
-            max_turns=max_turns,
-            base_url=base_url,
-            max_seconds=None if max_hours is None else max_hours * 3600,
-        )
+        spec = resolve(request, runlog.workspace())
+        spec = replace(spec, max_seconds=None if max_hours is None else max_hours * 3600)
         store, monitor = runlog.open_store()
         record = draft_run(spec, LocalHost(), store)
         if dry_run:
@@ -334,7 +313,7 @@ def limits(
             if set(wishes) - {"max_hours"}:
                 raise InputError(f"run {record.id} is on a machine of your own", fix="Only --max-hours can be set for it.")
         else:
-            found = Ledger().limits(rent.machine) or Limits.from_json(record.spec.limits)
+            found = Ledger().limits(rent.machine) or record.spec.limits
         for name, text in wishes.items():
             found = found.with_value(name, text)
         if wishes and rent is None:

@@ -29,10 +29,12 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
     """Seconds for each step of one launch."""
     from hudtui.core.compute.prime.provider import PrimeProvider
     from hudtui.core.compute.values import Query
+    from hudtui.core.process import machine_label
     from hudtui.core.remote.hosts import close_hosts, pod_host
-    from hudtui.core.runs.remote_run import RentalContext, offer_to_json, run_remote
-    from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-    from hudtui.core.training.plan import Plan, PlanFile, PlanOutput, Rental, RunSpec, Stage
+    from hudtui.core.runs.remote_run import RentalContext, run_remote
+    from hudtui.core.runs.spec import Rental, RunSpec
+    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.training.plan import Plan, PlanFile, PlanOutput, Stage
     from hudtui.sim import PrimeSimulator
 
     at: dict[str, float] = {}
@@ -43,7 +45,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
         store = RunStore(home / "project" / ".hudtui")
         offer = min((await provider.offers(Query())).found, key=lambda one: one.price.hourly)
         run = f"bench-{number}"
-        rent = Rental("prime", f"hudtui-{run}", offer_to_json(offer), offer.price.hourly, simulated=True)
+        rent = Rental("prime", f"hudtui-{run}", offer, offer.price.hourly, simulated=True)
         files = (
             PlanFile("files/base.txt", resource="requirements/base.txt"),
             PlanFile("bootstrap.py", resource="pod/bootstrap.py"),
@@ -53,7 +55,7 @@ async def launch_once(home: Path, number: int) -> dict[str, float]:
         )
         spec = RunSpec("rollouts", run, str(home / "project"), rent=rent)
         folder = f".hudtui/runs/{run}"
-        record = RunRecord(run, time.time(), run, "rollouts", pod_host(rent.machine), this_machine(), folder, spec, plan)
+        record = RunRecord(run, time.time(), run, "rollouts", pod_host(rent.machine), machine_label(), folder, spec, plan)
         store.add(record)
 
         async def hurry(seconds: float) -> None:

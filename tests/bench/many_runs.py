@@ -40,8 +40,10 @@ clock = Clock()
 
 def make(folder: Path, runs: int) -> None:
     """A store with runs that are going on."""
-    from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-    from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+    from hudtui.core.process import machine_label
+    from hudtui.core.runs.spec import RunSpec
+    from hudtui.core.runs.store import RunRecord, RunStore
+    from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
     store, now = RunStore(folder / ".hudtui"), time.time()
     for number in range(runs):
@@ -49,7 +51,7 @@ def make(folder: Path, runs: int) -> None:
         place = store.folder / run
         plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
         spec = RunSpec("rollouts", run, str(folder))
-        store.add(RunRecord(run, now, run, "rollouts", "local", this_machine(), str(place), spec, plan))
+        store.add(RunRecord(run, now, run, "rollouts", "local", machine_label(), str(place), spec, plan))
         for part in ("logs", "out"):
             (place / part).mkdir(parents=True)
         events = [{"seq": 1, "at": now, "type": "started", "data": {"mode": "tmux"}}]

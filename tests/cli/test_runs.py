@@ -18,11 +18,13 @@ from support import tmux_world
 
 from hudtui.cli import runlog
 from hudtui.core.errors import MachineError
+from hudtui.core.process import machine_label
 from hudtui.core.remote.host import FileChunk
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs.launch import launch
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, RunSpec, Stage
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, Stage
 
 own_tmux = tmux_world.own_tmux
 
@@ -69,7 +71,7 @@ def endless(own_world: Path) -> Iterator[str]:
     plan = Plan("rollouts", (Stage("s0", ("bash", "-c", script), grace=1.0),))
     spec = RunSpec("rollouts", "endless", str(own_world))
     record = RunRecord(
-        "endless-1", time.time(), "endless", "rollouts", "local", this_machine(), str(store.folder / "endless-1"), spec, plan
+        "endless-1", time.time(), "endless", "rollouts", "local", machine_label(), str(store.folder / "endless-1"), spec, plan
     )
 
     async def work() -> None:

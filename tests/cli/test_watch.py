@@ -14,8 +14,10 @@ from support import sshd, tmux_world
 from typer.testing import CliRunner, Result
 
 from hudtui.cli.app import build
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+from hudtui.core.process import machine_label
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
 own_tmux = tmux_world.own_tmux
 
@@ -31,7 +33,7 @@ def make_run(run: str, rewards: list[float]) -> None:
     folder = store.folder / run
     plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
     spec = RunSpec("rollouts", run, str(Path.cwd()))
-    store.add(RunRecord(run, time.time(), run, "rollouts", "local", this_machine(), str(folder), spec, plan))
+    store.add(RunRecord(run, time.time(), run, "rollouts", "local", machine_label(), str(folder), spec, plan))
     (folder / "out").mkdir(parents=True)
     rows = [{"step": step, "reward": reward, "custom": step} for step, reward in enumerate(rewards, 1)]
     (folder / "out" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 9, "loss": NaN}\n')

@@ -36,18 +36,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hudtui.core.compute.limits import Limits
 from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Query
 from hudtui.core.errors import HudtuiError
+from hudtui.core.process import machine_label
 from hudtui.core.remote.hosts import close_hosts, pod_host
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
-from hudtui.core.runs.remote_run import RentalContext, offer_to_json, run_remote
+from hudtui.core.runs.remote_run import RentalContext, run_remote
 from hudtui.core.runs.reports import MachineReport
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.runs.spec import Rental, RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
-from hudtui.core.training.plan import Plan, PlanOutput, Rental, RunSpec, Stage
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 from hudtui.sim import PrimeSimulator
 
 RUN = "launch-fault"
@@ -260,13 +263,13 @@ async def _offer(sim: PrimeSimulator) -> Offer:
 
 
 def _record(store: RunStore, offer: Offer, script: str) -> RunRecord:
-    rent = Rental("prime", f"hudtui-{RUN}", offer_to_json(offer), offer.price.hourly, simulated=True)
-    spec = RunSpec("rollouts", RUN, str(store.state_dir.parent), rent=rent, limits={"max_hours": 20.0, "run_budget": 25.0})
+    rent = Rental("prime", f"hudtui-{RUN}", offer, offer.price.hourly, simulated=True)
+    spec = RunSpec("rollouts", RUN, str(store.state_dir.parent), rent=rent, limits=Limits(max_hours=20.0, run_budget=25.0))
     stage = Stage("play", ("bash", "-c", script), grace=1.0)
     plan = Plan("rollouts", (stage,), outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/begun", "report")))
     folder = f".hudtui/runs/{RUN}"
     host = pod_host(rent.machine)
-    return RunRecord(RUN, time.time(), RUN, "rollouts", host, this_machine(), folder, spec, plan)
+    return RunRecord(RUN, time.time(), RUN, "rollouts", host, machine_label(), folder, spec, plan)
 
 
 # --- promises -------------------------------------------------------------------------------------------------------------

@@ -21,13 +21,11 @@ from hudtui.core.compute import lifecycle
 from hudtui.core.compute.hardware import Hardware
 from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
-from hudtui.core.platform import HUD
 from hudtui.core.remote import hosts
 from hudtui.core.remote.local import LocalHost
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunEvent
-from hudtui.core.settings import load_settings
 from hudtui.core.training.plan import PlanFile
 from hudtui.core.training.recipe import Recipe, recipe_for
 from hudtui.sim import PrimeSimulator
@@ -351,7 +349,7 @@ from pathlib import Path
 from hudtui.core.compute.limits import limits_from_settings
 from hudtui.core.compute.registry import find_providers
 from hudtui.core.runs.remote_run import RentalContext
-from hudtui.core.runs.preflight import RunRequest
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.remote_run import run_remote
 from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.prepare import prepare_run
@@ -443,8 +441,8 @@ async def test_an_offer_of_any_provider_is_rented_from_that_provider(open_app: A
     async with open_app(workspace) as (app, pilot):
         app.open_station("launch", offer=offer)
         await until(pilot, lambda: app.screen._shown is not None and app.screen.offer is offer)
-        wish = app.screen._wish(load_settings(workspace, HUD))
-        assert (wish.provider, wish.host, wish.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
+        request = app.screen._request()
+        assert (request.provider, request.host, request.offer) == ("sky", None, offer), "not a machine of that name behind SSH"
         assert app.screen.query_one("#launch-row-budget").display
         assert [check.name for check in app.screen.prepared.missing] == ["machine"]  # SkyPilot is not here
 

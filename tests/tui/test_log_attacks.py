@@ -20,8 +20,10 @@ from pathlib import Path
 import pytest
 from support import tmux_world
 
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+from hudtui.core.process import machine_label
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
 MARK = "31337"
 """In every sequence of an attack, and in none that the app has a reason to send."""
@@ -65,7 +67,7 @@ def hostile(own_world: Path) -> Path:
     plan = Plan("rollouts", (Stage("play", ("true",)),), outputs=(PlanOutput("out/metrics.jsonl", "metrics"),))
     name, now = f"evil {ATTACKS[0]}{ATTACKS[15]}", time.time()
     spec = RunSpec("rollouts", name, str(own_world))
-    store.add(RunRecord("evil-1", now - 60, name, "rollouts", "local", this_machine(), str(folder), spec, plan))
+    store.add(RunRecord("evil-1", now - 60, name, "rollouts", "local", machine_label(), str(folder), spec, plan))
     for part in ("logs", "out"):
         (folder / part).mkdir(parents=True)
     lines = [f"attack {place} before {attack} after {place}" for place, attack in enumerate(ATTACKS)]

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from support import tmux_world
 
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+from hudtui.core.process import machine_label
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
@@ -49,7 +51,7 @@ def make_run(
         outputs=(PlanOutput("out/metrics.jsonl", "metrics"), PlanOutput("out/traces.jsonl", "traces")),
     )
     spec = RunSpec("rollouts", name, str(project))
-    store.add(RunRecord(run, NOW - 120, name, "rollouts", "local", this_machine(), str(folder), spec, plan))
+    store.add(RunRecord(run, NOW - 120, name, "rollouts", "local", machine_label(), str(folder), spec, plan))
     (folder / "logs").mkdir(parents=True)
     (folder / "out").mkdir()
     (folder / "logs" / "play.log").write_text(log)
@@ -438,7 +440,7 @@ def staged(project: Path) -> Path:
     folder = store.folder / "grpo-1"
     plan = Plan("trl", tuple(Stage(name, ("true",), service=name == "serve") for name in ("setup", "serve", "train")))
     spec = RunSpec("trl", "grpo", str(project))
-    store.add(RunRecord("grpo-1", NOW - 120, "grpo", "trl", "local", this_machine(), str(folder), spec, plan))
+    store.add(RunRecord("grpo-1", NOW - 120, "grpo", "trl", "local", machine_label(), str(folder), spec, plan))
     (folder / "logs").mkdir(parents=True)
     for name, text in (("setup", "installed all\n"), ("serve", "INFO the model is served\n"), ("train", "step 1/2 loss=0.5\n")):
         (folder / "logs" / f"{name}.log").write_text(text)

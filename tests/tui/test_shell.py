@@ -12,9 +12,11 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.process import machine_label
 from hudtui.core.remote import hosts
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, RunSpec, Stage
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, Stage
 from hudtui.tui import stations
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
@@ -295,7 +297,7 @@ async def test_runs_of_another_process_are_noticed(open_app: Callable[..., Any],
         store = RunStore(tmp_path / ".hudtui")
         plan, spec = Plan("rollouts", (Stage("play", ("true",)),)), RunSpec("rollouts", "theirs", str(tmp_path))
         record = RunRecord(
-            "theirs-1", 1.0, "theirs", "rollouts", "local", this_machine(), str(store.folder / "theirs-1"), spec, plan
+            "theirs-1", 1.0, "theirs", "rollouts", "local", machine_label(), str(store.folder / "theirs-1"), spec, plan
         )
         store.add(record)
         while not app.facts.runs:

@@ -176,8 +176,9 @@ async def _run(
     """Start the run, and follow its log to the end."""
     from hudtui.core.remote.logs import LineSplitter
     from hudtui.core.runs.launch import launch
+    from hudtui.core.runs.spec import RunSpec
     from hudtui.core.runs.watch import Monitor
-    from hudtui.core.training.plan import RunSpec, file_ref
+    from hudtui.core.training.plan import file_ref
 
     spec = RunSpec(
         engine="rollouts",

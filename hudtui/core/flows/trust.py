@@ -13,7 +13,7 @@ from hudtui.core import trust
 from hudtui.core.errors import HudtuiError
 from hudtui.core.platform import Platform
 from hudtui.core.settings import Settings, folder_powers
-from hudtui.core.training.plan import RunSpec
+from hudtui.core.training.plan import JobSpec
 from hudtui.core.workspace import STATE_FOLDER, Workspace, open_workspace
 
 LARGEST = 8 * 1024 * 1024
@@ -55,7 +55,7 @@ def question(folder: Path, powers: Iterable[trust.Power], platform: str | Platfo
     return trust.missing(folder, (*lacking, *survey(folder, platform))) if lacking else ()
 
 
-def run_powers(spec: RunSpec, settings: Settings) -> tuple[trust.Power, ...]:
+def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
     """What a run needs the user's agreement for: the folder's `.env`, and the servers of its tasks.
 
     Raises:
@@ -71,7 +71,7 @@ def run_powers(spec: RunSpec, settings: Settings) -> tuple[trust.Power, ...]:
     return (*settings.withheld, *task_powers((task.mcp_config for task in read.tasks), file))
 
 
-def require_run(spec: RunSpec, settings: Settings) -> None:
+def require_run(spec: JobSpec, settings: Settings) -> None:
     """Make sure that the user has agreed to all that a run needs, before it is started or a machine is rented for it.
 
     Raises:

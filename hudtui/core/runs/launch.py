@@ -1,6 +1,6 @@
-"""Carrying out plans: from a spec to a run that goes on by itself, and back to order after anything was killed on the way.
+"""Starting, stopping and removing runs. Once started, a run continues without hudtui.
 
-Every step can be repeated: what is there already is left as it is, and the machine starts a run once, however often it is asked.
+Every step can be repeated: existing files stay as they are, and the machine starts a run once, however often it is asked.
 """
 
 from __future__ import annotations
@@ -12,87 +12,37 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from hudtui.core.errors import HudtuiError, InputError, MachineError, RunError
+from hudtui.core.errors import HudtuiError, MachineError, RunError
 from hudtui.core.paths import app_paths
+from hudtui.core.process import machine_label
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, find_host
 from hudtui.core.runs.run_folder import RunFolder
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.package_data import NAME as WHEEL_NAME
 from hudtui.core.training.package_data import PACKAGE_FOLDER, wheel_bytes
-from hudtui.core.training.plan import WHEELS, Plan, PlanFile, RunSpec, Site, file_ref
-from hudtui.core.workspace import Workspace
+from hudtui.core.training.plan import WHEELS, Plan, PlanFile, Site
 
 Lookup = Callable[[str], str | None]
 """The value of a setting by its name; `Settings.get` is one."""
 
 _SHORTEST_SECRET = 6
-
-
-def make_spec(
-    workspace: Workspace,
-    *,
-    engine: str = "rollouts",
-    tasks: Path | None = None,
-    config: Path | None = None,
-    policy: str = "greedy",
-    name: str | None = None,
-    group: int = 1,
-    concurrency: int = 4,
-    limit: int | None = None,
-    seed: int | None = None,
-    max_turns: int | None = None,
-    base_url: str | None = None,
-    max_seconds: float | None = None,
-) -> RunSpec:
-    """What to run, with what the user left open filled in from the workspace: its only task file, its only config.
-
-    Raises:
-        InputError: A file is missing or unreadable, or there are several to choose from.
-    """
-    task_file = tasks or _only(workspace, workspace.task_files, "task file", "--tasks")
-    config_file = config or _only(workspace, workspace.configs, "config", "--config")
-    kind, _, rest = policy.partition(":")
-    return RunSpec(
-        engine=engine,
-        name=name or f"{config_file.stem} {kind}",
-        workspace=str(workspace.folder),
-        tasks=file_ref(task_file),
-        config=file_ref(config_file),
-        policy=policy,
-        policy_file=file_ref(rest) if kind == "replay" and rest else None,
-        base_url=base_url,
-        group=group,
-        concurrency=concurrency,
-        limit=limit,
-        seed=seed,
-        max_turns=max_turns,
-        max_seconds=max_seconds,
-        platform=workspace.platform.name,
-    )
-
-
-def _only(workspace: Workspace, found: Sequence[Path], what: str, option: str) -> Path:
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise InputError(f"there is no {what} in this workspace", fix=f"Name one: {option} FILE.")
-    names = ", ".join(workspace.relative(path) for path in found[:8])
-    raise InputError(f"there are {len(found)} {what}s in this workspace", why=names, fix=f"Choose one: {option} FILE.")
+"""Characters: a shorter value may stand in a plan by chance."""
 
 
 def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
-    """Plan a run without keeping or starting anything: what `launch` would do.
+    """Plan a run. Nothing is stored or started.
 
     Raises:
-        InputError: There is no such engine, or the spec lacks something.
+        InputError: The engine does not exist, or the spec is incomplete.
     """
     run = store.new_id(spec.name)
     local = host.name == LOCAL
@@ -104,22 +54,25 @@ def draft_run(spec: RunSpec, host: Host, store: RunStore) -> RunRecord:
         site = Site(folder, ("python3",))
     plan = find_engine(spec.engine).plan(spec, site)
     plan = replace(plan, notes=(*plan.notes, *spec.remarks))
-    return RunRecord(run, time.time(), spec.name, spec.engine, host.name, this_machine(), folder, spec, plan)
+    return RunRecord(run, time.time(), spec.name, spec.engine, host.name, machine_label(), folder, spec, plan)
 
 
 async def launch(
     spec: RunSpec | RunRecord, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
 ) -> AsyncGenerator[RunEvent, None]:
-    """Start a run. Ends when the machine has taken over; from then on the run needs nobody.
+    """Start a run. Ends when the machine has taken over; the run continues without hudtui.
 
-    Leaving the iterator early breaks the launch off where it is; `reconcile` takes it up again.
+    Leaving the iterator early interrupts the launch; `reconcile_runs` continues it.
 
     Args:
-        spec: What to run; or what `draft` made of it, when the user has seen the plan.
-        host: Where.
-        store: Keeps it. The first event names the run.
-        lookup: Values of the secrets that the plan names.
-        tmux: False for detached processes also where there is tmux.
+        spec: What to run, or the record that `draft_run` returned for it.
+        host: The machine.
+        store: Keeps the run. The first event names it.
+        lookup: Returns the values of the plan's secrets.
+        tmux: False for detached processes even if the machine has tmux.
+
+    Yields:
+        Each step as an event of the run.
 
     Raises:
         InputError: The spec cannot be planned.
@@ -128,14 +81,14 @@ async def launch(
     """
     record = spec if isinstance(spec, RunRecord) else draft_run(spec, host, store)
     values = _secrets(record.plan, lookup)
-    yield store.add(record)
+    yield await store.run(store.add, record)
     async with contextlib.aclosing(continue_launch(record.id, host, store, lookup=values.get, tmux=tmux)) as events:
         async for event in events:
             yield event
 
 
 def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
-    """The values of a plan's secrets, none of which may stand in the plan itself."""
+    """Return the values of a plan's secrets. None of them may occur in the plan itself."""
     found, missing = {}, []
     for name in plan.secrets:
         value = lookup(name) if lookup else None
@@ -155,7 +108,7 @@ def _secrets(plan: Plan, lookup: Lookup | None) -> dict[str, str]:
 async def continue_launch(
     run: str, host: Host, store: RunStore, *, lookup: Lookup | None = None, tmux: bool = True
 ) -> AsyncGenerator[RunEvent, None]:
-    """Do what is still missing until the machine has taken a run over; each step is an event.
+    """Do the remaining steps of a launch; each step is an event.
 
     Raises:
         Untrusted: The user did not start this run.
@@ -169,7 +122,7 @@ async def continue_launch(
                     yield event
         began = time.monotonic()
         await machine.start(_secrets(machine.record.plan, lookup))
-        if step := _step(store, run, "supervisor", began):
+        if step := await _step(store, run, "supervisor", began):
             yield step
         until = time.monotonic() + 10.0
         while store.summary(run).started is None and time.monotonic() < until:
@@ -179,8 +132,7 @@ async def continue_launch(
     except HudtuiError as error:
         if isinstance(error, RunError):
             raise
-        failed = store.append(run, "failed", {"why": error_sentence(error)})
-        if failed:
+        if failed := await store.run(store.append, run, "failed", {"why": error_sentence(error)}):
             yield failed
         raise
 
@@ -189,35 +141,36 @@ async def _prepare(machine: RunFolder, store: RunStore, *, tmux: bool) -> AsyncG
     run = machine.record.id
     began = time.monotonic()
     await machine.make_folder()
-    if event := _step(store, run, "folder", began):
+    if event := await _step(store, run, "folder", began):
         yield event
     began = time.monotonic()
     for file in machine.record.plan.files:
         await machine.host.put(await asyncio.to_thread(_content, file), machine.path(file.path))
     if machine.record.plan.wheel:
         await machine.host.put(await asyncio.to_thread(wheel_bytes), machine.path(WHEELS, WHEEL_NAME))
-    if event := _step(store, run, "files", began):
+    if event := await _step(store, run, "files", began):
         yield event
     began = time.monotonic()
     await machine.put_supervisor(tmux=tmux)
-    if event := _step(store, run, "plan", began):
+    if event := await _step(store, run, "plan", began):
         yield event
 
 
 async def check_inputs(plan: Plan, lookup: Lookup | None) -> None:
-    """Whether a plan can be carried out as far as this computer is concerned: before a machine is asked for anything.
+    """Check that this computer has everything a plan needs, before a machine is asked for anything.
 
     Raises:
         RunError: A secret is missing.
-        MachineError: A file is gone, or was changed since the plan was made.
+        MachineError: A file is missing, or was changed after the plan was made.
     """
     _secrets(plan, lookup)
     for file in plan.files:
         await asyncio.to_thread(_content, file)
 
 
-def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent | None:
-    return store.append(run, "step", {"name": name, "seconds": round(time.monotonic() - began, 4)}, once=f"step:{name}")
+async def _step(store: RunStore, run: str, name: str, began: float) -> RunEvent | None:
+    data = {"name": name, "seconds": round(time.monotonic() - began, 4)}
+    return await store.run(store.append, run, "step", data, once=f"step:{name}")
 
 
 def _content(file: PlanFile) -> bytes:
@@ -233,22 +186,25 @@ def _content(file: PlanFile) -> bytes:
 
 
 def error_sentence(error: HudtuiError) -> str:
-    """What happened and why, in one line."""
+    """Return what happened and why, in one line."""
     return f"{error.what}: {error.why}" if error.why else error.what
 
 
 async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None = None, why: str | None = None) -> RunSummary:
-    """End a run, politely and then hard, and make sure that it is gone. A run that has ended stays as it is.
+    """Stop a run and verify that none of its processes is left. A run that has ended stays as it is.
 
     Args:
-        run: Its id.
-        host: Where it is.
-        store: Where it is kept.
-        grace: Seconds between the polite and the hard request; None for what its plan says.
-        why: Who wants it and why, where that is not the user.
+        run: Id of the run.
+        host: Its machine.
+        store: The store that keeps it.
+        grace: Seconds between the polite and the hard request; None for the plan's own.
+        why: The reason, where the user did not ask for it.
+
+    Returns:
+        The run after its end.
 
     Raises:
-        MachineError: The machine does not answer, or something of the run is still there after all.
+        MachineError: The machine does not answer, or a process of the run is left.
         Untrusted: The user did not start this run.
     """
     store.require_own(run)
@@ -257,16 +213,16 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
         await machine.sync(store)
     if not store.summary(run).active and store.summary(run).state != "lost":
         return store.summary(run)
-    with contextlib.suppress(RunError):  # a full disk must not keep a run going
-        store.append(run, "stop_requested", {"grace": grace}, once="stop_requested")
+    with contextlib.suppress(RunError):  # a full disk must not prevent the stop
+        await store.run(store.append, run, "stop_requested", {"grace": grace}, once="stop_requested")
     if not await machine.begun():
         if store.summary(run).started is not None:
-            return store.summary(run)  # its folder is gone, and with it whatever could be asked
-        # A launch may be under way: it finds the request when the machine takes over.
+            return store.summary(run)  # its folder is gone, and the supervisor with it
+        # If it is being launched, the supervisor finds the request when it starts.
         if await host.stat(machine.record.folder) is not None:
             await host.put(json.dumps({"why": "stopped before it started"}).encode(), machine.path("stop.json"))
         if not await machine.begun():
-            store.append(run, "stopped", {"why": "stopped before it started"})
+            await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
             return store.summary(run)
     await machine.request_stop(grace, why)
     stages = machine.record.plan.stages
@@ -275,7 +231,7 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
     while (left := await _left(machine, store)) is not None:
         if time.monotonic() > until:
             if not (await machine.status()).processes:
-                raise MachineError(f"run {run} was ended, but that could not be written down", why="Perhaps the disk is full.")
+                raise MachineError(f"run {run} was ended, but its end could not be recorded", why="Perhaps the disk is full.")
             raise MachineError(f"run {run} did not end within {patience:.0f} s", why=left)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
@@ -283,34 +239,34 @@ async def stop_run(run: str, host: Host, store: RunStore, *, grace: float | None
 
 
 async def set_time_limit(run: str, host: Host, store: RunStore, hours: float | None) -> None:
-    """Give a run another time limit, counted from its start.
+    """Change the time limit of a run, in hours from its start; None for no limit.
 
     Raises:
-        MachineError: Its machine does not answer.
-        RunError: It has ended.
+        MachineError: The machine does not answer.
+        RunError: The run has ended.
     """
     if not store.summary(run).active:
         raise RunError(f"run {run} has ended")
     store.require_own(run)
     limits = {"max_seconds": None if hours is None else hours * 3600}
     await host.put(json.dumps(limits).encode(), RunFolder(host, store.record(run)).path("limits.json"), mode=0o600)
-    store.append(run, "limits", {"max_hours": hours})
+    await store.run(store.append, run, "limits", {"max_hours": hours})
 
 
 async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -> tuple[str, ...]:
-    """Remove a run that has ended: from its machine, from this computer, from the list.
+    """Remove an ended run: its folder on its machine, its files on this computer, and its place in the list.
 
     Args:
-        run: The run.
-        store: Where it is kept.
-        keep_results: Leave its files on this computer.
+        run: Id of the run.
+        store: The store that keeps it.
+        keep_results: Leave the files on this computer.
 
     Returns:
-        What was removed, in words.
+        Sentences that say what was removed.
 
     Raises:
-        RunError: It goes on, or its rented machine may still be there.
-        MachineError: Its machine does not answer; nothing is removed.
+        RunError: The run has not ended, or its rented machine may still exist.
+        MachineError: The machine does not answer; nothing is removed.
     """
     store.require_own(run)
     summary, record = store.summary(run), store.record(run)
@@ -327,12 +283,12 @@ async def remove_run(run: str, store: RunStore, *, keep_results: bool = False) -
     if not keep_results and here.is_dir():
         await asyncio.to_thread(shutil.rmtree, here)
         gone.append(f"removed {here}")
-    store.append(run, "removed", once="removed")
+    await store.run(store.append, run, "removed", once="removed")
     return (*gone, f"run {run} is not listed any more")
 
 
 async def _left(machine: RunFolder, store: RunStore) -> str | None:
-    """What of a run that should end is still there, in words; None when it is gone."""
+    """Describe what is left of a run that should end; None if nothing is left."""
     with contextlib.suppress(RunError):
         await machine.sync(store)
     if store.summary(machine.record.id).active:
@@ -346,5 +302,5 @@ async def _left(machine: RunFolder, store: RunStore) -> str | None:
 
 
 def available_secrets(plan: Plan, lookup: Lookup | None) -> Mapping[str, str]:
-    """A supervisor that takes a run up may have no use for secrets any more; it says so itself where it has."""
+    """Return the secrets of a plan that are set. A supervisor that is started again may not need them any more."""
     return {name: value for name in plan.secrets if lookup and (value := lookup(name))}

@@ -97,7 +97,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
         lines += [PlanLine("", clean_line(reason, 300)) for reason in prepared.choice.reasons]
     if prepared is not None and prepared.estimate is not None:
         lines.append(PlanLine("cost", prepared.estimate.text))
-    lines.append(PlanLine("limits", limits_text(Limits.from_json(record.spec.limits), rent.currency)))
+    lines.append(PlanLine("limits", limits_text(record.spec.limits, rent.currency)))
     kept = "is KEPT, and you pay for it until you end it" if rent.keep_on_failure else "is ended, after its results were fetched"
     lines.append(PlanLine("", f"after the run the machine is ended, and that is verified; after a failed one it {kept}"))
     return lines
@@ -124,7 +124,7 @@ def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
     machine: dict[str, Any] = {"host": record.host, "rented": rent is not None}
     if rent is not None:
         machine |= {"provider": rent.provider, "name": rent.machine, "hourly": rent.hourly, "currency": rent.currency}
-        machine |= {"simulated": rent.simulated, "keep_on_failure": rent.keep_on_failure, "limits": dict(record.spec.limits)}
+        machine |= {"simulated": rent.simulated, "keep_on_failure": rent.keep_on_failure, "limits": record.spec.limits.to_json()}
     if prepared.choice is not None:
         machine["choice"] = prepared.choice.to_json()
     if prepared.estimate is not None:

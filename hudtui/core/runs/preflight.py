@@ -14,14 +14,13 @@ from urllib.parse import urlsplit
 
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text, write_atomic
+from hudtui.core.runs.request import AS_IS, REMOTE, RunRequest
 from hudtui.core.text import clean_line, plural
 from hudtui.core.training.recipe import FEWEST_TASKS
 from hudtui.core.variables import Lookup, substitute_tree, variable_names
 from hudtui.core.workspace import Workspace, last_dataset_name, make_state_dir
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.limits import Limits
-    from hudtui.core.compute.values import Offer
     from hudtui.core.environment.engine import PushProgress
     from hudtui.core.gym.values import GymConfig
     from hudtui.core.lockfile import LockFile
@@ -32,59 +31,10 @@ CheckState = Literal["fine", "warning", "missing"]
 Remedy = Literal[
     "generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine", "push-image"
 ]
-AS_THEY_ARE, REMOTE = "as-is", "remote"
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
 """Variables of tasks that mean this computer, and have a value of their own on each machine."""
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
 """Keys that trainers use when they are there."""
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """A run as its user asks for it. None leaves the choice to the workspace, the engine or the market."""
-
-    engine: str = "trl"
-    tasks: str | None = None
-    """A task file or folder, or a dataset on the Hub (`org/name`)."""
-    config: Path | None = None
-    model: str | None = None
-    policy: str = "greedy"
-    training: Path | None = None
-    """File with the trainer's settings."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Single settings of the trainer; they come before those of the file."""
-    name: str | None = None
-    steps: int | None = None
-    group: int = 1
-    concurrency: int = 4
-    limit: int | None = None
-    seed: int | None = None
-    max_turns: int | None = None
-    base_url: str | None = None
-    host: str | None = None
-    """A machine of the user's: `local`, or what `ssh` would be given."""
-    provider: str | None = None
-    """Who to rent from."""
-    gpus: str | None = None
-    """Such as `4xH100`."""
-    offer: Offer | None = None
-    """The machine that was chosen already."""
-    offer_name: str | None = None
-    """The offer to take, by its six characters or its whole id."""
-    clouds: tuple[str, ...] = ()
-    """Whose machines are taken; empty: anybody's."""
-    regions: tuple[str, ...] = ()
-    """Where they may be: regions, countries or data centres; empty: anywhere."""
-    python: str | None = None
-    """Python on the machine with all that the run needs, instead of an environment that is made there."""
-    limits: Limits | None = None
-    """None: those of the settings."""
-    environments: str = AS_THEY_ARE
-    """Where the tasks' environments run: `as-is`, or `remote` for those of this computer to run on the platform."""
-    output_dir: Path | None = None
-    keep_on_failure: bool = False
-    rehearse: bool = False
-    """The plan of the training with a tiny model, a few steps, on the machine's CPU."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +59,7 @@ class Check:
 
 @dataclass
 class PreflightReport:
-    """What was found while looking at a wish."""
+    """What was found while looking at a request."""
 
     checks: list[Check] = field(default_factory=list)
     tasks: tuple[Task, ...] = ()
@@ -143,14 +93,14 @@ class PreflightReport:
 # --- files ----------------------------------------------------------------------------------------------------------------
 
 
-def check_files(wish: RunRequest, workspace: Workspace, settings: Settings, seen: PreflightReport) -> None:
+def check_files(request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport) -> None:
     """Lock file, tasks and configuration. Reads files, and the Hub where the tasks are there."""
-    lock_image, dataset = _lock(workspace, seen)
-    _look_at_tasks(wish, workspace, settings, lock_image, dataset, seen)
-    _look_at_config(wish, workspace, seen)
+    lock_image, dataset = _lock(workspace, report)
+    _check_tasks(request, workspace, settings, lock_image, dataset, report)
+    _check_config(request, workspace, report)
 
 
-def _lock(workspace: Workspace, seen: PreflightReport) -> tuple[str | None, str | None]:
+def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, str | None]:
     """Image and dataset that the lock file names; without one, the dataset that was made here last."""
     if workspace.lock is None:
         return None, last_dataset_name(workspace.folder)
@@ -159,13 +109,13 @@ def _lock(workspace: Workspace, seen: PreflightReport) -> tuple[str | None, str 
     try:
         lock = read_lock(workspace.lock)
     except InputError as error:
-        seen.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
+        report.add("image", "warning", "the lock file is left out: " + "; ".join(error.lines()))
         return None, None
     if lock.image_here is not None:
-        seen.local_image = lock
+        report.local_image = lock
     elif lock.image is not None:
-        seen.image = lock.image
-        seen.add("image", "fine", lock.image)
+        report.image = lock.image
+        report.add("image", "fine", lock.image)
     return lock.image, lock.primary_dataset.name if lock.primary_dataset else None
 
 
@@ -194,15 +144,21 @@ async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[Pus
             yield step
 
 
-def _look_at_tasks(
-    wish: RunRequest, workspace: Workspace, settings: Settings, lock_image: str | None, dataset: str | None, seen: PreflightReport
+def _check_tasks(
+    request: RunRequest,
+    workspace: Workspace,
+    settings: Settings,
+    lock_image: str | None,
+    dataset: str | None,
+    report: PreflightReport,
 ) -> None:
-    source = wish.tasks or dataset or (str(workspace.task_files[0]) if len(workspace.task_files) == 1 else None)
+    only = str(workspace.task_files[0]) if len(workspace.task_files) == 1 else None
+    source = request.tasks or dataset or only
     if source is None:
         names = tuple(workspace.relative(path) for path in workspace.task_files)
         text = f"there are {len(names)} task files here" if names else "there is no task file and no dataset in the lock file"
         fix = "Name one: hudtui rl TASKS" + ("" if names else ", or make a dataset: hudtui hf tasks.json --name my-org/my-tasks")
-        seen.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
+        report.add("tasks", "missing", text, fix, remedy="choose-tasks" if names else None, options=names)
         return
     from hudtui.core.tasks.read import find_source, read_tasks
 
@@ -220,29 +176,29 @@ def _look_at_tasks(
         if plain and lock_image is not None:
             plain = len(read_tasks(source, **known).tasks) == len(found.tasks)
     except HudtuiError as error:
-        seen.refuse("tasks", error)
+        report.refuse("tasks", error)
         return
-    fewest = 1 if wish.engine == "rollouts" else FEWEST_TASKS
+    fewest = 1 if request.engine == "rollouts" else FEWEST_TASKS
     good, name = len(found.tasks), _shown(source, workspace)
     problems = [str(problem) for problem in found.problems if problem.severity == "error"]
     if good < fewest:
         text = f"{good} of the {found.total} tasks of {name} can be used; this run needs {fewest} at least"
         fix = f"The first problem: {problems[0]}" if problems else f"hudtui hf {name} --min-tasks {fewest} repeats them."
-        seen.add("tasks", "missing", text, fix)
+        report.add("tasks", "missing", text, fix)
         return
-    seen.add("tasks", "fine", f"{good} of {found.total} tasks of {name} can be used")
+    report.add("tasks", "fine", f"{good} of {found.total} tasks of {name} can be used")
     for problem in problems[:3]:
-        seen.add("tasks", "warning", problem)
-    seen.tasks = found.tasks
-    if wish.environments == REMOTE:
-        seen.tasks, plain = _on_platform(found.tasks, workspace, settings, lock_image, seen), False
-    elif wish.environments != AS_THEY_ARE:
-        raise InputError(f"{wish.environments!r} is no place for environments", fix=f"{AS_THEY_ARE}, or {REMOTE}.")
-    seen.task_file = (workspace.folder / source) if plain else _copy(seen.tasks, source, workspace)
+        report.add("tasks", "warning", problem)
+    report.tasks = found.tasks
+    if request.environments == REMOTE:
+        report.tasks, plain = _on_platform(found.tasks, workspace, settings, lock_image, report), False
+    elif request.environments != AS_IS:
+        raise InputError(f"{request.environments!r} is no place for environments", fix=f"{AS_IS}, or {REMOTE}.")
+    report.task_file = (workspace.folder / source) if plain else _copy(report.tasks, source, workspace)
 
 
 def _on_platform(
-    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, seen: PreflightReport
+    tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, report: PreflightReport
 ) -> tuple[Task, ...]:
     """The tasks with the platform's own server, running the image of the lock file, in place of one of this computer."""
     from hudtui.core.tasks.servers import config_rewriter
@@ -250,16 +206,16 @@ def _on_platform(
     platform = workspace.platform
     if image is None:
         fix = "Build and push the environment's image, so that the lock file names it; or leave the environments as they are."
-        seen.add("environment", "missing", f"no lock file names an image that {platform.title} could run", fix)
+        report.add("environment", "missing", f"no lock file names an image that {platform.title} could run", fix)
         return tasks
     try:
         rewrite = config_rewriter(platform, image=image, lookup=settings.lookup, remote=True)
         moved = tuple(replace(task, mcp_config=rewrite(task.mcp_config)[0]) for task in tasks)
     except InputError as error:
-        seen.refuse("environment", error)
+        report.refuse("environment", error)
         return tasks
     if settings.get(platform.key_variable) is None:
-        _missing((platform.key_variable,), f"is not set, and the environments run on {platform.title}", seen)
+        _missing((platform.key_variable,), f"is not set, and the environments run on {platform.title}", report)
     return moved
 
 
@@ -296,14 +252,16 @@ def _task_record(task: Task) -> dict[str, Any]:
     return record
 
 
-def _look_at_config(wish: RunRequest, workspace: Workspace, seen: PreflightReport) -> None:
-    path = workspace.folder / wish.config if wish.config else (workspace.configs[0] if len(workspace.configs) == 1 else None)
+def _check_config(request: RunRequest, workspace: Workspace, report: PreflightReport) -> None:
+    path = (
+        workspace.folder / request.config if request.config else (workspace.configs[0] if len(workspace.configs) == 1 else None)
+    )
     if path is None:
         names = tuple(workspace.relative(config) for config in workspace.configs)
         text = f"there are {len(names)} configs here" if names else "there is no config"
         fix = "Name one: --config FILE" if names else "Generate one from the environment: hudtui rl init SOURCE"
         remedy: Remedy = "choose-config" if names else "generate-config"
-        seen.add("config", "missing", text, fix, remedy=remedy, options=names)
+        report.add("config", "missing", text, fix, remedy=remedy, options=names)
         return
     from hudtui.core.gym.config import parse_config
 
@@ -311,42 +269,42 @@ def _look_at_config(wish: RunRequest, workspace: Workspace, seen: PreflightRepor
     try:
         config, findings = parse_config(read_text(path), name=name)
     except HudtuiError as error:
-        seen.refuse("config", error)
+        report.refuse("config", error)
         return
     errors = [finding for finding in findings if finding.severity == "error"]
     if config is None or errors:
         first = f"line {errors[0].line}: {errors[0].message}" if errors else "it cannot be read"
-        seen.add("config", "missing", f"{name} has {plural(len(errors), 'error')}; {first}", f"hudtui lint {name}")
+        report.add("config", "missing", f"{name} has {plural(len(errors), 'error')}; {first}", f"hudtui lint {name}")
         return
     try:
-        _look_at_policy(wish, config)
+        _check_policy(request, config)
     except HudtuiError as error:
-        seen.refuse("config", error)
+        report.refuse("config", error)
         return
-    seen.add("config", "fine", f"{name}: {plural(len(config.mappings), 'action')}")
-    seen.config = path
+    report.add("config", "fine", f"{name}: {plural(len(config.mappings), 'action')}")
+    report.config = path
 
 
-def _look_at_policy(wish: RunRequest, config: GymConfig) -> None:
-    if wish.engine == "rollouts" and not wish.policy.startswith("openai:"):
+def _check_policy(request: RunRequest, config: GymConfig) -> None:
+    if request.engine == "rollouts" and not request.policy.startswith("openai:"):
         from hudtui.core.rollouts.policy import policy_source
 
-        policy_source(wish.policy, config)
+        policy_source(request.policy, config)
 
 
-def check_model(wish: RunRequest, workspace: Workspace, seen: PreflightReport, *, remote: bool, rented: bool) -> None:
+def check_model(request: RunRequest, workspace: Workspace, report: PreflightReport, *, remote: bool, rented: bool) -> None:
     """Whether the model can be trained, as far as this computer tells. Reads the training's settings."""
-    if wish.rehearse or wish.engine not in ("trl", "prime-rl"):
+    if request.rehearse or request.engine not in ("trl", "prime-rl"):
         return
     from hudtui.core.training.model import assess_model
     from hudtui.core.training.recipe import read_settings
 
-    name = wish.model
-    if name is None and wish.training is not None:
+    name = request.model
+    if name is None and request.training is not None:
         try:
-            name = read_settings(read_text(wish.training), name=str(wish.training)).get("model")
+            name = read_settings(read_text(request.training), name=str(request.training)).get("model")
         except HudtuiError as error:
-            seen.refuse("plan", error)
+            report.refuse("plan", error)
             return
     if name is None:
         return  # the engine's own choice
@@ -354,42 +312,42 @@ def check_model(wish: RunRequest, workspace: Workspace, seen: PreflightReport, *
     if found.state == "unknown" and rented and found.fix is not None:
         found = replace(found, state="refused")  # nothing was ever put onto a machine that is yet to be rented
     states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
-    seen.add("model", states[found.state], found.text, found.fix)
+    report.add("model", states[found.state], found.text, found.fix)
 
 
 # --- environments and keys ------------------------------------------------------------------------------------------------
 
 
-def check_environments(seen: PreflightReport, settings: Settings, *, remote: bool) -> None:
+def check_environments(report: PreflightReport, settings: Settings, *, remote: bool) -> None:
     """How the run's machine reaches the environments of the tasks."""
-    used = _images_of_tasks(seen, settings)
-    if seen.local_image is not None:
-        _look_at_local_image(seen, seen.local_image, used, remote=remote)
-    _look_at_other_images(seen, used, remote=remote)
-    if not seen.tasks or not remote:
+    used = _images_of_tasks(report, settings)
+    if report.local_image is not None:
+        _check_local_image(report, report.local_image, used, remote=remote)
+    _check_other_images(report, used, remote=remote)
+    if not report.tasks or not remote:
         return
     told: dict[str, CheckState] = {}
-    for config in _configs(seen):
+    for config in _configs(report):
         found, _ = substitute_tree(config, _without_own(settings))
         for name, server in found.items():
-            state, text = _way(str(name), server, seen)
+            state, text = _way(str(name), server, report)
             told.setdefault(text, state)
     for text, state in list(told.items())[:8]:
-        seen.remarks.append(text)
-        seen.add("environment", state, text)
+        report.remarks.append(text)
+        report.add("environment", state, text)
 
 
-def _configs(seen: PreflightReport) -> Iterable[Mapping[str, Any]]:
+def _configs(report: PreflightReport) -> Iterable[Mapping[str, Any]]:
     """The different `mcp_config` of the tasks."""
-    return {id(task.mcp_config): task.mcp_config for task in seen.tasks}.values()
+    return {id(task.mcp_config): task.mcp_config for task in report.tasks}.values()
 
 
-def _images_of_tasks(seen: PreflightReport, settings: Settings) -> dict[str, bool]:
+def _images_of_tasks(report: PreflightReport, settings: Settings) -> dict[str, bool]:
     """The images that tasks run on; True for those that run beside the tasks: on their machine, or behind an address of it."""
     from hudtui.core.environment.servers import parse_mcp_config
 
     found: dict[str, bool] = {}
-    for config in _configs(seen):
+    for config in _configs(report):
         try:
             servers = parse_mcp_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
         except InputError:
@@ -408,38 +366,38 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _look_at_local_image(seen: PreflightReport, lock: LockFile, used: Mapping[str, bool], *, remote: bool) -> None:
+def _check_local_image(report: PreflightReport, lock: LockFile, used: Mapping[str, bool], *, remote: bool) -> None:
     """The lock file's image, which can be used on this computer alone."""
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in used.items() if name in lock.images]
     if not ours:
-        seen.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
+        report.add("image", "fine", f"{image} is on this computer alone; the tasks do not run on it")
     elif remote or not all(ours):
         text = f"the environment's image {image} is on this computer alone, and its tasks run on it"
         fix = "Push it to a registry that the machine can reach: --push-image ghcr.io/my-org/"
-        seen.add("image", "missing", text, fix, remedy="push-image", options=(image,))
+        report.add("image", "missing", text, fix, remedy="push-image", options=(image,))
     else:
-        seen.add("image", "fine", f"{image}, which is on this computer alone")
+        report.add("image", "fine", f"{image}, which is on this computer alone")
 
 
-def _look_at_other_images(seen: PreflightReport, used: Mapping[str, bool], *, remote: bool) -> None:
+def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, remote: bool) -> None:
     """Images that tasks name themselves, and that only this computer can have."""
     from hudtui.core.environment.engine import is_built_locally
     from hudtui.core.lockfile import is_local_image
 
-    known = seen.local_image.images if seen.local_image is not None else frozenset()
+    known = report.local_image.images if report.local_image is not None else frozenset()
     for name, beside in used.items():
         if name in known or not is_local_image(name) or (beside and not remote):
             continue
         # The platform can have it from nowhere. A machine may know it as one of Docker's own, such as `node`.
         state: CheckState = "missing" if not beside or is_built_locally(name) else "warning"
-        instead = seen.image or "the name that it has there"
+        instead = report.image or "the name that it has there"
         text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
         fix = f"Push it, and put {clean_line(instead, 120)} into the tasks. Without an mcp_config they get the lock file's image."
-        seen.add("image", state, text, fix)
+        report.add("image", state, text, fix)
 
 
-def _way(name: str, server: Any, seen: PreflightReport) -> tuple[CheckState, str]:
+def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, str]:
     """How a server of a task is reached from the run's machine, and whether that needs something more."""
     name = clean_line(name, 60)
     server = server if isinstance(server, Mapping) else {}
@@ -452,8 +410,8 @@ def _way(name: str, server: Any, seen: PreflightReport) -> tuple[CheckState, str
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError:
             return "warning", f"environment {name}: the address {clean_line(parts.netloc, 80)} has no port that there is"
-        if port not in seen.tunnels:
-            seen.tunnels.append(port)
+        if port not in report.tunnels:
+            report.tunnels.append(port)
         way = f"port {port} of this computer, through a tunnel: hudtui has to stay open while the run goes on"
         return "warning", f"environment {name}: {way}"
     command = str(server.get("command") or "")
@@ -465,46 +423,48 @@ def _way(name: str, server: Any, seen: PreflightReport) -> tuple[CheckState, str
     return "warning", f"environment {name}: started on the machine by `{clean_line(command, 60)}`, which has to be there"
 
 
-def check_keys(wish: RunRequest, settings: Settings, seen: PreflightReport, *, remote: bool) -> None:
+def check_keys(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:
     """Which settings the run needs, and which travel to the machine."""
     names: dict[str, None] = {}
     needed: dict[str, None] = {}
-    for config in _configs(seen):
+    for config in _configs(report):
         names.update(dict.fromkeys(variable_names(config)))
         needed.update(dict.fromkeys(substitute_tree(config, _without_own(settings))[1]))
-    _missing(tuple(needed), "is not set, and the tasks' servers need it", seen)
-    if wish.engine == "rollouts" and wish.policy.startswith("openai:") and not wish.base_url:
-        _missing(() if settings.get("OPENAI_API_KEY") else ("OPENAI_API_KEY",), "is not set", seen)
-    _look_at_placeholders(tuple(names), settings, seen)
+    _missing(tuple(needed), "is not set, and the tasks' servers need it", report)
+    if request.engine == "rollouts" and request.policy.startswith("openai:") and not request.base_url:
+        _missing(() if settings.get("OPENAI_API_KEY") else ("OPENAI_API_KEY",), "is not set", report)
+    _check_placeholders(tuple(names), settings, report)
     if not remote:
         return
-    wanted = [*names, "OPENAI_API_KEY", "OPENAI_BASE_URL"] if wish.engine == "rollouts" else [*names, *_SERVICES]
+    wanted = [*names, "OPENAI_API_KEY", "OPENAI_BASE_URL"] if request.engine == "rollouts" else [*names, *_SERVICES]
     for name in wanted:
         value = settings.lookup(name)
         if not value or name in _OWN_VARIABLES or settings.origin(name) == "default":
             continue
         if settings.is_secret(name):
-            seen.secrets.append(name)
+            report.secrets.append(name)
         else:
-            seen.variables[name] = value
-    if seen.secrets:
-        seen.add("keys", "fine", f"these go to the machine, by its standard input and into no file: {', '.join(seen.secrets)}")
-    if wish.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
+            report.variables[name] = value
+    if report.secrets:
+        report.add(
+            "keys", "fine", f"these go to the machine, by its standard input and into no file: {', '.join(report.secrets)}"
+        )
+    if request.engine != "rollouts" and settings.get("WANDB_API_KEY") is None:
         text = "WANDB_API_KEY is not set: no metrics go to Weights & Biases; they are kept in the run as always"
-        seen.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
+        report.add("keys", "warning", text, "hudtui settings set WANDB_API_KEY")
 
 
-def _missing(names: tuple[str, ...], why: str, seen: PreflightReport) -> None:
+def _missing(names: tuple[str, ...], why: str, report: PreflightReport) -> None:
     """Take note of variables without a value; each is asked for by itself."""
     for name in names:
         name = clean_line(name, 60)
-        known = any(check.options == (name,) for check in seen.checks)
+        known = any(check.options == (name,) for check in report.checks)
         if not known:
             fix = f"hudtui settings set {name}"
-            seen.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
+            report.add("keys", "missing", f"{name} {why}", fix, remedy="set-key", options=(name,))
 
 
-def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: PreflightReport) -> None:
+def _check_placeholders(names: tuple[str, ...], settings: Settings, report: PreflightReport) -> None:
     """Keys of the tasks whose value is none, such as the sample of a `.env` file."""
     from hudtui.core.settings import check_setting_value
 
@@ -513,4 +473,4 @@ def _look_at_placeholders(names: tuple[str, ...], settings: Settings, seen: Pref
         problem = check_setting_value(key, value) if key is not None and key.secret and value is not None else None
         if problem is not None:
             text = f"{name}: {problem}; the tasks' servers need it"
-            seen.add("keys", "missing", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))
+            report.add("keys", "missing", text, f"hudtui settings set {name}", remedy="set-key", options=(name,))

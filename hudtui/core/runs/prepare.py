@@ -1,78 +1,69 @@
-"""What somebody wants to run, turned into a plan on a machine: the core of `hudtui rl` and the screen Launch."""
+"""From a request to a run that can be started: checks, choice of a machine, plan. `hudtui rl` and the screen Launch show it."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hudtui.core.compute.limits import Limits, limits_from_settings
 from hudtui.core.errors import HudtuiError, InputError
 from hudtui.core.files import read_text
 from hudtui.core.remote.hosts import LOCAL, find_host, pod_host
-from hudtui.core.runs.launch import draft_run, make_spec
-from hudtui.core.runs.preflight import (
-    Check,
-    PreflightReport,
-    Remedy,
-    RunRequest,
-    check_environments,
-    check_files,
-    check_keys,
-    check_model,
-)
+from hudtui.core.runs.launch import draft_run
+from hudtui.core.runs.preflight import Check, PreflightReport, Remedy, check_environments, check_files, check_keys, check_model
+from hudtui.core.runs.request import RunRequest
+from hudtui.core.runs.spec import Rental, RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.text import clean_line
 from hudtui.core.training.engine import as_rehearsal
-from hudtui.core.training.memory import layout, needs
-from hudtui.core.training.plan import Rental, RunSpec
-from hudtui.core.training.recipe import Recipe, read_settings, recipe_for, recipe_from
+from hudtui.core.training.memory import layout
+from hudtui.core.training.options import JobOptions
+from hudtui.core.training.plan import file_ref
+from hudtui.core.training.recipe import read_settings, recipe_for, recipe_from
 from hudtui.core.workspace import Workspace
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.gpus import GpuSpec
     from hudtui.core.compute.hardware import Hardware
-    from hudtui.core.compute.limits import Estimate, Limits
+    from hudtui.core.compute.limits import Estimate
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer
     from hudtui.core.settings import Settings
-    from hudtui.core.training.memory import GpuMemory
-
-__all__ = ["Check", "Preparation", "RunRequest", "offer_text", "prepare_run"]
 
 DEFAULT_GPUS = "2xA100"
-"""What a training is given where nothing was said: one GPU serves the model, the other trains."""
-_REHEARSED = 3
-"""Steps of a rehearsal where nothing was said."""
-
-
-GIB_OF_A_GB = 1e9 / 2**30
-"""Offers count GB, and drivers GiB: a card that is sold as 48 GB may tell of 45."""
-_SURELY = 4 / 3
-"""What is needed is an estimate, good to about a third: from here on it does not fit, whatever the estimate lacks."""
+"""GPUs of a training by default: one serves the model, the other trains it."""
+REHEARSAL_STEPS = 3
+"""Steps of a rehearsal by default."""
+GIB_PER_GB = 1e9 / 2**30
+"""Offers give GB, drivers GiB: the driver of a 48 GB card may report 45."""
+_MEMORY_ERROR = 4 / 3
+"""The estimate of memory is good to about a third: above this factor the model certainly does not fit."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """A wish that was looked at."""
+    """The checks of a request, and the run it would start."""
 
     checks: tuple[Check, ...]
     record: RunRecord | None = None
-    """The run as it would be started; None while something is missing."""
+    """The run; None while something is missing."""
     choice: OfferChoice | None = None
-    """The machine that would be rented, and why this one."""
+    """The machine to rent, with the reasons for the choice."""
     estimate: Estimate | None = None
 
     @property
     def missing(self) -> tuple[Check, ...]:
-        """What keeps it from starting."""
+        """The checks that keep the run from starting."""
         return tuple(check for check in self.checks if check.state == "missing")
 
 
 async def prepare_run(
-    wish: RunRequest,
+    request: RunRequest,
     workspace: Workspace,
     settings: Settings,
     store: RunStore,
@@ -80,164 +71,242 @@ async def prepare_run(
     providers: Mapping[str, Provider] | None = None,
     starts: bool = True,
 ) -> Preparation:
-    """Look at everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
+    """Check everything that a run needs, and plan it. Rents nothing; writes at most a copy of the tasks into `.hudtui/`.
 
     Args:
-        wish: What is asked for.
+        request: What to run, and where.
         workspace: The project.
         settings: Its settings.
-        store: Where its runs are kept.
-        providers: Who can be asked for machines; found by the settings when None.
-        starts: False where the plan is only read: the machine need not know the key of this computer.
+        store: The project's runs.
+        providers: Providers by name; None opens them by the settings.
+        starts: False if the plan is only shown: the provider need not know this computer's SSH key.
 
     Raises:
-        InputError: An option makes no sense.
+        InputError: An option is invalid.
     """
-    seen = PreflightReport()
-    await asyncio.to_thread(check_files, wish, workspace, settings, seen)
+    report = PreflightReport()
+    await asyncio.to_thread(check_files, request, workspace, settings, report)
     choice: OfferChoice | None = None
     estimate: Estimate | None = None
     provider: Provider | None = None
     machine: Hardware | None = None
     key: str | None = None
-    host = wish.host or (LOCAL if wish.provider == LOCAL else None)
-    limits = _limits(wish, settings, seen)
-    if host is None and wish.provider is None and wish.offer is None and wish.engine == "rollouts":
-        host = LOCAL
-    if host is None and wish.offer is not None and wish.offer.provider in ("local", "ssh"):
-        host = LOCAL if wish.offer.provider == "local" else wish.offer.id
+    host = _host(request)
+    limits = _limits(request, settings, report)
     if host is not None:
-        machine = await _look_at_machine(host, wish, seen)
+        machine = await _check_machine(host, request, report)
     else:
         try:
-            provider = await asyncio.to_thread(_provider, wish, settings, providers)
-            choice = await _look_at_market(wish, provider, seen)
-            key = await _ssh_key(provider, settings, seen) if starts else None
+            provider = await asyncio.to_thread(_provider, request, settings, providers)
+            choice = await _choose_offer(request, provider, report)
+            key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
-            _refuse_market(wish, error, seen)
+            _refuse_provider(request, error, report)
         finally:
             if provider is not None and providers is None:
                 await provider.close()
     remote = host != LOCAL
-    await asyncio.to_thread(check_model, wish, workspace, seen, remote=remote, rented=host is None)
-    await asyncio.to_thread(check_environments, seen, settings, remote=remote)
-    check_keys(wish, settings, seen, remote=remote)
-    if seen.missing or seen.task_file is None or seen.config is None:
-        return Preparation(tuple(seen.checks), None, choice)
+    await asyncio.to_thread(check_model, request, workspace, report, remote=remote, rented=host is None)
+    await asyncio.to_thread(check_environments, report, settings, remote=remote)
+    check_keys(request, settings, report, remote=remote)
+    if report.missing or report.task_file is None or report.config is None:
+        return Preparation(tuple(report.checks), None, choice)
     try:
-        spec = await asyncio.to_thread(_spec, wish, workspace, seen, limits)
-        if choice is not None and provider is not None:
-            spec, estimate = _rented(spec, wish, choice.offer, provider, key, limits, settings)
-            target = find_host(pod_host(spec.rent.machine)) if spec.rent is not None else find_host(LOCAL)
+        spec = await asyncio.to_thread(resolve, request, workspace, report, limits)
+        if host is None:
+            assert choice is not None and provider is not None
+            spec, estimate = _with_rental(spec, request, choice.offer, provider, key, settings)
+            assert spec.rent is not None
+            target = find_host(pod_host(spec.rent.machine))
         else:
-            assert host is not None
-            spec = _on_machine(spec, wish, machine)
+            spec = _with_machine(spec, request, machine)
             target = find_host(host)
-        if wish.rehearse:
-            spec = replace(as_rehearsal(spec, steps=wish.steps or _REHEARSED), trainer_python=wish.python)
+        if request.rehearse:
+            spec = replace(as_rehearsal(spec, steps=request.steps or REHEARSAL_STEPS), trainer_python=request.python)
         record = await asyncio.to_thread(draft_run, spec, target, store)
-        check_fit(spec, seen)
+        _check_memory(spec, report)
     except HudtuiError as error:
-        seen.refuse("plan", error)
-        return Preparation(tuple(seen.checks), None, choice, estimate)
-    return Preparation(tuple(seen.checks), None if seen.missing else record, choice, estimate)
+        report.refuse("plan", error)
+        return Preparation(tuple(report.checks), None, choice, estimate)
+    return Preparation(tuple(report.checks), None if report.missing else record, choice, estimate)
+
+
+def draft_rehearsal(request: RunRequest, workspace: Workspace, store: RunStore) -> RunRecord:
+    """Plan the rehearsal of a training on this machine, without further checks.
+
+    Raises:
+        InputError: A file is missing or unreadable, several files fit, or a setting is invalid.
+    """
+    spec = resolve(replace(request, engine="trl", rehearse=True), workspace)
+    return draft_run(as_rehearsal(spec, steps=request.steps), find_host(LOCAL), store)
+
+
+def resolve(
+    request: RunRequest, workspace: Workspace, report: PreflightReport | None = None, limits: Limits | None = None
+) -> RunSpec:
+    """Turn a request into a spec. The workspace's only task file and only config are used if the request names none.
+
+    Args:
+        request: What to run.
+        workspace: The project.
+        report: The result of the checks: files, secrets, variables and remarks.
+        limits: Limits of the rented machine; the hours limit the run if the user has typed a limit.
+
+    Raises:
+        InputError: A file is missing or unreadable, several files fit, or a setting is invalid.
+    """
+    found = report or PreflightReport()
+    tasks = found.task_file or _file(workspace, request.tasks, workspace.task_files, "task file", "--tasks")
+    config = found.config or _file(workspace, request.config, workspace.configs, "config", "--config")
+    training = {} if request.training is None else read_settings(read_text(request.training), name=str(request.training))
+    policy, _, trace = request.policy.partition(":")
+    name = f"{config.stem} {policy}" if request.engine == "rollouts" else config.stem
+    if request.rehearse:
+        name = "rehearsal"
+    elif request.engine != "rollouts" and request.model:
+        name = f"{config.stem} {request.model.rpartition('/')[2]}"
+    return RunSpec(
+        **{option.name: getattr(request, option.name) for option in fields(JobOptions)},
+        engine=request.engine,
+        name=request.name or name,
+        workspace=str(workspace.folder),
+        tasks=file_ref(tasks),
+        config=file_ref(config),
+        policy_file=file_ref(trace) if policy == "replay" and trace else None,
+        max_seconds=limits.max_hours * 3600 if request.limits and limits and limits.max_hours is not None else None,
+        platform=workspace.platform.name,
+        training={**training, **request.settings},
+        trainer_python=request.python,
+        secrets=tuple(dict.fromkeys(found.secrets)),
+        variables=found.variables,
+        tunnels=tuple(found.tunnels),
+        remarks=tuple(found.remarks),
+        output_dir=None if request.output_dir is None else str(request.output_dir.expanduser().absolute()),
+        limits=limits or Limits(),
+    )
+
+
+def _file(workspace: Workspace, named: str | Path | None, found: Sequence[Path], what: str, option: str) -> Path:
+    if named:
+        return workspace.folder / Path(named).expanduser()
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"there is no {what} in this workspace", fix=f"Name one: {option} FILE.")
+    names = ", ".join(workspace.relative(path) for path in found[:8])
+    raise InputError(f"there are {len(found)} {what}s in this workspace", why=names, fix=f"Choose one: {option} FILE.")
 
 
 # --- machines -------------------------------------------------------------------------------------------------------------
 
 
-async def _look_at_machine(host: str, wish: RunRequest, seen: PreflightReport) -> Hardware | None:
+def _host(request: RunRequest) -> str | None:
+    """Return the host to run on, or None for a machine to rent."""
+    if request.host is not None:
+        return request.host
+    if request.provider == LOCAL:
+        return LOCAL
+    if request.offer is not None:
+        return {"local": LOCAL, "ssh": request.offer.id}.get(request.offer.provider)
+    return LOCAL if request.provider is None and request.engine == "rollouts" else None
+
+
+async def _check_machine(host: str, request: RunRequest, report: PreflightReport) -> Hardware | None:
     from hudtui.core.compute.hardware import inspect, size
 
     try:
         found = await inspect(find_host(host), python=sys.executable if host == LOCAL else "python3")
     except HudtuiError as error:
-        seen.refuse("machine", error)
+        report.refuse("machine", error)
         return None
     gpus = f"{len(found.gpus)} x {found.gpus[0].name}" if found.gpus else "no GPU"
     name = "this machine" if host == LOCAL else host
     room = "" if host == LOCAL else f", {found.cpus} processors, {size(found.disk_free_bytes)} of disk free"
-    seen.add("machine", "fine", f"{name}: {gpus}{room}")
+    report.add("machine", "fine", f"{name}: {gpus}{room}")
     if host != LOCAL and not found.python:
-        seen.add("machine", "missing", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
+        report.add("machine", "missing", f"{name} has no python3", "Install it there: the run's supervisor needs it.")
     if not found.program("tmux"):
-        seen.add("machine", "warning", f"{name} has no tmux: the stages run as detached processes, without windows")
-    if wish.engine == "trl" and not found.gpus and not wish.rehearse:
-        seen.add(
-            "machine",
-            "missing",
-            f"{name} has no GPU that can be seen, and training needs one",
-            "Choose another machine, or rehearse for nothing: hudtui rl --rehearse",
-            remedy="choose-machine",
-        )
+        report.add("machine", "warning", f"{name} has no tmux: the stages run as detached processes, without windows")
+    if request.engine == "trl" and not found.gpus and not request.rehearse:
+        text = f"{name} has no visible GPU, and training needs one"
+        fix = "Choose another machine, or rehearse on the CPU: hudtui rl --rehearse"
+        report.add("machine", "missing", text, fix, remedy="choose-machine")
     return found
 
 
-def _provider(wish: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
-    """Who a machine is rented from. Blocks while the demo's simulator starts."""
+def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) -> RunSpec:
+    gpus = len(machine.gpus) if machine is not None else 0
+    memory = min((gpu.memory_mib / 1024 for gpu in machine.gpus if gpu.memory_mib), default=80.0) if machine else 80.0
+    if request.gpus is not None:
+        from hudtui.core.compute.gpus import parse_spec
+
+        wanted = parse_spec(request.gpus).count
+        if wanted > gpus:
+            raise InputError(f"{wanted} GPUs are asked for, and the machine has {gpus}")
+        gpus = wanted
+    return replace(spec, gpus=max(gpus, 1), gpu_memory=memory)
+
+
+def _provider(request: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
+    """Open the provider to rent from. Blocks while the demo's simulator starts."""
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import open_provider
 
     if providers is None:
         ensure_simulator(settings.get)
-    name = wish.offer.provider if wish.offer is not None else wish.provider or "prime"
+    name = request.offer.provider if request.offer is not None else request.provider or "prime"
     return open_provider(name, settings.get, providers=providers)
 
 
-def _refuse_market(wish: RunRequest, error: HudtuiError, seen: PreflightReport) -> None:
-    """Take note that no machine can be had, with what can be offered about it."""
+def _refuse_provider(request: RunRequest, error: HudtuiError, report: PreflightReport) -> None:
     from hudtui.core.compute.provider import AuthError
 
-    remedy: Remedy | None = None if wish.provider or wish.offer else "choose-machine"
+    remedy: Remedy | None = None if request.provider or request.offer else "choose-machine"
     if remedy is None and isinstance(error, AuthError):
-        seen.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
+        report.refuse("machine", error, remedy="set-key", options=("PRIME_API_KEY",))
     else:
-        seen.refuse("machine", error, remedy=remedy)
+        report.refuse("machine", error, remedy=remedy)
 
 
-async def _look_at_market(wish: RunRequest, provider: Provider, seen: PreflightReport) -> OfferChoice:
+async def _choose_offer(request: RunRequest, provider: Provider, report: PreflightReport) -> OfferChoice:
     from hudtui.core.compute.choose import OfferChoice, choose
     from hudtui.core.compute.gpus import has_gpu, parse_spec
+    from hudtui.core.compute.provider import find_offer
     from hudtui.core.compute.values import Query
 
-    if wish.offer is not None:
-        choice = OfferChoice(wish.offer, ("it was chosen by you",))
+    by_user = ("it was chosen by you",)
+    if request.offer is not None:
+        choice = OfferChoice(request.offer, by_user)
+    elif not provider.features.paid:
+        raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
     else:
-        if not provider.features.paid:
-            raise InputError(f"{provider.title} has machines of your own", fix="Name one: --host user@host.")
-        text = wish.gpus or (None if wish.engine == "rollouts" or wish.rehearse else DEFAULT_GPUS)
-        spec = parse_spec(text) if text else None
         found = await provider.offers(Query())
-        if wish.offer_name is None:
-            found = replace(found, found=suitable_offers(found.found, wish, spec))
-        if spec is None and found.found and not any(map(has_gpu, found.found)):
-            spec = parse_spec("cpu")
         for warning in found.warnings:
-            seen.add("machine", "warning", f"{provider.title}: {warning}")
-        if wish.offer_name is not None:
-            choice = OfferChoice(_named_offer(found.found, wish.offer_name, provider), ("it was chosen by you",))
+            report.add("machine", "warning", f"{provider.title}: {warning}")
+        if request.offer_name is not None:
+            offer = find_offer(found.found, request.offer_name)
+            if offer is None:
+                text = f"{provider.title} has no offer {clean_line(request.offer_name, 40)}"
+                fix = "hudtui gpus lists the current offers; --gpus takes the cheapest."
+                raise InputError(text, why="Offers come and go.", fix=fix)
+            choice = OfferChoice(offer, by_user)
         else:
-            query = Query(spot=False if spec else None, clouds=wish.clouds, regions=wish.regions)
-            choice = choose(found.found, spec=spec, query=query)
-    seen.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
-    if provider.features.simulated and wish.engine != "rollouts" and not wish.rehearse:
-        text = "simulated machines have no GPU: a training ends at the look at it"
-        seen.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
+            gpus = request.gpus or (DEFAULT_GPUS if request.trains else None)
+            spec = parse_spec(gpus) if gpus else None
+            offers = _suitable_offers(found.found, request, spec)
+            if spec is None and offers and not any(map(has_gpu, offers)):
+                spec = parse_spec("cpu")
+            query = Query(spot=False if spec else None, clouds=request.clouds, regions=request.regions)
+            choice = choose(offers, spec=spec, query=query)
+    report.add("machine", "fine", f"{provider.title}: {offer_text(choice.offer)}")
+    if provider.features.simulated and request.trains:
+        text = "simulated machines have no GPU: a training ends at the check of the GPUs"
+        report.add("machine", "warning", text, "Rehearse it there (--rehearse), or play the tasks (--engine rollouts).")
     return choice
 
 
-def _named_offer(offers: Sequence[Offer], name: str, provider: Provider) -> Offer:
-    from hudtui.core.compute.provider import find_offer
-
-    found = find_offer(offers, name)
-    if found is None:
-        fix = "hudtui gpus lists what there is now; --gpus takes the cheapest."
-        raise InputError(f"{provider.title} has no offer {clean_line(name, 40)}", why="Offers come and go.", fix=fix)
-    return found
-
-
 def offer_text(offer: Offer) -> str:
-    """An offer in one line."""
+    """Describe an offer in one line."""
     from hudtui.core.compute.choose import price_text
 
     what = f"{offer.gpu_count} x {offer.gpu_type}" if offer.gpu_count else offer.gpu_type or "a machine"
@@ -246,52 +315,50 @@ def offer_text(offer: Offer) -> str:
     return clean_line(f"{what} at {price_text(offer.price)} an hour" + (f" ({where})" if where else "") + spot, 200)
 
 
-def _rented(
-    spec: RunSpec, wish: RunRequest, offer: Offer, provider: Provider, key: str | None, limits: Limits, settings: Settings
+def _with_rental(
+    spec: RunSpec, request: RunRequest, offer: Offer, provider: Provider, key: str | None, settings: Settings
 ) -> tuple[RunSpec, Estimate]:
     from hudtui.core.compute.budget import RUN_TAIL, grant_new
     from hudtui.core.compute.lifecycle import unique_name
     from hudtui.core.compute.limits import estimate, money
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.watchdog import terminate_rule
-    from hudtui.core.runs.remote_run import WATCHDOG_ENDS, WATCHDOG_POWERS_OFF, offer_to_json
+    from hudtui.core.runs.remote_run import WATCHDOG_ENDS, WATCHDOG_POWERS_OFF
 
-    # What the day's budget has no room for is refused before anybody is asked; the ledger asks again when it is rented.
+    limits = spec.limits
+    # A run that exceeds the day's budget is refused here, before any question; the ledger checks again when it is rented.
     grant_new("", offer.price, provider.endpoint, limits, tail=RUN_TAIL)(Ledger().records(alive=False))
     rent = Rental(
         provider=provider.name,
         machine=unique_name(spec.name),
-        offer=offer_to_json(offer),
+        offer=offer,
         hourly=offer.price.hourly,
         currency=offer.price.currency,
         ssh_key=key,
-        keep_on_failure=wish.keep_on_failure,
+        keep_on_failure=request.keep_on_failure,
         simulated=provider.features.simulated,
     )
     hours = 1.0 if limits.max_hours is None else limits.max_hours
     if limits.run_budget is not None and offer.price.hourly > 0:
-        hours = min(hours, limits.run_budget / offer.price.hourly)  # the guard ends it then
+        hours = min(hours, limits.run_budget / offer.price.hourly)  # the watchdog ends it then
     expected = estimate(offer, hours)
-    if wish.rehearse and offer.price.stated:
+    if request.rehearse and offer.price.stated:
         part = money(offer.price.hourly / 4, offer.price.currency)
         expected = replace(expected, text=f"a rehearsal takes minutes, and {part} a quarter of an hour; at most {expected.text}")
+    ends = terminate_rule(provider, rent.machine, settings.get) is not None
     spec = replace(
         spec,
         rent=rent,
         gpus=max(offer.gpu_count, 1),
-        gpu_memory=(offer.gpu_memory or 80.0) * GIB_OF_A_GB,
-        limits=limits.to_json(),
-        max_seconds=None,  # the guard holds the time, and can be told another one
-        remarks=(
-            *spec.remarks,
-            WATCHDOG_POWERS_OFF if terminate_rule(provider, rent.machine, settings.get) is None else WATCHDOG_ENDS,
-        ),
+        gpu_memory=(offer.gpu_memory or 80.0) * GIB_PER_GB,
+        max_seconds=None,  # the watchdog keeps the time, and takes changed limits
+        remarks=(*spec.remarks, WATCHDOG_ENDS if ends else WATCHDOG_POWERS_OFF),
     )
     return spec, expected
 
 
-async def _ssh_key(provider: Provider, settings: Settings, seen: PreflightReport) -> str | None:
-    """The provider's id of the key that this computer logs in with."""
+async def _ssh_key(provider: Provider, settings: Settings, report: PreflightReport) -> str | None:
+    """Return the provider's id of this computer's SSH key."""
     from hudtui.core.compute.ssh_key import key_path, read_key
 
     if provider.features.brings_ssh_key:
@@ -299,149 +366,86 @@ async def _ssh_key(provider: Provider, settings: Settings, seen: PreflightReport
     path = key_path(settings.get)
     if path is None:
         fix = "Make one: hudtui keys create. Or name it: hudtui keys set-path FILE"
-        seen.add("keys", "missing", "there is no SSH key to log in with", fix, remedy="make-key")
+        report.add("keys", "missing", "there is no SSH key to log in with", fix, remedy="make-key")
         return None
     try:
         mine = await asyncio.to_thread(read_key, path)
         known = await provider.keys()
     except HudtuiError as error:
-        seen.refuse("keys", error)
+        report.refuse("keys", error)
         return None
     words = mine.public_key.split()[:2]
     found = next((key for key in known if key.public_key.split()[:2] == words), None)
     if found is None:
-        text = f"{provider.title} does not know the SSH key {path}"
-        seen.add("keys", "missing", text, "Make it known: hudtui keys register", remedy="register-key", options=(str(path),))
+        text, fix = f"{provider.title} does not know the SSH key {path}", "Make it known: hudtui keys register"
+        report.add("keys", "missing", text, fix, remedy="register-key", options=(str(path),))
         return None
     return found.id
 
 
-def _on_machine(spec: RunSpec, wish: RunRequest, machine: Hardware | None) -> RunSpec:
-    gpus = len(machine.gpus) if machine is not None else 0
-    memory = min((gpu.memory_mib / 1024 for gpu in machine.gpus if gpu.memory_mib), default=80.0) if machine else 80.0
-    if wish.gpus is not None:
-        from hudtui.core.compute.gpus import parse_spec
-
-        wanted = parse_spec(wish.gpus).count
-        if wanted > gpus:
-            raise InputError(f"{wanted} GPUs are asked for, and the machine has {gpus}")
-        gpus = wanted
-    return replace(spec, gpus=max(gpus, 1), gpu_memory=memory)
-
-
-def _limits(wish: RunRequest, settings: Settings, seen: PreflightReport) -> Limits:
-    from hudtui.core.compute.limits import Limits, limits_from_settings
-
-    if wish.limits is not None:
-        return wish.limits
+def _limits(request: RunRequest, settings: Settings, report: PreflightReport) -> Limits:
     try:
-        return limits_from_settings(settings)
+        limits = limits_from_settings(settings)
     except InputError as error:
-        seen.refuse("machine", error)
+        if request.limits:
+            raise
+        report.refuse("machine", error)
         return Limits()
+    for name, text in request.limits.items():
+        limits = limits.with_value(name, text)
+    return limits
 
 
-def _spec(wish: RunRequest, workspace: Workspace, seen: PreflightReport, limits: Limits) -> RunSpec:
-    training: Mapping[str, Any] = {}
-    if wish.training is not None:
-        training = read_settings(read_text(wish.training), name=str(wish.training))
-    training = {**training, **wish.settings}
-    spec = make_spec(
-        workspace,
-        engine=wish.engine,
-        tasks=seen.task_file,
-        config=seen.config,
-        policy=wish.policy,
-        name=wish.name or (None if wish.engine == "rollouts" else _name(wish, seen)),
-        group=wish.group,
-        concurrency=wish.concurrency,
-        limit=wish.limit,
-        seed=wish.seed,
-        max_turns=wish.max_turns,
-        base_url=wish.base_url,
-        max_seconds=None if wish.limits is None or limits.max_hours is None else limits.max_hours * 3600,
-    )
-    return replace(
-        spec,
-        model=wish.model,
-        steps=wish.steps,
-        training=training,
-        trainer_python=wish.python,
-        secrets=tuple(dict.fromkeys(seen.secrets)),
-        variables=seen.variables,
-        tunnels=tuple(seen.tunnels),
-        remarks=tuple(seen.remarks),
-        output_dir=None if wish.output_dir is None else str(wish.output_dir.expanduser().absolute()),
-    )
+# --- memory ---------------------------------------------------------------------------------------------------------------
 
 
-def _name(wish: RunRequest, seen: PreflightReport) -> str:
-    stem = seen.config.stem if seen.config else "run"
-    if wish.rehearse:
-        return "rehearsal"
-    return f"{stem} {wish.model.rpartition('/')[2]}" if wish.model else stem
+def _suitable_offers(offers: Sequence[Offer], request: RunRequest, spec: GpuSpec | None) -> tuple[Offer, ...]:
+    """Narrow the offers: for a training to GPUs that hold the model, without a need for GPUs to machines without one.
 
-
-# --- memory ----------------------------------------------------------------------------------------------------------------
-
-
-def suitable_offers(offers: Sequence[Offer], wish: RunRequest, spec: GpuSpec | None) -> tuple[Offer, ...]:
-    """The offers that are worth choosing from.
-
-    For a training those whose GPUs hold the model, where any of the kind that is asked for does; for work without a GPU (a
-    rehearsal, rollouts) where none was asked for, machines without one, where there are any. Else all of them.
+    Returns all offers if none of them is suitable.
     """
-    from hudtui.core.compute.gpus import has_gpu
-
-    if wish.engine == "rollouts" or wish.rehearse:
-        bare = tuple(offer for offer in offers if not has_gpu(offer))
-        return bare if spec is None and bare else tuple(offers)
-    good = tuple(offer for offer in offers if _holds(offer, wish))
-    return good if good and _any(good, spec) else tuple(offers)
-
-
-def _holds(offer: Offer, wish: RunRequest) -> bool:
-    if not offer.gpu_count or offer.gpu_memory is None:
-        return False
-    try:
-        values = {} if wish.training is None else dict(read_settings(read_text(wish.training), name=str(wish.training)))
-        if wish.model is not None:
-            values["model"] = wish.model
-        if wish.max_turns is not None:
-            values["max_turns"] = wish.max_turns
-        found = _needs(recipe_from(values), offer.gpu_count, offer.gpu_memory * GIB_OF_A_GB)
-    except InputError:
-        return False
-    return found is not None and max(need.total for need in found) <= offer.gpu_memory * GIB_OF_A_GB
-
-
-def _any(offers: Sequence[Offer], spec: GpuSpec | None) -> bool:
     from hudtui.core.compute.choose import select
+    from hudtui.core.compute.gpus import has_gpu
     from hudtui.core.compute.values import Query
 
+    if not request.trains:
+        plain = tuple(offer for offer in offers if not has_gpu(offer))
+        return plain if spec is None and plain else tuple(offers)
+    good = tuple(offer for offer in offers if _holds_model(offer, request))
     try:
-        return bool(select(offers, spec=spec, query=Query(spot=False)).found)
-    except InputError:  # none of the kind
+        usable = bool(good) and bool(select(good, spec=spec, query=Query(spot=False)).found)
+    except InputError:  # no offer has the GPU that was asked for
+        usable = False
+    return good if usable else tuple(offers)
+
+
+def _holds_model(offer: Offer, request: RunRequest) -> bool:
+    if not offer.gpu_count or offer.gpu_memory is None:
         return False
+    memory = offer.gpu_memory * GIB_PER_GB
+    chosen: dict[str, Any] = {"model": request.model, "max_turns": request.max_turns}
+    try:
+        values = {} if request.training is None else dict(read_settings(read_text(request.training), name=str(request.training)))
+        values |= {name: value for name, value in chosen.items() if value is not None}
+        needed = layout(offer.gpu_count, recipe_from(values), memory).memory
+    except InputError:
+        return False
+    return needed is not None and max(gpu.total for gpu in needed) <= memory
 
 
-def _needs(recipe: Recipe, gpus: int, gpu_memory: float) -> tuple[GpuMemory, ...] | None:
-    return needs(layout(gpus, recipe, gpu_memory), recipe)
-
-
-def check_fit(spec: RunSpec, seen: PreflightReport) -> None:
-    """Compare what the model needs with what the GPUs have. On a rented machine what cannot fit is refused."""
+def _check_memory(spec: RunSpec, report: PreflightReport) -> None:
+    """Compare the memory that the model needs with that of the GPUs."""
     if spec.engine != "trl" or spec.rehearse:
         return
-    found = _needs(recipe_for(spec), spec.gpus, spec.gpu_memory)
-    if found is None:
-        return  # the size of the model is not known, which the plan says
-    worst = max(found, key=lambda need: need.total)
-    told = f"GPU {worst.gpu} ({worst.role}) needs about {worst.total:.0f} GiB and has {spec.gpu_memory:.0f}"
+    needed = layout(spec.gpus, recipe_for(spec), spec.gpu_memory).memory
+    if needed is None:
+        return  # the model's size is unknown; a note of the plan says so
+    most = max(needed, key=lambda gpu: gpu.total)
+    text = f"GPU {most.gpu} ({most.role}) needs about {most.total:.0f} GiB and has {spec.gpu_memory:.0f}"
     fix = "Take larger GPUs (--gpus), more of them, a smaller model, or lower batch_size or max_seq_len (--training FILE)."
-    if worst.total <= spec.gpu_memory:
-        seen.add("memory", "fine", told)
-    elif worst.total <= spec.gpu_memory * _SURELY or spec.rent is None:
-        seen.add("memory", "warning", f"{told}: it may run out of memory", fix)
+    if most.total <= spec.gpu_memory:
+        report.add("memory", "fine", text)
+    elif most.total <= spec.gpu_memory * _MEMORY_ERROR or spec.rent is None:
+        report.add("memory", "warning", f"{text}: it may run out of memory", fix)
     else:
-        seen.add("memory", "missing", f"{told}: the model does not fit", fix, remedy="choose-machine")
+        report.add("memory", "missing", f"{text}: the model does not fit", fix, remedy="choose-machine")

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from hudtui.core.compute.limits import money
 from hudtui.core.errors import HudtuiError, MachineError
 from hudtui.core.events import Notice
+from hudtui.core.process import is_this_machine
 from hudtui.core.remote import tmux
 from hudtui.core.remote.host import Host
 from hudtui.core.remote.hosts import LOCAL, ensure_reachable, find_host
 from hudtui.core.runs.launch import Lookup, available_secrets, continue_launch, error_sentence
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed
-from hudtui.core.runs.store import RunStore, this_machine
+from hudtui.core.runs.store import RunStore
 from hudtui.core.runs.values import RunSummary
 
 FRESH = 15 * 60.0
@@ -61,9 +62,9 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     run, record = summary.id, store.record(summary.id)
     if host is None:
         return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
-    if record.host == LOCAL and record.machine != this_machine():
+    if record.host == LOCAL and not is_this_machine(record.machine):
         await RunFolder(host, record).sync(store)  # its folder is shared; its processes are out of sight
-        return Notice("info", f"run {run} was started on {record.machine}; look at it there")
+        return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; see it there")
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store)
     await ensure_reachable(host, within=_ANSWERS)
@@ -102,16 +103,16 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
     run = summary.id
     if summary.started is not None:
         if summary.state != "lost":
-            store.append(run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
+            await store.run(store.append, run, "lost", {"why": f"its folder is gone: {machine.record.folder}"})
             return Notice("warning", f"run {run} is lost: its folder is gone")
         return None
     if summary.state == "lost":
         return None
     if summary.state == "stopping":
-        store.append(run, "stopped", {"why": "stopped before it started"})
+        await store.run(store.append, run, "stopped", {"why": "stopped before it started"})
         return None
     if now - summary.updated > FRESH:
-        store.append(run, "failed", {"why": "hudtui was ended before this run had started"})
+        await store.run(store.append, run, "failed", {"why": "hudtui was ended before this run had started"})
         return Notice("warning", f"run {run} was never started: hudtui was ended before")
     async for _ in continue_launch(run, machine.host, store, lookup=lookup):
         pass

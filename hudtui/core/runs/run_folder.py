@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sys
@@ -167,7 +166,7 @@ class RunFolder:
             self._heard = self._heard[: LINE + 1]  # the line is too long in any case
             return ()
         reports = [read_report(line) for line in whole.splitlines() if line.strip()]
-        events = await asyncio.to_thread(store.mirror, self.record.id, reports)
+        events = await store.run(store.mirror, self.record.id, reports)
         self._heard = self._heard[len(whole) :]
         return events
 

@@ -1,4 +1,4 @@
-"""Who tends a run on a rented machine: one process at a time. The kernel lets go of it however that process ends."""
+"""One process at a time manages a run on a rented machine. The kernel releases the lock however that process ends."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def _lock(store: RunStore, run: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> AsyncGenerator[None, None]:
-    """Tend a run, and be the only one who does.
+    """Hold the lock of a run.
 
     Args:
-        store: Where the run is kept.
+        store: The store that keeps the run.
         run: Its id.
-        patience: Seconds to wait for another process to let go of it. Some are always needed: `tended` looks for a moment.
+        patience: Seconds to wait for another process. Never 0: `is_managed` holds the lock for a moment.
 
     Raises:
-        RunError: Another one does.
+        RunError: Another process holds it.
     """
     path = _lock(store, run)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,9 @@ async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> Async
                 break
             except OSError:
                 if time.monotonic() >= until:
-                    raise RunError(f"another hudtui tends run {run}", fix=f"Look at it: hudtui runs show {run}.") from None
+                    raise RunError(
+                        f"run {run} is already managed by another hudtui", fix=f"See it: hudtui runs show {run}."
+                    ) from None
                 await asyncio.sleep(0.2)
         yield
     finally:
@@ -49,7 +51,7 @@ async def lock_run(store: RunStore, run: str, *, patience: float = 0.5) -> Async
 
 
 def is_managed(store: RunStore, run: str) -> bool:
-    """Whether a living process tends a run at this moment, this one included."""
+    """Return whether a process manages a run now, this process included."""
     try:
         handle = os.open(_lock(store, run), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

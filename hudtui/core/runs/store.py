@@ -6,29 +6,32 @@ must happen once carries a mark under which the database takes it once.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 import secrets
-import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from hudtui.core import trust
-from hudtui.core.errors import Location, RunError
+from hudtui.core.db import Database, execute_all
+from hudtui.core.errors import RunError
+from hudtui.core.process import machine_label
+from hudtui.core.runs.spec import RunSpec, spec_from_json
 from hudtui.core.runs.values import END_STATES, LATEST_TIME, MOST_UNREADABLE, RunEvent, RunSummary, fold
 from hudtui.core.text import clean_line
-from hudtui.core.training.plan import Plan, RunSpec, plan_from_json, spec_from_json
+from hudtui.core.training.plan import Plan, plan_from_json
 from hudtui.core.workspace import STATE_FOLDER, make_state_dir
 
 if TYPE_CHECKING:
     from hudtui.core.runs.reports import MachineReport, UnreadableReport
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_REPORTS = 10_000
 """Events of one machine that are kept of a run."""
@@ -96,10 +99,29 @@ class RunStore:
     def __init__(self, state_dir: Path, *, patience: float = 10.0) -> None:
         self.state_dir = state_dir
         self.path = state_dir / "runs.db"
-        self._patience = patience
+        self.database = Database(
+            self.path,
+            title="the list of runs",
+            version=_VERSION,
+            migrate=lambda connection, version: execute_all(connection, _SCHEMA),
+            error=RunError,
+            damaged_fix=f"Move it away; the runs themselves are in {self.folder}.",
+            make_folder=self._make_folder,
+            patience=patience,
+        )
         self._lock = threading.Lock()
         self._folded: dict[str, RunSummary] = {}
         self._seen = 0
+
+    def _make_folder(self) -> None:
+        if self.state_dir.name == STATE_FOLDER:
+            make_state_dir(self.state_dir.parent)
+        else:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a method that writes in the store's thread: another process may hold the lock for seconds."""
+        return await self.database.run(work, *args, **kwargs)
 
     @property
     def folder(self) -> Path:
@@ -127,7 +149,7 @@ class RunStore:
         )
         # First, so that a run is never kept without its mark. A mark alone says nothing.
         trust.mark_run(self.path, record.id, _content(row))
-        with self._writing() as database:
+        with self.database.writing() as database:
             try:
                 database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             except sqlite3.IntegrityError:
@@ -145,7 +167,7 @@ class RunStore:
             RunError: There is no such run, or the store cannot be written.
         """
         moment = time.time() if at is None else at
-        with self._writing() as database:
+        with self.database.writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
     def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | MachineReport | UnreadableReport]) -> tuple[RunEvent, ...]:
@@ -163,7 +185,7 @@ class RunStore:
         found = [line if isinstance(line, MachineReport | UnreadableReport) else check_report(line) for line in lines]
         if not found:
             return ()
-        with self._writing() as database:
+        with self.database.writing() as database:
             kept = {row[0] for row in database.execute("SELECT once FROM events WHERE run = ? AND once IS NOT NULL", (run,))}
             counts = {"machine": 0, "unreadable": 0}
             for mark in kept:
@@ -226,7 +248,7 @@ class RunStore:
         own = self._is_own(row)
         summary = self.summary(known)
         if summary.machine == "released" and (home := results_folder_of(summary)) is not None:
-            host, machine, folder = "local", this_machine(), home
+            host, machine, folder = "local", machine_label(), home
         return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
 
     def is_own(self, run: str) -> bool:
@@ -255,7 +277,7 @@ class RunStore:
         return tuple(map(self._power, rows))
 
     def _row(self, run: str) -> tuple[Any, ...]:
-        with self._reading() as database:
+        with self.database.reading() as database:
             row: tuple[Any, ...] | None = None
             if database is not None:
                 row = database.execute("SELECT * FROM runs WHERE id = ?", (run,)).fetchone()
@@ -277,7 +299,7 @@ class RunStore:
 
     def events(self, run: str) -> tuple[RunEvent, ...]:
         """All events of a run, in order."""
-        with self._reading() as database:
+        with self.database.reading() as database:
             rows = database.execute(f"{_EVENTS} WHERE run = ? ORDER BY number", (run,)).fetchall() if database else []
         return tuple(map(_event, rows))
 
@@ -301,7 +323,7 @@ class RunStore:
 
     def _catch_up(self) -> None:
         """Fold in what has been written since the last look."""
-        with self._reading() as database:
+        with self.database.reading() as database:
             rows = []
             if database is not None:
                 rows = database.execute(f"{_EVENTS} WHERE number > ? ORDER BY number", (self._seen,)).fetchall()
@@ -328,7 +350,7 @@ class RunStore:
         return highest == self._seen
 
     def _ids(self) -> list[str]:
-        with self._reading() as database:
+        with self.database.reading() as database:
             rows = database.execute("SELECT id FROM runs ORDER BY created, id").fetchall() if database else []
         return [row[0] for row in rows]
 
@@ -355,95 +377,8 @@ class RunStore:
             return None
         return RunEvent(run, done.lastrowid, at, kind, dict(data), origin)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """The database, or None where no run was ever kept."""
-        if not self.path.exists():
-            yield None
-            return
-        with self._errors(), contextlib.closing(self._connect_to_read()) as database:
-            yield None if database.execute("PRAGMA user_version").fetchone()[0] == 0 else database
-
-    def _connect_to_read(self) -> sqlite3.Connection:
-        """A connection, also on a full disk and in a read-only folder, where SQLite cannot make its side files."""
-        try:
-            return self._connect()
-        except sqlite3.OperationalError as error:
-            waiting = self.path.with_name(f"{self.path.name}-wal")
-            if not error.sqlite_errorname.startswith(_NO_SIDE_FILES) or (waiting.exists() and waiting.stat().st_size):
-                raise  # a file that another process holds, or writes, is no frozen one
-            return self._connect(how="mode=ro&immutable=1")
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """The database in a transaction that is kept as a whole, or not at all."""
-        if self.state_dir.name == STATE_FOLDER:
-            make_state_dir(self.state_dir.parent)
-        with self._errors(), contextlib.closing(self._connect("mode=rwc")) as database:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                if database.execute("PRAGMA user_version").fetchone()[0] == 0:
-                    for statement in _SCHEMA.split(";\n"):
-                        database.execute(statement)
-                    database.execute(f"PRAGMA user_version = {_VERSION}")
-                yield database
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
-                    database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
-
-    def _connect(self, how: str = "mode=rw") -> sqlite3.Connection:
-        address = f"{self.path.absolute().as_uri()}?{how}"
-        database = sqlite3.connect(address, timeout=self._patience, isolation_level=None, uri=True)
-        try:
-            database.execute("PRAGMA foreign_keys = ON")
-            if how == "mode=rwc":
-                database.execute(
-                    "PRAGMA journal_mode = WAL"
-                ).fetchone()  # where the file system cannot, SQLite stays with its default
-            version = database.execute("PRAGMA user_version").fetchone()[0]
-            if version > _VERSION:
-                raise RunError(
-                    "this workspace's runs were kept by a newer hudtui", fix="Update hudtui.", where=Location(str(self.path))
-                )
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """SQLite's failures in words."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorname", "")
-            what, fix = "the list of runs cannot be used", None
-            if code.startswith("SQLITE_FULL") or (code.startswith("SQLITE_IOERR") and self._no_room()):
-                what, fix = (
-                    "the disk is full: the list of runs cannot be written, what it held is untouched",
-                    "Make room, then try again.",
-                )
-            elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                what, fix = "another program holds the list of runs for too long", "Close it, or try again."
-            elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-                what = "the list of runs may not be written here"
-            elif code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-                what = "the list of runs is damaged"
-                fix = f"Move it away; the runs themselves lie in {self.folder}."
-            raise RunError(what, why=str(error), fix=fix, where=Location(str(self.path))) from None
-
-    def _no_room(self) -> bool:
-        try:
-            room = os.statvfs(self.state_dir)
-        except OSError:
-            return False
-        return room.f_bavail * room.f_frsize < 64 * 1024  # SQLite's side files take so much
-
 
 _ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
-_NO_SIDE_FILES = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_FULL")
 
 
 def _content(row: Sequence[Any]) -> str:
@@ -478,8 +413,3 @@ def _moment(value: object) -> float:
 def results_folder_of(run: RunSummary) -> str | None:
     """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
     return run.results if run.results and not run.active and Path(run.results).is_dir() else None
-
-
-def this_machine() -> str:
-    """The name of the machine that hudtui runs on."""
-    return socket.gethostname()

@@ -1,4 +1,4 @@
-"""Engines: each turns a `RunSpec` into a `Plan`, without touching anything, and knows how its metrics are read."""
+"""Engines: each turns a `JobSpec` into a `Plan`, without touching anything, and knows how its metrics are read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hudtui.core.errors import InputError
 from hudtui.core.python import python_command
 from hudtui.core.training.metrics import MetricsReader
-from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage
 from hudtui.core.training.prime_rl import PrimeRl
 from hudtui.core.training.trl import Trl
 from hudtui.core.trust import RUN_VARIABLE
+
+S = TypeVar("S", bound=JobSpec)
 
 ENTRY_POINTS = "hudtui.engines"
 """Group under which other packages offer engines: each entry is an object that is an `Engine`, or a class that makes one."""
@@ -34,7 +36,7 @@ class Engine(Protocol):
         """What it does, in a few words."""
         ...
 
-    def plan(self, spec: RunSpec, site: Site) -> Plan:
+    def plan(self, spec: JobSpec, site: Site) -> Plan:
         """Which files and commands the run takes at that place. Pure.
 
         Raises:
@@ -53,7 +55,7 @@ class Rollouts:
     name = "rollouts"
     title = "play every task with a policy"
 
-    def plan(self, spec: RunSpec, site: Site) -> Plan:
+    def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.tasks is None:
             raise InputError("this run needs a task file", fix="Name one: --tasks FILE.")
@@ -112,7 +114,7 @@ _BESIDE = 'PATH="$(cd "$0" && pwd):$PATH"; export PATH; exec "$@"'
 """Runs a command with the programs of a folder first: tasks say `python` and mean one with hudtui."""
 
 
-def _python_there(spec: RunSpec, site: Site, files: list[PlanFile]) -> tuple[list[Stage], list[str]]:
+def _python_there(spec: JobSpec, site: Site, files: list[PlanFile]) -> tuple[list[Stage], list[str]]:
     """The command that runs Python with hudtui on a machine that has none, and the stages and files that make it so."""
     if spec.trainer_python is not None:
         return [], _beside(spec.trainer_python)
@@ -185,7 +187,7 @@ class TrainerEnvironment:
     """It is there; otherwise the plan's first stage makes it."""
 
 
-def as_rehearsal(spec: RunSpec, *, steps: int | None = None) -> RunSpec:
+def as_rehearsal(spec: S, *, steps: int | None = None) -> S:
     """The spec of a rehearsal of `spec`: the same files and settings, with a tiny model, few steps, and no GPU.
 
     Args:

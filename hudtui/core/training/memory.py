@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hudtui.core.errors import InputError
@@ -54,6 +54,8 @@ class GpuLayout:
     train: tuple[int, ...]
     sharded: bool = False
     """The weights are spread over the GPUs that train (FSDP)."""
+    memory: tuple[GpuMemory, ...] | None = None
+    """What each GPU holds; None if the model's name does not tell its size."""
 
     @property
     def shared(self) -> bool:
@@ -62,25 +64,34 @@ class GpuLayout:
 
 
 def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
-    """One GPU does both; two share the work; of more, up to half serve (a power of two) and the rest train.
+    """Assign the GPUs: one does both; two share the work; of more, up to half serve (a power of two) and the rest train.
+
+    The weights are spread over the training GPUs if one of them cannot hold them.
+
+    Args:
+        gpus: GPUs of the machine.
+        recipe: The training.
+        gpu_memory: Memory of each GPU in GiB.
 
     Raises:
-        InputError: There is no GPU, or there are more than one machine has.
+        InputError: `gpus` is not between 1 and 8.
     """
     if not 1 <= gpus <= 8:
         raise InputError(f"{gpus} GPUs: this engine trains on 1 to 8 of one machine", fix="Take a machine with fewer.")
     if gpus == 1:
-        return GpuLayout((0,), (0,))
+        return _with_memory(GpuLayout((0,), (0,)), recipe)
     serving = 1 << int(math.log2(gpus // 2))
-    plain = GpuLayout(tuple(range(serving)), tuple(range(serving, gpus)))
-    needed = needs(plain, recipe)
-    if len(plain.train) > 1 and needed is not None and needed[-1].total > gpu_memory:
-        return GpuLayout(plain.serve, plain.train, sharded=True)
+    plain = _with_memory(GpuLayout(tuple(range(serving)), tuple(range(serving, gpus))), recipe)
+    if len(plain.train) > 1 and plain.memory is not None and plain.memory[-1].total > gpu_memory:
+        return _with_memory(replace(plain, sharded=True), recipe)
     return plain
 
 
-def needs(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
-    """What each GPU holds; None where the model's name does not tell its size."""
+def _with_memory(where: GpuLayout, recipe: Recipe) -> GpuLayout:
+    return replace(where, memory=_memory(where, recipe))
+
+
+def _memory(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
     size = billions(recipe.model)
     if size is None:
         return None

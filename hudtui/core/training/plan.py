@@ -1,6 +1,6 @@
-"""What is to be done, as data: a `RunSpec` says what the user wants, a `Plan` says which files and commands that takes.
+"""A run as data: a `JobSpec` says what to do, a `Plan` which files and commands that takes.
 
-Both are frozen, go to JSON and back, and hold no secrets: only the names of those that a stage needs.
+Both are frozen, convert to JSON and back, and hold no secrets, only the names of the secrets that a stage needs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.training.options import JobOptions
 from hudtui.core.training.package_data import resource_bytes
 
 T = TypeVar("T")
@@ -56,92 +57,37 @@ def file_ref(path: Path | str) -> FileRef:
 
 
 @dataclass(frozen=True)
-class Rental:
-    """A machine that is rented for a run, and given back after it."""
-
-    provider: str
-    """Name of the provider."""
-    machine: str
-    """What it is ordered under: unique, and the name by which it is found again."""
-    offer: Mapping[str, Any]
-    """The offer that is taken, as plain data with all that its provider needs for the order."""
-    hourly: float = 0.0
-    """Price an hour, as is `currency`: what the user has agreed to."""
-    currency: str = "USD"
-    image: str | None = None
-    disk_gb: float | None = None
-    ssh_key: str | None = None
-    """The provider's id of the public key that may log in."""
-    keep_on_failure: bool = False
-    """A run that failed leaves its machine to the user, who pays for it."""
-    simulated: bool = False
-    """No money is spent, and nothing is switched off."""
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What the user wants to run."""
+class JobSpec(JobOptions):
+    """A run as an engine plans it: what to do, without where it runs and what it may cost."""
 
     engine: str
     """Name of the engine, e.g. `rollouts`."""
     name: str
-    """What the user calls it; need not be unique."""
+    """Chosen by the user; not necessarily unique."""
     workspace: str
     """Absolute path of the project folder."""
     tasks: FileRef | None = None
     config: FileRef | None = None
-    policy: str = "greedy"
     policy_file: FileRef | None = None
     """The trace behind `replay:`."""
-    base_url: str | None = None
-    """Endpoint of a model policy."""
-    group: int = 1
-    """Episodes a task."""
-    concurrency: int = 4
-    """Episodes at once."""
-    limit: int | None = None
-    """Only the first tasks."""
-    seed: int | None = None
-    max_turns: int | None = None
     max_seconds: float | None = None
-    """After this time the run is stopped."""
+    """Time after which the run is stopped."""
     platform: str | None = None
     secrets: tuple[str, ...] = ()
-    """Names of the settings that travel to the machine."""
-    model: str | None = None
-    """What is trained: an id on the Hub, or a folder on the machine. None: what the engine or `training` says."""
+    """Names of the secret settings that travel to the machine."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Other settings that travel to the machine, with their values."""
     gpus: int = 2
-    """How many the machine has for this run."""
+    """GPUs of the machine that this run uses."""
     gpu_memory: float = 80.0
-    """GiB each of them has."""
-    steps: int | None = None
-    """Training steps, as is `learning_rate` and `held_out`: None for what `training` or the engine's defaults say."""
+    """Memory of each GPU in GiB."""
     learning_rate: float | None = None
     held_out: int | None = None
-    """Tasks kept out of the training, to evaluate on."""
+    """Tasks kept out of the training for evaluation."""
     training: Mapping[str, Any] = field(default_factory=dict)
-    """What a trainer is told, by the names of `recipe.Recipe`; what stands in this spec goes before it."""
-    rehearse: bool = False
-    """A tiny model, a few steps, on the CPU: the same plan for nothing."""
+    """Settings of the trainer, by the names of `recipe.Recipe`. The fields of this spec take precedence."""
     trainer_python: str | None = None
-    """Python on the machine with all that the run needs; None: an environment is made there."""
-    rent: Rental | None = None
-    """The machine is rented for this run."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Settings that travel to the machine and are no secrets."""
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    """What the run may cost and how long it may take, by the names of `compute.limits.Limits`; empty for no limits."""
-    output_dir: str | None = None
-    """Absolute path of a folder on this machine that the results are brought to, in a folder named after the run."""
-    tunnels: tuple[int, ...] = ()
-    """Ports of this machine that the environments of the tasks listen on: the run's machine gets the same ports, for as long as
-    hudtui is open."""
-    remarks: tuple[str, ...] = ()
-    """What people should know before they start it."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data; `spec_from_json` reads it back."""
-        return _plain(self)
+    """Python on the machine with everything the run needs; None: the plan makes an environment."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +248,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; `plan_from_json` reads it back."""
-        return _plain(self)
+        return to_plain(self)
 
     def for_machine(self, run: str, session: str, *, tmux: bool = True) -> dict[str, Any]:
         """The part that the supervisor reads."""
@@ -311,36 +257,33 @@ class Plan:
             "session": session,
             "tmux": tmux,
             "max_seconds": self.max_seconds,
-            "stages": [_plain(stage) for stage in self.stages],
+            "stages": [to_plain(stage) for stage in self.stages],
         }
 
 
 def plan_from_json(data: Any) -> Plan:
-    """A plan from what `Plan.to_json` gave.
+    """Read what `Plan.to_json` returned.
 
     Raises:
-        InputError: It is not one.
+        InputError: The data is not a plan that this version understands.
     """
-    return _value(data, Plan)
+    return from_plain(data, Plan)
 
 
-def spec_from_json(data: Any) -> RunSpec:
-    """A spec from what `RunSpec.to_json` gave.
-
-    Raises:
-        InputError: It is not one.
-    """
-    return _value(data, RunSpec)
-
-
-def _plain(value: object) -> dict[str, Any]:
+def to_plain(value: object) -> dict[str, Any]:
+    """Convert a dataclass to JSON values."""
     import msgspec
 
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return plain
 
 
-def _value(data: Any, kind: type[T]) -> T:
+def from_plain(data: Any, kind: type[T]) -> T:
+    """Read what `to_plain` returned. Unknown names are ignored.
+
+    Raises:
+        InputError: The data does not fit the dataclass.
+    """
     import msgspec
 
     try:

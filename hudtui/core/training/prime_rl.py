@@ -12,7 +12,7 @@ from typing import Any
 from hudtui.core.errors import InputError
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.package_data import PACKAGE_FOLDER
-from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, Site, Stage
 from hudtui.core.training.recipe import Recipe, recipe_for
 
 REPOSITORY = "https://github.com/PrimeIntellect-ai/prime-rl.git"
@@ -55,7 +55,7 @@ class PrimeRl:
         """Whether it can plan anything: it plays tasks through a plugin, which need not be there."""
         return (PACKAGE_FOLDER / "plugins").is_dir()
 
-    def plan(self, spec: RunSpec, site: Site) -> Plan:
+    def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.rehearse:
             raise InputError("prime-rl cannot be rehearsed: it needs GPUs", fix="Rehearse with --engine trl.")
@@ -99,7 +99,7 @@ class PrimeRl:
         return PrimeRlReader()
 
 
-def settings(spec: RunSpec, recipe: Recipe, tasks: str, config: str) -> dict[str, Any]:
+def settings(spec: JobSpec, recipe: Recipe, tasks: str, config: str) -> dict[str, Any]:
     """The TOML's content: half of the GPUs (rounded down) generate, the others train."""
     serving = spec.gpus // 2
     adapter = {"lora": {"rank": recipe.lora_rank, "alpha": recipe.lora_alpha}} if recipe.lora else {}

@@ -1,4 +1,4 @@
-"""How a model is trained: every number a trainer is told, with its default, read from a YAML or JSON file.
+"""How a model is trained: every setting of a trainer with its default and bounds, read from a YAML or JSON file.
 
 The defaults are those of the trainer that hudtui's predecessor used (GRPO with LoRA on `Qwen2.5-3B-Instruct`).
 """
@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.knobs import knob, out_of_bounds
 from hudtui.core.text import did_you_mean
-from hudtui.core.training.plan import RunSpec
+from hudtui.core.training.plan import JobSpec
 
 RECIPE = "files/recipe.json"
 """Where the recipe lies in a run's folder."""
@@ -25,75 +26,86 @@ FEWEST_TASKS = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a trainer can be told. Fields that count tokens mean tokens of the model."""
+    """The settings of a trainer. Fields that count tokens count tokens of the model."""
 
-    model: str = "Qwen/Qwen2.5-3B-Instruct"
-    """An id on the Hub, a folder, or `tiny`."""
-    learning_rate: float | None = None
-    """None: by the model's size, see `default_learning_rate`."""
+    model: str = knob("Qwen/Qwen2.5-3B-Instruct", "An id on the Hub, a folder, or `tiny`.")
+    learning_rate: float | None = knob(
+        None,
+        "Learning rate; None: by the model's size, see `default_learning_rate`.",
+        minimum=0,
+        label="rate",
+        hint="learning rate; by the model's size when empty, {rate} for the usual model",
+    )
     lr_scheduler: str = "constant_with_warmup"
-    warmup_steps: int = 10
-    steps: int = 100
-    batch_size: int = 8
-    """Episodes that one GPU computes gradients for at once."""
-    gradient_accumulation: int = 2
-    """Such batches a step."""
-    num_generations: int = 16
-    """Episodes of one task that are compared with one another."""
-    num_iterations: int = 1
-    max_tokens: int = 1024
-    """Of one reply."""
-    max_seq_len: int = 4096
-    """Of a whole conversation. An episode ends when another reply might not fit."""
-    max_turns: int | None = None
-    """None: what the gym's configuration says."""
-    temperature: float = 1.0
+    warmup_steps: int = knob(10, "Steps in which the learning rate rises.", minimum=0)
+    steps: int = knob(100, "Training steps.", minimum=1)
+    batch_size: int = knob(
+        8,
+        "Episodes that one GPU computes gradients for at once.",
+        minimum=1,
+        label="batch",
+        hint="episodes that one GPU takes at once; {batch_size} when empty",
+    )
+    gradient_accumulation: int = knob(2, "Batches per step.", minimum=1)
+    num_generations: int = knob(
+        16,
+        "Episodes of one task that are compared with one another.",
+        minimum=2,
+        label="episodes",
+        hint="of one task, that are compared with one another; {num_generations} when empty",
+    )
+    num_iterations: int = knob(1, "Updates per batch of episodes.", minimum=1)
+    max_tokens: int = knob(
+        1024, "Tokens of one reply.", minimum=1, label="reply", hint="tokens of one reply at most; {max_tokens} when empty"
+    )
+    max_seq_len: int = knob(4096, "Tokens of a conversation. An episode ends when another reply might not fit.", minimum=16)
+    max_turns: int | None = knob(None, "Replies of an episode; None: as the gym's configuration says.", minimum=1)
+    temperature: float = knob(1.0, "Temperature of the sampling.", minimum=0.01)
     top_p: float = 1.0
-    beta: float = 0.001
-    """Weight of the distance from the model before training."""
+    beta: float = knob(0.001, "Weight of the distance from the model before training.", minimum=0)
     epsilon: float = 0.2
     loss_type: str = "dr_grpo"
     max_grad_norm: float = 0.01
     scale_rewards: str = "group"
     gradient_checkpointing: bool = True
     bf16: bool = True
-    lora: bool = True
-    """Train an adapter; otherwise all weights."""
-    lora_rank: int = 8
+    lora: bool = knob(
+        True,
+        "Train an adapter; otherwise all weights.",
+        label="LoRA",
+        hint="true: an adapter is trained; false: all weights; {lora} when empty",
+    )
+    lora_rank: int = knob(8, "Rank of the adapter.", minimum=1)
     lora_alpha: int = 16
     lora_dropout: float = 0.0
-    lora_targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
-    """Names of the layers that get an adapter; `all-linear` for all."""
-    held_out: int = 0
-    """The last so many tasks are kept out of the training, to evaluate on."""
-    eval_every: int = 20
-    """Steps between evaluations on those."""
-    save_every: int = 10
-    """Steps between checkpoints."""
-    keep_checkpoints: int = 3
-    patience: int | None = None
-    """Evaluations without a better reward after which training stops; None: never."""
-    stop_at_reward: float | None = None
-    """Training stops when the mean reward of the last ten steps reaches this."""
-    traces_per_step: int = 4
-    """Episodes of a step that are recorded in full."""
-    timeout: float = 60.0
-    """Seconds for a connection to an environment, and for one call."""
+    lora_targets: tuple[str, ...] = knob(
+        ("q_proj", "k_proj", "v_proj", "o_proj"), "Names of the layers that get an adapter; `all-linear` for all."
+    )
+    held_out: int = knob(0, "Number of tasks at the end of the list that are kept for evaluation.", minimum=0)
+    eval_every: int = knob(20, "Steps between evaluations.", minimum=1)
+    save_every: int = knob(10, "Steps between checkpoints.", minimum=1)
+    keep_checkpoints: int = knob(3, "Checkpoints kept, the newest.", minimum=1)
+    patience: int | None = knob(None, "Evaluations without a better reward after which training stops; None: never.", minimum=1)
+    stop_at_reward: float | None = knob(None, "Mean reward of the last ten steps at which training stops.")
+    traces_per_step: int = knob(4, "Episodes of a step that are recorded in full.", minimum=0)
+    timeout: float = knob(60.0, "Seconds for a connection to an environment, and for one call.", minimum=0.1)
     seed: int = 0
-    gpu_memory_utilization: float = 0.9
-    """Share of a GPU that the server of the model takes; a third of it where training shares the GPU."""
-    enforce_eager: bool = False
-    """The server of the model generates without CUDA graphs: it starts sooner, takes less memory, and is slower."""
-    warm_start: int = 0
-    """Only with `tiny`: steps of imitating the calls that the configuration describes, before the training."""
+    gpu_memory_utilization: float = knob(
+        0.9,
+        "Share of a GPU that the model's server takes; a third of it where training shares the GPU.",
+        minimum=0.05,
+        maximum=1,
+    )
+    enforce_eager: bool = knob(
+        False, "The model's server generates without CUDA graphs: it starts sooner, takes less memory, and is slower."
+    )
+    warm_start: int = knob(
+        0, "Only with `tiny`: steps of imitating the calls that the configuration describes, before the training.", minimum=0
+    )
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} must be at least {least:g}, not {value:g}")
-        if self.gpu_memory_utilization > 1:
-            raise InputError("gpu_memory_utilization is a share of the GPU, at most 1")
+        if problem := out_of_bounds(self):
+            raise InputError(problem)
         if self.max_tokens >= self.max_seq_len:
             raise InputError(
                 f"a reply may have {self.max_tokens} tokens, and a whole conversation {self.max_seq_len}",
@@ -128,17 +140,6 @@ class Recipe:
             field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value for field in fields(self)
         }
 
-
-_LEAST = {
-    **dict.fromkeys(("steps", "batch_size", "gradient_accumulation", "num_iterations", "max_tokens", "max_turns"), 1),
-    **dict.fromkeys(("eval_every", "save_every", "keep_checkpoints", "patience", "lora_rank"), 1),
-    **dict.fromkeys(("held_out", "traces_per_step", "warm_start", "warmup_steps", "beta", "learning_rate"), 0),
-    "num_generations": 2,
-    "max_seq_len": 16,
-    "temperature": 0.01,
-    "timeout": 0.1,
-    "gpu_memory_utilization": 0.05,
-}
 
 REHEARSAL: Mapping[str, Any] = {
     "model": TINY,
@@ -212,7 +213,7 @@ def read_recipe(text: str, *, name: str) -> Recipe:
 
 
 def read_settings(text: str, *, name: str) -> Mapping[str, Any]:
-    """The settings of a training file, as `RunSpec.training` takes them.
+    """The settings of a training file, as `JobSpec.training` takes them.
 
     Raises:
         InputError: It is no mapping, or a name or value in it cannot be used.
@@ -267,7 +268,7 @@ def recipe_text(recipe: Recipe) -> str:
     )
 
 
-def recipe_for(spec: RunSpec) -> Recipe:
+def recipe_for(spec: JobSpec) -> Recipe:
     """The recipe of a run: defaults, then the user's settings, then what a rehearsal changes, then what the spec says.
 
     Raises:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.memory import GpuLayout, check_memory, layout, needs
+from hudtui.core.training.memory import GpuLayout, check_memory, layout
 from hudtui.core.training.metrics import MetricsReader
 from hudtui.core.training.package_data import resource_bytes
-from hudtui.core.training.plan import WHEELS, Plan, PlanFile, PlanOutput, PlanPort, Readiness, RestartPolicy, RunSpec, Site, Stage
+from hudtui.core.training.plan import WHEELS, JobSpec, Plan, PlanFile, PlanOutput, PlanPort, Readiness, RestartPolicy, Site, Stage
 from hudtui.core.training.recipe import RECIPE, TINY, Recipe, billions, recipe_for
 
 PORT = 8000
@@ -39,7 +39,7 @@ class Trl:
     name = "trl"
     title = "train a model with GRPO (TRL and vLLM)"
 
-    def plan(self, spec: RunSpec, site: Site) -> Plan:
+    def plan(self, spec: JobSpec, site: Site) -> Plan:
         """See `Engine.plan`."""
         if spec.tasks is None:
             raise InputError("this run needs a task file", fix="Name one: --tasks FILE.")
@@ -50,13 +50,14 @@ class Trl:
         config = PlanFile(f"files/config/{spec.config.name}", spec.config)
         chosen = PlanFile(RECIPE, content=json.dumps(recipe.to_json(), indent=1) + "\n")
         files = [tasks, config, chosen]
+        where = None if spec.rehearse else _gpus(spec, recipe)
         stages: list[Stage] = []
         python = spec.trainer_python
         if python is None:
             lock = "rehearse" if spec.rehearse else "train"
             venv = f"{site.environments}/{lock}-{_digest(lock)}"
             python = f"{venv}/bin/python"
-            stages.append(_bootstrap(spec, site, recipe, venv, lock))
+            stages.append(_bootstrap(spec, site, recipe, venv, lock, where))
             files += _bootstrap_files(lock)
         argv = [
             *("-m", "hudtui.trainers.grpo", "--recipe", site.path(chosen.path), "--tasks", site.path(tasks.path)),
@@ -70,20 +71,14 @@ class Trl:
         cwd = site.workspace or ""
         ports: tuple[PlanPort, ...] = ()
         notes: list[str] = []
-        if spec.rehearse:
+        if where is None:
             train = Stage("train", (python, *argv), cwd=cwd, env={**base, "CUDA_VISIBLE_DEVICES": ""}, secrets=secrets, grace=120)
             notes.append("a rehearsal: a tiny model that knows nothing, on the CPU; its rewards say nothing about a real one")
         else:
-            if recipe.model == TINY:
-                raise InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
-            where = layout(spec.gpus, recipe, spec.gpu_memory)
-            recipe.check_batch(len(where.train))
-            found = needs(where, recipe)
-            if found is None:
+            if where.memory is None:
                 notes.append(f"the name {recipe.model} does not tell how large the model is: its memory was not estimated")
             else:
-                check_memory(found, spec.gpu_memory)
-                notes += [need.line() for need in found]
+                notes += [gpu.line() for gpu in where.memory]
             shared = tuple(name for name in secrets if name in _SHARED_SECRETS)
             words = ("-m", "hudtui.trainers.fetch", "--recipe", site.path(chosen.path), "--config", site.path(config.path))
             stages.append(Stage("model", (python, *words), cwd=cwd, env=base, secrets=shared, restart=RestartPolicy(2, 15.0)))
@@ -158,18 +153,31 @@ def _train(
     return Stage("train", (*command, *argv), cwd=cwd, env=env, secrets=secrets, grace=300)
 
 
-def _bootstrap(spec: RunSpec, site: Site, recipe: Recipe, venv: str, lock: str) -> Stage:
+def _gpus(spec: JobSpec, recipe: Recipe) -> GpuLayout:
+    """Assign the GPUs.
+
+    Raises:
+        InputError: The training cannot work on them.
+    """
+    if recipe.model == TINY:
+        raise InputError("the model `tiny` is for rehearsals", fix="Name another one with --model, or add --rehearse.")
+    where = layout(spec.gpus, recipe, spec.gpu_memory)
+    recipe.check_batch(len(where.train))
+    check_memory(where.memory or (), spec.gpu_memory)
+    return where
+
+
+def _bootstrap(spec: JobSpec, site: Site, recipe: Recipe, venv: str, lock: str, where: GpuLayout | None) -> Stage:
     argv = [*site.python, site.path("bootstrap.py"), "--venv", venv]
     argv += ["--lock", site.path(f"files/{lock}.txt"), "--uv", site.path("files/uv.txt")]
-    if spec.rehearse:
+    if where is None:
         argv += ["--first", site.path("files/torch-cpu.txt"), "--cuda", site.path("files/rehearse-cuda.txt")]
         argv += ["--python", "3.11", "--disk", "7"]
     else:
         size = billions(recipe.model)
         weights = 2.2 * size if size is not None else 20.0
         argv += ["--python", PYTHON, "--disk", f"{_ENVIRONMENT_GIB + weights + 10:.0f}", "--driver", str(DRIVER)]
-        found = needs(layout(spec.gpus, recipe, spec.gpu_memory), recipe)
-        least = [need.floor for need in found] if found else [0.0] * spec.gpus
+        least = [gpu.floor for gpu in where.memory] if where.memory else [0.0] * spec.gpus
         argv += ["--vram", ",".join(f"{gib:.0f}" for gib in least)]
     argv += ["--package", site.package] if site.package else ["--wheel", site.path(WHEELS)]
     return Stage("bootstrap", tuple(argv), cwd=site.workspace or "", env={"PYTHONUNBUFFERED": "1"}, max_seconds=3600)

@@ -8,7 +8,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -19,6 +19,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.knobs import Knob, knobs_of
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import Recipe, parse_settings
 from hudtui.tui.facts import Facts
@@ -31,40 +33,33 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
     from hudtui.core.runs.plan_text import PlanLine
-    from hudtui.core.runs.preflight import Check, RunRequest
+    from hudtui.core.runs.preflight import Check
     from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord
     from hudtui.core.runs.values import RunEvent
     from hudtui.core.settings import Settings
 
 _ALWAYS, _PLAYS, _TRAINS, _RENTS, _AWAY = "always", "plays", "trains", "rents", "away"
-_FIELDS: tuple[tuple[str, str, str, str], ...] = (
-    ("machine", "machine", "local, user@host, a name of ~/.ssh/config, or prime to rent one", _ALWAYS),
-    ("gpus", "GPUs", "to rent, such as 4xH100; 2xA100 for a training when empty", _RENTS),
-    ("engine", "engine", "rollouts plays the tasks, trl trains a model", _ALWAYS),
-    ("tasks", "tasks", "task file, or a dataset on the Hub", _ALWAYS),
-    ("config", "config", "gym configuration, e.g. configs/2048.yaml", _ALWAYS),
-    ("model", "model", "what is trained, an id on the Hub; the engine's usual one when empty", _TRAINS),
-    ("policy", "policy", "greedy, random, replay:FILE, openai:MODEL", _PLAYS),
-    ("base_url", "endpoint", "for openai:MODEL; its usual one when empty", _PLAYS),
-    ("group", "per task", "episodes a task", _PLAYS),
-    ("limit", "limit", "only the first tasks; all when empty", _PLAYS),
-    ("steps", "steps", "{steps} when empty", _TRAINS),
-    ("learning_rate", "rate", "learning rate; by the model's size when empty, {rate} for the usual model", _TRAINS),
-    ("num_generations", "episodes", "of one task, that are compared with one another; {num_generations} when empty", _TRAINS),
-    ("batch_size", "batch", "episodes that one GPU takes at once; {batch_size} when empty", _TRAINS),
-    ("lora", "LoRA", "true: an adapter is trained; false: all weights; {lora} when empty", _TRAINS),
-    ("max_tokens", "reply", "tokens of one reply at most; {max_tokens} when empty", _TRAINS),
-    ("training", "settings", "a file (YAML or JSON) with these and all other settings of the trainer", _TRAINS),
-    ("max_turns", "max turns", "replies an episode may have; the config's when empty", _ALWAYS),
-    ("max_hours", "max hours", "the run is stopped after this time; no limit, or the settings', when empty", _ALWAYS),
-    ("budget", "budget", "what the machine may cost; the settings' when empty", _RENTS),
-    ("environments", "envs", "as-is; or remote: those of this computer run on the platform, from the lock's image", _AWAY),
-    ("python", "python", "on the machine, with all that is needed; an environment is made there when empty", _AWAY),
-    ("name", "name", "what to call it; made from config and policy when empty", _ALWAYS),
-)
-_SET = ("learning_rate", "num_generations", "batch_size", "lora", "max_tokens")
-"""Fields that are settings of the trainer, by the names that it gives them."""
+_FORM: Mapping[str, str] = {
+    **dict.fromkeys(("machine",), _ALWAYS),
+    "gpus": _RENTS,
+    **dict.fromkeys(("engine", "tasks", "config"), _ALWAYS),
+    "model": _TRAINS,
+    **dict.fromkeys(("policy", "base_url", "group", "limit"), _PLAYS),
+    **dict.fromkeys(("steps", "learning_rate", "num_generations", "batch_size", "lora", "max_tokens", "training"), _TRAINS),
+    **dict.fromkeys(("max_turns", "max_hours"), _ALWAYS),
+    "budget": _RENTS,
+    **dict.fromkeys(("environments", "python"), _AWAY),
+    "name": _ALWAYS,
+}
+"""The fields in their order, and when each is shown: options of `RunRequest`, settings of `Recipe`, and the machine."""
+_KNOBS: Mapping[str, Knob] = {
+    **knobs_of(Recipe),
+    **knobs_of(RunRequest),
+    "machine": Knob("", hint="local, user@host, a name of ~/.ssh/config, or prime to rent one"),
+}
+_SET = tuple(name for name in _FORM if name not in knobs_of(RunRequest) and name != "machine")
+"""Fields that are settings of the trainer."""
 _USUAL = {"machine": "local", "engine": "rollouts", "policy": "greedy"}
 _POLICIES = ("greedy", "random", "replay:", "openai:")
 _RENTED = ("prime", "sky")
@@ -115,7 +110,7 @@ class LaunchScreen(StationScreen):
     def __init__(self) -> None:
         super().__init__()
         self.prepared: Preparation | None = None
-        """What is known of the wish as it stands."""
+        """The checks and the plan for the form as it stands."""
         self.offer: Offer | None = None
         """The machine that was chosen on the Compute station."""
         self.rented: RunRecord | None = None
@@ -145,7 +140,8 @@ class LaunchScreen(StationScreen):
         usual = Recipe()
         told = {field.name: _as_typed(getattr(usual, field.name)) for field in fields(usual)} | {"rate": f"{usual.rate:g}"}
         with Vertical(id="launch-form"):
-            for name, label, hint, _ in _FIELDS:
+            for name in _FORM:
+                label, hint = _label(name), _KNOBS[name].hint
                 with Horizontal(classes="row", id=f"launch-row-{name}"):
                     yield Static(Content.styled(f"{label:<10}", "bold $primary"), classes="label")
                     yield Field(placeholder=hint.format_map(told), id=f"launch-{name}")
@@ -171,7 +167,7 @@ class LaunchScreen(StationScreen):
         """Take over what the opener chose; look at the files again."""
         if "offer" in given:
             self._take_offer(given["offer"])
-        for name, *_ in _FIELDS:
+        for name in _FORM:
             if name in given:
                 self._field(name).value = str(given[name])
         self._plan_soon()
@@ -255,7 +251,7 @@ class LaunchScreen(StationScreen):
         plays, machine = self._value("engine") in ("", "rollouts"), self._value("machine")
         away = machine not in ("", "local")
         shown = {_ALWAYS: True, _PLAYS: plays, _TRAINS: not plays, _RENTS: machine in _RENTED, _AWAY: away}
-        for name, _, _, when in _FIELDS:
+        for name, when in _FORM.items():
             self.query_one(f"#launch-row-{name}").display = shown[when]
 
     def _plan_soon(self) -> None:
@@ -300,7 +296,7 @@ class LaunchScreen(StationScreen):
             settings, providers = office.settings, self._quote(office.desk.providers)
         else:
             settings, providers = await asyncio.to_thread(self._settings), None
-        prepared = await prepare_run(self._wish(settings), workspace, settings, store, providers=providers)
+        prepared = await prepare_run(self._request(), workspace, settings, store, providers=providers)
         if prepared.record is None:
             return prepared, ()
         shown = await asyncio.to_thread(plan_lines, prepared.record, store, prepared)
@@ -319,19 +315,10 @@ class LaunchScreen(StationScreen):
                 self._quoted[name] = _Quoted(provider)
         return cast("Mapping[str, Provider]", {name: self._quoted[name] for name in providers})
 
-    def _wish(self, settings: Settings) -> RunRequest:
-        from hudtui.core.compute.limits import limits_from_settings
-        from hudtui.core.runs.preflight import RunRequest
-
+    def _request(self) -> RunRequest:
         machine = self._value("machine") or "local"
         rents = machine in _RENTED
-        limits = None
-        if self._value("max_hours") or (rents and self._value("budget")):
-            self._number("max_hours", float)
-            limits = limits_from_settings(settings)
-            for field, name in (("max_hours", "max_hours"), ("budget", "run_budget")):
-                if self._value(field):
-                    limits = limits.with_value(name, self._value(field))
+        self._number("max_hours", float)
         config = self._value("config")
         return RunRequest(
             engine=self._value("engine") or "rollouts",
@@ -349,13 +336,14 @@ class LaunchScreen(StationScreen):
             provider=machine if rents else None,
             gpus=(self._value("gpus") or None) if rents and self.offer is None else None,
             offer=self.offer if rents else None,
-            limits=limits,
+            max_hours=self._value("max_hours") or None,
+            budget=(self._value("budget") or None) if rents else None,
             environments=(self._value("environments") or "as-is") if machine != "local" else "as-is",
             python=(self._value("python") or None) if machine != "local" else None,
         )
 
     def _training(self) -> dict[str, Any]:
-        """What the wish says about a training: steps, single settings, and the file with all others."""
+        """The options of a training: steps, single settings, and the file with all others."""
         if self._value("engine") in ("", "rollouts"):
             return {}
         file = self._value("training")
@@ -404,7 +392,7 @@ class LaunchScreen(StationScreen):
         exact = self.offer if machine in _RENTED else None
         if exact is not None:
             words += ["--offer", exact.short]
-        for name, *_ in _FIELDS:
+        for name in _FORM:
             value = self._value(name)
             if name == "gpus" and exact is not None:
                 continue  # an offer says them itself
@@ -507,21 +495,14 @@ class LaunchScreen(StationScreen):
         self.start(self._rehearse, group="rehearse", exclusive=False)
 
     async def _rehearse(self) -> None:
-        from hudtui.core.files import read_text
-        from hudtui.core.remote.hosts import LOCAL, find_host
-        from hudtui.core.runs.launch import draft_run, make_spec
+        from hudtui.core.runs.prepare import draft_rehearsal
         from hudtui.core.runs.store import RunStore
-        from hudtui.core.training.engine import SIZE, as_rehearsal, trainer_environment
-        from hudtui.core.training.recipe import read_settings
+        from hudtui.core.training.engine import SIZE, trainer_environment
 
         workspace = self.shell.workspace
-        tasks, config = (workspace.folder / self._value(name) if self._value(name) else None for name in ("tasks", "config"))
-        spec = await asyncio.to_thread(make_spec, workspace, engine="trl", tasks=tasks, config=config, name="rehearsal")
-        chosen = self._training()
-        file: Path | None = chosen.get("training")
-        told = await asyncio.to_thread(lambda: read_settings(read_text(file), name=file.name)) if file else {}
-        spec = as_rehearsal(replace(spec, training={**told, **chosen.get("settings", {})}), steps=chosen.get("steps"))
-        record = await asyncio.to_thread(draft_run, spec, find_host(LOCAL), RunStore(workspace.state_dir))
+        tasks, config = self._value("tasks"), self._value("config")
+        request = RunRequest(tasks=tasks or None, config=Path(config) if config else None, **self._training())
+        record = await asyncio.to_thread(draft_rehearsal, request, workspace, RunStore(workspace.state_dir))
         trainer = trainer_environment(record.plan)
         if not trainer.ready:
             lines = (f"An environment for training is made once: {SIZE}.", f"It goes to {trainer.python.parent.parent}.")
@@ -666,13 +647,16 @@ class LaunchScreen(StationScreen):
         except ValueError:
             value = 0
         if not 0 < value < 1e9:
-            label = next(label for field, label, *_ in _FIELDS if field == name)
-            raise InputError(f"{text!r} is no number above 0", where=Location(label))
+            raise InputError(f"{text!r} is not a number above 0", where=Location(_label(name)))
         return value
 
     def _short(self, path: Path) -> str:
         folder = self.shell.folder
         return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _label(name: str) -> str:
+    return _KNOBS[name].label or name
 
 
 def _as_typed(value: object) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from support import sshd, tmux_world
 
-from hudtui.core.runs.store import RunRecord, RunStore, this_machine
-from hudtui.core.training.plan import Plan, PlanOutput, RunSpec, Stage
+from hudtui.core.process import machine_label
+from hudtui.core.runs.spec import RunSpec
+from hudtui.core.runs.store import RunRecord, RunStore
+from hudtui.core.training.plan import Plan, PlanOutput, Stage
 
 own_tmux = tmux_world.own_tmux
 ssh_server = sshd.ssh_server
@@ -33,7 +35,7 @@ def make(store: RunStore) -> Callable[..., RunRecord]:
         identity = run or store.new_id("test")
         spec = RunSpec("rollouts", "test", str(store.state_dir.parent))
         return RunRecord(
-            identity, time.time(), "test", "rollouts", host, this_machine(), str(store.folder / identity), spec, plan
+            identity, time.time(), "test", "rollouts", host, machine_label(), str(store.folder / identity), spec, plan
         )
 
     return record

@@ -22,17 +22,24 @@ import pytest
 from hudtui.core.errors import InputError, MachineError, RunError
 from hudtui.core.remote import tmux
 from hudtui.core.remote.local import LocalHost
-from hudtui.core.runs.launch import continue_launch, draft_run, launch, make_spec, stop_run
+from hudtui.core.runs.launch import continue_launch, draft_run, launch, stop_run
+from hudtui.core.runs.prepare import resolve
 from hudtui.core.runs.reconcile import FRESH, reconcile_runs
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.values import RunEvent, RunSummary
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.training.plan import FileRef, PlanFile, RunSpec, Stage, file_ref
+from hudtui.core.training.plan import FileRef, PlanFile, Stage, file_ref
 from hudtui.core.workspace import open_workspace
 
 Make = Callable[..., RunRecord]
 HOST = LocalHost()
+
+
+def play(**options: Any) -> RunRequest:
+    return RunRequest(engine="rollouts", **options)
 
 
 async def start(record: RunRecord, store: RunStore, **more: Any) -> list[RunEvent]:
@@ -160,7 +167,7 @@ async def test_drafting_changes_nothing(store: RunStore, own_world: Path) -> Non
     (own_world / "t.json").write_text("[]")
     (own_world / "c.yaml").write_text("action_mappings: {}\n")
     workspace = open_workspace(own_world)
-    spec = make_spec(workspace, tasks=own_world / "t.json", config=own_world / "c.yaml", policy="random")
+    spec = resolve(play(tasks="t.json", config=Path("c.yaml"), policy="random"), workspace)
     assert spec.name == "c random" and spec.platform == "hud"
     record = draft_run(spec, HOST, store)
     assert record.id.startswith("c-random-") and record.plan.stages[0].cwd == str(own_world)
@@ -169,18 +176,18 @@ async def test_drafting_changes_nothing(store: RunStore, own_world: Path) -> Non
 
 async def test_the_workspace_fills_in_what_is_plain(own_world: Path) -> None:
     with pytest.raises(InputError, match="no task file in this workspace"):
-        make_spec(open_workspace(own_world))
+        resolve(play(), open_workspace(own_world))
     (own_world / "tasks.json").write_text('[{"prompt": "p", "mcp_config": {}}]')
     (own_world / "configs").mkdir()
     for name in ("a", "b"):
         (own_world / "configs" / f"{name}.yaml").write_text("action_mappings: {}\n")
     with pytest.raises(InputError, match="2 configs in this workspace") as caught:
-        make_spec(open_workspace(own_world))
+        resolve(play(), open_workspace(own_world))
     assert caught.value.why == "configs/a.yaml, configs/b.yaml"
-    spec = make_spec(open_workspace(own_world), config=own_world / "configs" / "b.yaml", name="mine")
+    spec = resolve(play(config=Path("configs/b.yaml"), name="mine"), open_workspace(own_world))
     assert spec.tasks is not None and spec.tasks.name == "tasks.json" and spec.name == "mine"
     with pytest.raises(InputError, match="cannot be read"):
-        make_spec(open_workspace(own_world), config=own_world / "configs" / "b.yaml", policy="replay:none.jsonl")
+        resolve(play(config=Path("configs/b.yaml"), policy="replay:none.jsonl"), open_workspace(own_world))
 
 
 # --- stopping -------------------------------------------------------------------------------------------------------------
@@ -231,7 +238,8 @@ LAUNCH = """
     from hudtui.core.remote.local import LocalHost
     from hudtui.core.runs.launch import launch
     from hudtui.core.runs.store import RunRecord, RunStore
-    from hudtui.core.training.plan import plan_from_json, spec_from_json
+    from hudtui.core.runs.spec import spec_from_json
+    from hudtui.core.training.plan import plan_from_json
 
     given = json.loads(sys.argv[1])
     record = RunRecord(**{**given, "plan": plan_from_json(given["plan"]), "spec": spec_from_json(given["spec"])})
@@ -381,7 +389,7 @@ async def test_runs_elsewhere_are_left_alone(store: RunStore, make: Make) -> Non
     store.add(replace(make(run="other-1"), machine="another-machine"))
     notices = await reconcile_runs(store)
     assert sorted(notice.message for notice in notices) == [
-        "run other-1 was started on another-machine; look at it there",
+        "run other-1 was started on another-machine; see it there",
         "run pod-1: the address of pod:hudtui-nobody-knows is not known here: "
         "it is not ready yet, it is gone, or it was rented from another computer",
     ]

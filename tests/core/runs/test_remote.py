@@ -23,9 +23,10 @@ from hudtui.core.remote.target import SshTarget
 from hudtui.core.runs.launch import draft_run, launch, stop_run
 from hudtui.core.runs.reconcile import reconcile_runs
 from hudtui.core.runs.run_folder import RunFolder
+from hudtui.core.runs.spec import RunSpec
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.training.plan import PlanFile, RunSpec, Stage, file_ref
+from hudtui.core.training.plan import PlanFile, Stage, file_ref
 
 Make = Callable[..., RunRecord]
 HOST = "gpu-box"

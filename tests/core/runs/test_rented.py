@@ -26,13 +26,14 @@ from hudtui.core.remote.host import Disconnected
 from hudtui.core.remote.hosts import close_hosts, find_host, pod_host
 from hudtui.core.runs import remote_run
 from hudtui.core.runs.reconcile import reconcile_runs
-from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, offer_to_json, order_of, run_remote
+from hudtui.core.runs.remote_run import RentalContext, change_limits, end_remote_run, run_remote
 from hudtui.core.runs.run_folder import RunFolder
 from hudtui.core.runs.run_lock import is_managed, lock_run
+from hudtui.core.runs.spec import Rental
 from hudtui.core.runs.status import RunView
 from hudtui.core.runs.store import RunRecord, RunStore
 from hudtui.core.runs.watch import Monitor
-from hudtui.core.training.plan import Rental, Stage
+from hudtui.core.training.plan import Stage
 from hudtui.sim import PrimeSimulator
 
 Make = Callable[..., RunRecord]
@@ -51,8 +52,7 @@ class World:
     def record(self, *scripts: str, rent: dict[str, Any] | None = None, **more: Any) -> RunRecord:
         spec_more = {key: more.pop(key) for key in ("output_dir", "limits") if key in more}
         made = self.make(*scripts, **more)
-        offer = offer_to_json(self.offer)
-        wish = Rental("prime", f"hudtui-{made.id}", offer, self.offer.price.hourly, simulated=True, **(rent or {}))
+        wish = Rental("prime", f"hudtui-{made.id}", self.offer, self.offer.price.hourly, simulated=True, **(rent or {}))
         spec = replace(made.spec, rent=wish, **spec_more)
         record = replace(made, host=pod_host(wish.machine), folder=f".hudtui/runs/{made.id}", spec=spec)
         self.store.add(record)
@@ -279,7 +279,7 @@ async def test_a_guard_that_is_started_anew_gives_no_more_time_than_is_left(
     first = await world.rules(record)
     later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
     monkeypatch.setattr(remote_run, "time", later)
-    again = remote_run.RemoteRun(record, world.store, world.broker, None, True, None).rules()
+    again = await remote_run.RemoteRun(record, world.store, world.broker, None, True, None).rules()
     assert 7000 < first["max_seconds"] <= 7200 and 3400 < again["max_seconds"] <= 3600
     assert first["count_from"] != again["count_from"], "one that is at work counts from there, too"
     monkeypatch.undo()
@@ -386,15 +386,15 @@ async def test_results_that_cannot_be_written_keep_the_machine_of_a_finished_run
 async def test_one_process_tends_a_run(world: World) -> None:
     record = world.record(stages=(RUN,))
     async with lock_run(world.store, record.id):
-        with pytest.raises(RunError, match="another hudtui tends"):
+        with pytest.raises(RunError, match="already managed by another hudtui"):
             await world.tend(record)
     assert world.created == 0
 
 
 def test_an_order_is_what_was_agreed_to(make: Make) -> None:
     offer = Offer("prime", "x", "H100_80GB", 2, price=Price(3.0), raw={"a": [1]})
-    wish = Rental("prime", "hudtui-x", offer_to_json(offer), image="cuda", disk_gb=80.0, ssh_key="k")
-    order = order_of(wish)
+    wish = Rental("prime", "hudtui-x", offer, image="cuda", disk_gb=80.0, ssh_key="k")
+    order = wish.order
     assert (order.offer, order.offer.raw, order.image, order.disk_gb, order.ssh_key) == (offer, {"a": [1]}, "cuda", 80.0, "k")
 
 

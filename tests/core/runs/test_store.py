@@ -295,14 +295,14 @@ async def test_it_may_be_used_from_threads(store: RunStore, make: Make) -> None:
 
 def test_a_full_disk_loses_nothing(store: RunStore, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     store.add(make(run="a-1"))
-    connect = store._connect
+    connect = store.database._connect
 
-    def small(how: str = "mode=rw") -> sqlite3.Connection:
+    def small(how: str) -> sqlite3.Connection:
         database = connect(how)
         database.execute(f"PRAGMA max_page_count = {database.execute('PRAGMA page_count').fetchone()[0]}")
         return database
 
-    monkeypatch.setattr(store, "_connect", small)
+    monkeypatch.setattr(store.database, "_connect", small)
     with pytest.raises(RunError, match="the disk is full"):
         for number in range(1000):
             store.append("a-1", "note", {"text": "x" * 1000, "number": number})

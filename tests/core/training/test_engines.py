@@ -15,13 +15,13 @@ from hudtui.core.errors import InputError
 from hudtui.core.training import engine as engines
 from hudtui.core.training import prime_rl
 from hudtui.core.training.engine import as_rehearsal, engine_names, find_engine, trainer_environment
-from hudtui.core.training.memory import layout, needs
+from hudtui.core.training.memory import layout
 from hudtui.core.training.package_data import resource_bytes
-from hudtui.core.training.plan import FileRef, Plan, RunSpec, Site, Stage, plan_from_json
+from hudtui.core.training.plan import FileRef, JobSpec, Plan, Site, Stage, plan_from_json
 from hudtui.core.training.recipe import Recipe
 from hudtui.core.training.trl import serve_command
 
-SPEC = RunSpec(
+SPEC = JobSpec(
     "trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"), secrets=("HF_TOKEN", "HUD_API_KEY")
 )
 POD = Site(".hudtui/runs/r", ("python3",))
@@ -103,13 +103,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_downloaded() -> None:
 
 
 def test_memory_grows_with_the_model_and_shrinks_with_the_gpus() -> None:
-    small, large = (needs(layout(2, Recipe(model=f"x/y-{size}B"), 80), Recipe(model=f"x/y-{size}B")) for size in (3, 7))
+    small, large = (layout(2, Recipe(model=f"x/y-{size}B"), 80).memory for size in (3, 7))
     assert small is not None and large is not None
     assert 5 < small[0].weights < 6.5 and 12 < large[0].weights < 14.5  # two bytes a parameter
     assert all(big.total > little.total for big, little in zip(large, small, strict=True))
-    four = needs(layout(4, Recipe(model="x/y-7B"), 80), Recipe(model="x/y-7B"))
+    four = layout(4, Recipe(model="x/y-7B"), 80).memory
     assert four is not None and four[0].weights == pytest.approx(large[0].weights / 2)
-    full = needs(layout(2, Recipe(lora=False), 80), Recipe(lora=False))
+    full = layout(2, Recipe(lora=False), 80).memory
     assert full is not None and full[1].optimizer > 40
 
 

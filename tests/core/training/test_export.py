@@ -16,7 +16,7 @@ from support import hub_stub
 from hudtui.core.errors import InputError
 from hudtui.core.training.engine import find_engine
 from hudtui.core.training.export import checkpoint_steps, copy_model, find_trained_model, merge_command
-from hudtui.core.training.plan import FileRef, Plan, PlanFile, Readiness, RunSpec, Site, Stage
+from hudtui.core.training.plan import FileRef, JobSpec, Plan, PlanFile, Readiness, Site, Stage
 from hudtui.core.training.script import plan_script
 
 
@@ -180,7 +180,7 @@ def test_a_stage_that_fails_ends_the_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"gpus": 1}, {"gpus": 8, "training": {"num_generations": 8}}, {"rehearse": True}])
 def test_every_training_can_be_written_as_a_script(changes: dict[str, Any], tmp_path: Path) -> None:
-    spec = RunSpec("trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
+    spec = JobSpec("trl", "t", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/c.yaml", 3, "y"))
     text = plan_script(find_engine("trl").plan(replace(spec, **changes), Site("run", ("python3",))), name="t")
     (tmp_path / "s.sh").write_text(text)
     assert subprocess.run(["bash", "-n", str(tmp_path / "s.sh")], check=False).returncode == 0

@@ -12,18 +12,19 @@ from hudtui.core.errors import InputError
 from hudtui.core.training.engine import ENGINES, find_engine
 from hudtui.core.training.plan import (
     FileRef,
+    JobSpec,
     Plan,
     PlanFile,
     PlanOutput,
     PlanPort,
     Readiness,
     RestartPolicy,
-    RunSpec,
     Site,
     Stage,
     file_ref,
+    from_plain,
     plan_from_json,
-    spec_from_json,
+    to_plain,
 )
 
 FULL = Plan(
@@ -105,12 +106,12 @@ def test_files_are_remembered_with_their_content(tmp_path: Path, monkeypatch: py
             file_ref(bad)
 
 
-SPEC = RunSpec("rollouts", "my run", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/configs/c.yaml", 3, "y"))
+SPEC = JobSpec("rollouts", "my run", "/w", tasks=FileRef("/w/t.json", 2, "x"), config=FileRef("/w/configs/c.yaml", 3, "y"))
 
 
 def test_a_spec_goes_to_json_and_back() -> None:
     spec = replace(SPEC, policy_file=FileRef("/p", 1, "z"), seed=3, secrets=("KEY",), max_seconds=1.5)
-    assert spec_from_json(through_json(spec.to_json())) == spec
+    assert from_plain(through_json(to_plain(spec)), JobSpec) == spec
 
 
 def test_rollouts_play_the_tasks_where_their_paths_hold() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hudtui.core.errors import InputError
-from hudtui.core.training.plan import RunSpec
+from hudtui.core.training.plan import JobSpec
 from hudtui.core.training.recipe import (
     Recipe,
     billions,
@@ -16,7 +16,7 @@ from hudtui.core.training.recipe import (
     recipe_from,
 )
 
-SPEC = RunSpec("trl", "x", "/w")
+SPEC = JobSpec("trl", "x", "/w")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_recipe_goes_to_json_and_back() -> None:
 
 def test_a_file_overrides_and_the_spec_goes_before_it() -> None:
     settings = read_settings("steps: 7\nlearning_rate: 1e-4\nlora_rank: 16\n", name="t.yaml")
-    spec = RunSpec("trl", "x", "/w", model="Qwen/Qwen2.5-7B-Instruct", steps=9, training=settings)
+    spec = JobSpec("trl", "x", "/w", model="Qwen/Qwen2.5-7B-Instruct", steps=9, training=settings)
     recipe = recipe_for(spec)
     assert (recipe.model, recipe.steps, recipe.learning_rate, recipe.lora_rank) == ("Qwen/Qwen2.5-7B-Instruct", 9, 1e-4, 16)
     assert read_recipe('{"beta": 0}', name="t.json").beta == 0
@@ -60,7 +60,7 @@ def test_a_file_overrides_and_the_spec_goes_before_it() -> None:
 
 
 def test_a_rehearsal_takes_the_tiny_model_and_keeps_what_it_can() -> None:
-    spec = RunSpec("trl", "x", "/w", model="a/b-7B", steps=5, rehearse=True, training={"beta": 0.5, "model": "c/d-3B"})
+    spec = JobSpec("trl", "x", "/w", model="a/b-7B", steps=5, rehearse=True, training={"beta": 0.5, "model": "c/d-3B"})
     recipe = recipe_for(spec)
     assert (recipe.model, recipe.steps, recipe.beta, recipe.learning_rate) == ("tiny", 5, 0.5, 1e-3)
     recipe.check_batch(1)

@@ -1,4 +1,4 @@
-"""What a wish becomes, with machines and offers that are made up: nothing is reached, nothing is rented."""
+"""What a request becomes, with machines and offers that are made up: nothing is reached, nothing is rented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from hudtui.core.compute.pods import Ledger
 from hudtui.core.compute.prime.provider import PrimeProvider
 from hudtui.core.compute.values import Offer, Order, Price
 from hudtui.core.runs.plan_text import start_question
-from hudtui.core.runs.prepare import Preparation, RunRequest, prepare_run
+from hudtui.core.runs.prepare import Preparation, prepare_run
+from hudtui.core.runs.request import RunRequest
 from hudtui.core.runs.store import RunStore
 from hudtui.core.settings import load_settings
 from hudtui.core.workspace import open_workspace
@@ -36,9 +37,9 @@ def project(own_world: Path) -> Path:
     return own_world
 
 
-async def _prepare(project: Path, store: RunStore, wish: RunRequest, **more: Any) -> Preparation:
+async def _prepare(project: Path, store: RunStore, asked: RunRequest, **more: Any) -> Preparation:
     workspace = open_workspace(project)
-    return await prepare_run(wish, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
+    return await prepare_run(asked, workspace, load_settings(workspace.folder, workspace.platform), store, **more)
 
 
 def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
@@ -53,14 +54,14 @@ def _machine_with(monkeypatch: pytest.MonkeyPatch, *memory_mib: int) -> None:
 async def test_the_plan_goes_by_the_memory_of_the_machine_that_is_named(
     project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    wish = RunRequest(host=host, model="Qwen/Qwen2.5-7B-Instruct")
+    asked = RunRequest(host=host, model="Qwen/Qwen2.5-7B-Instruct")
     _machine_with(monkeypatch, 24576, 49152)
-    prepared = await _prepare(project, store, wish)
+    prepared = await _prepare(project, store, asked)
     record = prepared.record
     assert record is not None, prepared.missing
     assert (record.spec.gpus, record.spec.gpu_memory) == (2, 24.0), "the smallest counts"
     _machine_with(monkeypatch, 8192, 8192)
-    (missing,) = (await _prepare(project, store, wish)).missing
+    (missing,) = (await _prepare(project, store, asked)).missing
     assert missing.name == "plan" and "it has 8" in missing.text
 
 
@@ -78,10 +79,10 @@ async def test_a_plan_that_is_only_read_needs_no_key_and_leaves_no_connection(
     with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
-        wish = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100")
-        missing = (await _prepare(project, store, wish)).missing
+        asked = RunRequest(engine="rollouts", policy="random", provider="prime", gpus="H100")
+        missing = (await _prepare(project, store, asked)).missing
         assert [check.remedy for check in missing] == ["make-key"], missing
-        prepared = await _prepare(project, store, wish, starts=False)
+        prepared = await _prepare(project, store, asked, starts=False)
         assert prepared.record is not None and not prepared.missing and prepared.record.spec.rent is not None
         assert len(closed) == 2 and not sim.alive
 
@@ -100,8 +101,8 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
     url = "https://example.org/mcp?team=${TEAM}&size=${SIZE:-4}"
     _needing(project, url=url, headers={"Authorization": "Bearer $HUD_API_KEY", "X": "$HUD_API_KEY"})
     _machine_with(monkeypatch, 81920, 81920)
-    wish = RunRequest(host="me@box", engine=engine, policy="random")
-    prepared = await _prepare(project, store, wish)
+    asked = RunRequest(host="me@box", engine=engine, policy="random")
+    prepared = await _prepare(project, store, asked)
     assert prepared.record is None
     assert {(check.remedy, check.options) for check in prepared.missing} == {
         ("set-key", ("HUD_API_KEY",)),
@@ -109,13 +110,13 @@ async def test_a_variable_of_the_tasks_without_a_value_keeps_the_run_from_starti
     }
     assert {check.fix for check in prepared.missing} == {"hudtui settings set HUD_API_KEY", "hudtui settings set TEAM"}
     (project / ".env").write_text("HUD_API_KEY=\nTEAM=red\n")
-    (missing,) = (await _prepare(project, store, wish)).missing
+    (missing,) = (await _prepare(project, store, asked)).missing
     assert missing.options == ("HUD_API_KEY",), "an empty value is none"
     (project / ".env").write_text("HUD_API_KEY=your-hud-api-key\nTEAM=red\n")
-    (missing,) = (await _prepare(project, store, wish)).missing
+    (missing,) = (await _prepare(project, store, asked)).missing
     assert "placeholder" in missing.text and missing.remedy == "set-key"
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\nTEAM=red\n")
-    prepared = await _prepare(project, store, wish)
+    prepared = await _prepare(project, store, asked)
     assert prepared.record is not None, prepared.missing
     assert prepared.record.spec.secrets == ("HUD_API_KEY",) and prepared.record.spec.variables == {"TEAM": "red"}
 
@@ -172,11 +173,11 @@ async def test_an_image_of_this_computer_is_pushed_before_the_platform_is_to_run
     (project / ".env").write_text("HUD_API_KEY=sk-hud-0123456789\n")
     (project / "hud.lock.yaml").write_text(lock)
     _machine_with(monkeypatch, 81920, 81920)
-    wish = RunRequest(host=host, engine="rollouts", policy="random")
-    (missing,) = (await _prepare(project, store, wish)).missing
+    asked = RunRequest(host=host, engine="rollouts", policy="random")
+    (missing,) = (await _prepare(project, store, asked)).missing
     assert (missing.name, missing.remedy) == ("image", "push-image") and "my-env" in missing.text
     (project / "hud.lock.yaml").write_text("images: {local: my-env:latest, pushed: 'org/my-env@sha256:33'}\n")
-    assert not (await _prepare(project, store, wish)).missing
+    assert not (await _prepare(project, store, asked)).missing
 
 
 @pytest.mark.parametrize(("built", "state"), [("[]", "missing"), ('["docker.io/library/node@sha256:1"]', "warning")])
@@ -188,15 +189,15 @@ async def test_images_that_tasks_name_themselves(
     docker.chmod(0o755)
     monkeypatch.setenv("HUDTUI_ENGINE", str(docker))
     _machine_with(monkeypatch, 81920, 81920)
-    wish = RunRequest(host="me@box", engine="rollouts", policy="random")
+    asked = RunRequest(host="me@box", engine="rollouts", policy="random")
     _needing(project, command="docker", args=["run", "--rm", "-i", "node:20", "npx", "game"])
-    checks = {check.name: check.state for check in (await _prepare(project, store, wish)).checks}
+    checks = {check.name: check.state for check in (await _prepare(project, store, asked)).checks}
     assert checks["image"] == state
     _needing(project, **HOSTED)
-    (missing,) = (await _prepare(project, store, wish)).missing
+    (missing,) = (await _prepare(project, store, asked)).missing
     assert missing.name == "image" and "my-env:latest" in missing.text
     _needing(project, url="http://localhost:8765/mcp", headers={"Mcp-Image": "org/my-env:1"})
-    assert not (await _prepare(project, store, wish)).missing
+    assert not (await _prepare(project, store, asked)).missing
 
 
 @pytest.mark.parametrize("url", ["http://localhost:99999/mcp", "http://[::1/mcp", "http://localhost:${PORT:-x}/mcp"])
@@ -277,7 +278,7 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "gpu"),
+    ("asked", "gpu"),
     [
         (RunRequest(provider="prime", gpus="1xA100"), "A100_80GB"),
         (RunRequest(engine="rollouts", policy="random", provider="prime"), "CPU_NODE"),
@@ -286,15 +287,15 @@ def prime(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrimeSimulator]:
     ],
 )
 async def test_the_cheapest_machine_that_the_work_fits(
-    project: Path, store: RunStore, prime: PrimeSimulator, wish: RunRequest, gpu: str
+    project: Path, store: RunStore, prime: PrimeSimulator, asked: RunRequest, gpu: str
 ) -> None:
-    prepared = await _prepare(project, store, wish, starts=False)
+    prepared = await _prepare(project, store, asked, starts=False)
     assert prepared.record is not None, prepared.missing
     assert prepared.choice is not None and prepared.choice.offer.gpu_type == gpu
 
 
 @pytest.mark.parametrize(
-    ("wish", "state"),
+    ("asked", "state"),
     [
         (RunRequest(provider="prime", gpus="1x4090"), "missing"),
         (RunRequest(provider="prime", gpus="2xA100", model="Qwen/Qwen2.5-32B-Instruct"), "missing"),
@@ -302,9 +303,9 @@ async def test_the_cheapest_machine_that_the_work_fits(
     ],
 )
 async def test_a_model_that_does_not_fit_is_said_before_anything_is_rented(
-    project: Path, store: RunStore, prime: PrimeSimulator, wish: RunRequest, state: str
+    project: Path, store: RunStore, prime: PrimeSimulator, asked: RunRequest, state: str
 ) -> None:
-    prepared = await _prepare(project, store, wish, starts=False)
+    prepared = await _prepare(project, store, asked, starts=False)
     (memory,) = (check for check in prepared.checks if check.name == "memory")
     assert memory.state == state and "GiB" in memory.text, prepared.checks
     assert (prepared.record is None) == (state == "missing")
@@ -334,13 +335,13 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
 ) -> None:
     order = Order("hudtui-large", Offer("prime", "o", "H100_80GB", 8, Price(20.0)))
     Ledger().reserve(order, provider="prime", endpoint=prime.url, grant=lambda entries: time.time() + 10 * 3600)
-    wish = RunRequest(engine="rollouts", policy="random", provider="prime")
-    (missing,) = (await _prepare(project, store, wish, starts=False)).missing
+    asked = RunRequest(engine="rollouts", policy="random", provider="prime")
+    (missing,) = (await _prepare(project, store, asked, starts=False)).missing
     assert "day's budget" in missing.text and "hudtui-large may cost" in missing.text and "HUDTUI_BUDGET_DAY" in str(missing.fix)
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("asked", "words"),
     [
         (RunRequest(engine="trl", provider="prime"), "this training will end with an error"),
         (RunRequest(engine="trl", provider="prime", rehearse=True, python="/opt/python"), "Start it?"),
@@ -348,12 +349,12 @@ async def test_a_days_budget_without_room_is_said_before_anybody_is_asked(
     ],
 )
 async def test_the_question_says_what_is_known_to_fail(
-    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, wish: RunRequest, words: str
+    project: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, asked: RunRequest, words: str
 ) -> None:
     with PrimeSimulator(step=5) as sim:
         monkeypatch.setenv("HUDTUI_SIM", sim.url)
         monkeypatch.setenv("HUDTUI_SIM_KEY", sim.api_key)
-        record = (await _prepare(project, store, wish, starts=False)).record
+        record = (await _prepare(project, store, asked, starts=False)).record
     assert record is not None
     assert (words in start_question(record)) and (words == "Start it?") == (start_question(record) == "Start it?")
     assert record.spec.rent is not None

@@ -1,0 +1,67 @@
+"""A run in full: what an engine plans, the rented machine, and what the run may cost. It is kept in the run store as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hudtui.core.compute.limits import Limits
+from hudtui.core.compute.values import Offer, Order
+from hudtui.core.training.plan import JobSpec, from_plain, to_plain
+
+
+@dataclass(frozen=True)
+class Rental:
+    """A machine that is rented for one run and ended after it."""
+
+    provider: str
+    """Name of the provider."""
+    machine: str
+    """Name under which the machine is ordered and found again; unique."""
+    offer: Offer
+    """The offer to order, with what the provider needs for that."""
+    hourly: float = 0.0
+    """Price per hour, in `currency`, that the user agreed to."""
+    currency: str = "USD"
+    image: str | None = None
+    disk_gb: float | None = None
+    ssh_key: str | None = None
+    """The provider's id of the public key that may log in."""
+    keep_on_failure: bool = False
+    """Keep the machine, and pay for it, if the run fails."""
+    simulated: bool = False
+    """Nothing is paid, and nothing is switched off."""
+
+    @property
+    def order(self) -> Order:
+        """What to order from the provider."""
+        return Order(self.machine, self.offer, image=self.image, disk_gb=self.disk_gb, ssh_key=self.ssh_key)
+
+
+@dataclass(frozen=True)
+class RunSpec(JobSpec):
+    """What to run, where, and what it may cost."""
+
+    rent: Rental | None = None
+    """None for this machine, or one that the user owns."""
+    limits: Limits = Limits()  # noqa: RUF009 - frozen
+    """Limits of the rented machine when it is ordered; they may be changed later."""
+    output_dir: str | None = None
+    """Absolute path of a folder on this computer for the results; the run gets a folder of its own in it."""
+    tunnels: tuple[int, ...] = ()
+    """Ports of this computer that environments of the tasks listen on. The machine can reach them while hudtui is open."""
+    remarks: tuple[str, ...] = ()
+    """Remarks for the user before the start."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; `spec_from_json` reads them."""
+        return to_plain(self)
+
+
+def spec_from_json(data: Any) -> RunSpec:
+    """Read what `RunSpec.to_json` returned.
+
+    Raises:
+        InputError: The data is not a spec that this version understands.
+    """
+    return from_plain(data, RunSpec)
