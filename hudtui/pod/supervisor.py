@@ -1112,7 +1112,7 @@ class StageWrapper:
             what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
             return self.fail("%s cannot be used: %s" % (what, error.strerror))
         self.child = self.program.pid
-        if self.asked is not None:  # asked while it started
+        if vars(self)["asked"] is not None:  # a signal has set it while the program started; mypy takes it for None
             self.pass_on()
         os.close(log)
         del job, text

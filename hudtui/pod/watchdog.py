@@ -35,9 +35,9 @@ import sys
 import time
 import urllib.request
 from http.client import HTTPException
-from typing import Any, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
-if __package__:
+if TYPE_CHECKING or __package__:
     from hudtui.pod.supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
 else:  # on a machine, as a program of its own
     from supervisor import ENDED, clock, detach, leave_terminal, read_json, take_lock, write_json
@@ -53,8 +53,8 @@ class Watchdog:
 
     def __init__(self, folder: str) -> None:
         self.folder, self.home = folder, os.path.expanduser("~")
-        self.rules = {}  # type: Dict[str, Any]
-        self.status = {}  # type: Dict[str, Any]
+        self.rules: Dict[str, Any] = {}
+        self.status: Dict[str, Any] = {}
         self.key = None  # type: Optional[str]
         self.armed, self.active = clock(), time.time()
         self.ended = None  # type: Optional[float]

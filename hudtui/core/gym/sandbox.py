@@ -472,7 +472,8 @@ def _percent(budget: Budget, text: str, values: Any) -> str:
         size += printed_size(budget, values)
     if size > MAX_CHARACTERS:
         raise _too_long()
-    return text % values
+    shown: str = text % values
+    return shown
 
 
 _SPEC = re.compile(r"(?:(?s:.)?[<>=^])?[-+ ]?z?#?0?(?P<width>[0-9]*)[,_]?(?:\.(?P<precision>[0-9]+))?[bcdeEfFgGosxX%]?\Z")
@@ -545,7 +546,8 @@ def formatted(budget: Budget, value: Any, conversion: str, spec: str) -> str:
     if type(value) is not str or conversion in ("r", "a"):
         printed_size(budget, value)
     if conversion:
-        value = check_result(budget, {"s": str, "r": repr, "a": ascii}[conversion](value))
+        convert: Callable[[object], str] = {"s": str, "r": repr, "a": ascii}[conversion]
+        value = check_result(budget, convert(value))
     if spec:
         check_spec(spec)
     elif type(value) is str:
@@ -754,7 +756,7 @@ CONSUMES = frozenset({"sum", "sorted", "list", "tuple", "dict", "set", "any", "a
 PASSES_ON = frozenset({"enumerate", "zip"})
 """Functions whose result uses up a generator when it is itself used up."""
 
-GUARDS |= UNGUARDED | {"isinstance": isinstance, "any": _all_or_any(any), "all": _all_or_any(all)}
+GUARDS |= {**UNGUARDED, "isinstance": isinstance, "any": _all_or_any(any), "all": _all_or_any(all)}
 GUARDS |= {"min": _extreme(min), "max": _extreme(max), "list": _sequence(list), "tuple": _sequence(tuple)}
 GUARDS |= {"int": _number(int), "float": _number(float)}
 

@@ -15,7 +15,7 @@ import dis
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
@@ -297,8 +297,9 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
-def _new(kind: type[Any], *parts: Any) -> Any:
-    return kind(*parts, lineno=1, col_offset=0)
+def _new(kind: type[ast.expr], *parts: Any) -> ast.expr:
+    make: Callable[..., ast.expr] = kind
+    return make(*parts, lineno=1, col_offset=0)
 
 
 @lru_cache
@@ -456,7 +457,7 @@ class _Rewriter:
         if node.format_spec is None:
             return _guarded("format", value, conversion, _new(ast.Constant, ""))
         if isinstance(node.format_spec, ast.JoinedStr):
-            literals = [part.value for part in node.format_spec.values if isinstance(part, ast.Constant)]
+            literals = [str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant)]
             if len(literals) == len(node.format_spec.values):
                 try:
                     sandbox.check_spec("".join(literals))

@@ -269,7 +269,7 @@ class DatasetScreen(Viewing):
             await self._fill(opened)
             self.complete = True
             for notice in opened.notices:
-                self.say(notice.message, notice.severity)
+                self.say(notice.message, "information" if notice.severity == "info" else notice.severity)
         finally:
             if this == self._reads:  # one that was cancelled may end when the next is under way
                 self.reading = False
