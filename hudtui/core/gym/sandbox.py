@@ -546,7 +546,7 @@ def formatted(budget: Budget, value: Any, conversion: str, spec: str) -> str:
     if type(value) is not str or conversion in ("r", "a"):
         printed_size(budget, value)
     if conversion:
-        convert: Callable[[object], str] = {"s": str, "r": repr, "a": ascii}[conversion]
+        convert: Callable[[object], str] = {"s": str, "r": repr, "a": ascii}[conversion]  # type: ignore[assignment]  # mypy joins str and ascii to object
         value = check_result(budget, convert(value))
     if spec:
         check_spec(spec)

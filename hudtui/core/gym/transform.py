@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from hudtui.core.errors import InputError
 from hudtui.core.gym import sandbox
@@ -297,9 +297,11 @@ _REFUSED: dict[type[ast.AST], str] = {
 }
 
 
-def _new(kind: type[ast.expr], *parts: Any) -> ast.expr:
-    make: Callable[..., ast.expr] = kind
-    return make(*parts, lineno=1, col_offset=0)
+E = TypeVar("E", bound=ast.AST)
+
+
+def _new(kind: Callable[..., E], *parts: Any) -> E:
+    return kind(*parts, lineno=1, col_offset=0)
 
 
 @lru_cache

@@ -201,7 +201,9 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def fingerprint(source: TaskSource) -> Fingerprint | None:
-    """Return the state of the source's files; None while one of them is missing."""
+    """Return the state of the source's files; None while one of them is missing, or where they are on the Hub."""
+    if source.kind == "hub":
+        return None
     try:
         return tuple((str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in source.paths())
     except (OSError, HudtuiError):
