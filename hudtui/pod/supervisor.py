@@ -1112,8 +1112,8 @@ class StageWrapper:
             what = "the folder %s" % job["cwd"] if error.filename == job["cwd"] else "`%s`" % job["argv"][0]
             return self.fail("%s cannot be used: %s" % (what, error.strerror))
         self.child = self.program.pid
-        if vars(self)["asked"] is not None:  # a signal has set it while the program started; mypy takes it for None
-            self.pass_on()
+        if self.asked is not None:  # by a signal while the program started
+            self.pass_on()  # type: ignore[unreachable]
         os.close(log)
         del job, text
         record = dict(own_record(), child=self.child, child_id=identity(self.child), at=time.time(), clock=clock(), log=shown)
