@@ -1,4 +1,4 @@
-"""What is wrong with a run, in words and with what to do about it: pure functions over what was seen of it."""
+"""Alarms: problems of a run and their fixes, found by pure functions over the run's observed facts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import MetricsReader, NotFiniteStreak, Point
 
 SILENT = 15.0
-"""Seconds without a heartbeat after which a run that should live is worth a look."""
+"""Seconds without a heartbeat after which an active run raises an alarm."""
 QUIET = 300.0
-"""Seconds without a line of the stage that runs; three of its steps, where those take longer."""
+"""Seconds without a log line of the running stage after which an alarm is raised; three steps if those take longer."""
 DEAD_QUIET = 60.0
-"""The same, where the server that it asks is known to be dead."""
+"""The same if the model server of the stage is known to be dead."""
 UNANSWERED = 20.0
-"""Seconds without an answer of a server that answered before."""
+"""Seconds without an answer, from a server that has answered before, after which an alarm is raised."""
 STUCK = 60.0
-"""Seconds in which a server has requests and makes no token."""
+"""Seconds in which a server has requests but generates no token, after which an alarm is raised."""
 DISK_LOW = 5 * 1024**3
-"""Bytes: a checkpoint of a model of some size may not fit any more."""
+"""Free bytes below which a checkpoint of a medium-sized model may no longer fit."""
 DISK_FULL = 512 * 1024**2
 FLAT = 5
-"""Steps in a row without any spread of rewards from which on it is no accident."""
+"""Consecutive steps without any reward spread after which an alarm is raised."""
 
 Level = Literal["warning", "error"]
 Kind = Literal["heartbeat", "quiet", "memory", "nan", "flat", "server", "disk"]
@@ -34,63 +34,62 @@ Kind = Literal["heartbeat", "quiet", "memory", "nan", "flat", "server", "disk"]
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that a person should know now."""
+    """A problem that the user should know about now."""
 
     kind: Kind
     level: Level
     text: str
-    """What is wrong, in one sentence."""
+    """The problem, in one sentence."""
     fix: str | None = None
-    """What can be done about it, in one sentence."""
+    """The fix, in one sentence."""
     stage: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class LogSymptom:
-    """A line of a log that tells of a trouble."""
+    """A log line that indicates a problem."""
 
     kind: Literal["memory", "server"]
     stage: str
     line: str
-    """Cleaned."""
+    """The line, without control sequences."""
     fix: str | None = None
 
 
 @dataclass(frozen=True)
 class StageFacts:
-    """How a stage stands, as far as alarms go."""
+    """The facts about a stage that alarms depend on."""
 
     name: str
     state: str
     service: bool = False
     exit: int | None = None
     quiet: float | None = None
-    """Seconds since its log grew; None where that is not known."""
+    """Seconds since the stage's log last grew; None if unknown."""
     unanswered: float = 0.0
-    """Of a model server: seconds since it answered; 0 for one that does, or that nobody asks."""
+    """For a model server: seconds since its last answer; 0 if it answers or is not asked."""
     stuck: float = 0.0
-    """Of a model server: seconds in which it had requests and made no token."""
+    """For a model server: seconds in which it has had requests but generated no token."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What was seen of a run."""
+    """The facts about a run that alarms depend on."""
 
     active: bool
     silent: float | None = None
-    """Seconds since its last heartbeat."""
+    """Seconds since the run's last heartbeat."""
     stages: tuple[StageFacts, ...] = ()
     signs: tuple[LogSymptom, ...] = ()
     wrong: tuple[NotFiniteStreak, ...] = ()
     spread: Sequence[Point] = ()
-    """How far the rewards of a group lie apart, step by step; empty where there is one reward a group."""
+    """Spread of the rewards within a group, one point per step; empty if a group has only one reward."""
     step_times: Sequence[Point] = ()
     disk_free: int | None = None
-    """Bytes."""
+    """Free bytes on the machine's disk."""
 
 
 _CUDA = re.compile(r"(?:CUDA|HIP|XPU) out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED")
@@ -109,11 +108,11 @@ _HOST_FIX = "The machine's own memory was full: a machine with more, or fewer ep
 
 
 _WORDS = ("emory", "ALLOC_FAILED", "KV cache", "max seq len", "oom-kill", "Engine", "Background loop")
-"""One of them is in every line that tells of a trouble: most lines are done with after looking for these."""
+"""Every symptom contains one of these words, so most lines are ruled out by this cheap test."""
 
 
 def find_symptom(stage: str, line: str) -> LogSymptom | None:
-    """What a line of a log tells of a trouble; None for all others."""
+    """Return the symptom in a log line, or None."""
     if not any(word in line for word in _WORDS):
         return None
     if _CUDA.search(line):
@@ -128,7 +127,7 @@ def find_symptom(stage: str, line: str) -> LogSymptom | None:
 
 
 def find_symptoms(stage: str, lines: Sequence[str]) -> tuple[LogSymptom, ...]:
-    """What lines of a log tell of troubles, as `find_symptom` for each of their beginnings; quick where there is none."""
+    """Return the symptoms in log lines, as `find_symptom` finds them at the start of each line; fast without symptoms."""
     text = "\n".join(lines)
     if not any(word in text for word in _WORDS):
         return ()
@@ -136,17 +135,17 @@ def find_symptoms(stage: str, lines: Sequence[str]) -> tuple[LogSymptom, ...]:
 
 
 def reward_spread(metrics: MetricsReader, group: int | None = None) -> tuple[Point, ...]:
-    """The spread of rewards, where a spread can be: not with one episode a task.
+    """Return the reward spread by step; empty if each task has one episode, which leaves nothing to compare.
 
     Args:
-        metrics: The numbers.
-        group: Episodes that are compared with one another; None where it is not known.
+        metrics: The run's metrics.
+        group: Episodes per group; None if unknown.
     """
     return () if group == 1 else metrics.quantity("reward_std")
 
 
 def find_alarms(facts: RunFacts) -> tuple[Alarm, ...]:
-    """Everything that is wrong, the worst first."""
+    """Return the alarms of a run, the worst first."""
     found = [*_heartbeat(facts), *_memory(facts), *_server(facts), *_disk(facts), *_quiet(facts), *_nan(facts), *_flat(facts)]
     return tuple(sorted(found, key=lambda alarm: alarm.level != "error"))
 
@@ -192,7 +191,7 @@ def _server(facts: RunFacts) -> Iterable[Alarm]:
 
 
 def _trouble(stage: StageFacts, sign: LogSymptom | None) -> str | None:
-    """What is wrong with a server; None where nothing is, and for stages that are none."""
+    """Return the problem of a model server; None without a problem, or if the stage is not a server."""
     if stage.service and stage.state == "ended":
         return "is dead" if stage.exit is None else f"ended with status {stage.exit}"
     if stage.unanswered > UNANSWERED:
@@ -253,7 +252,7 @@ def _flat(facts: RunFacts) -> Iterable[Alarm]:
 
 
 def seconds(value: float) -> str:
-    """A duration in words: `40 s`, `3 min`, `2.5 h`."""
+    """Return a duration in seconds as text: `40 s`, `3 min`, `2.5 h`."""
     if value < 100:
         return f"{value:.0f} s"
     return f"{value / 60:.0f} min" if value < 6000 else f"{value / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""A run as it is seen at one moment: values, and how they are told."""
+"""The state of a run at one moment, as values, and their text and JSON forms."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ if TYPE_CHECKING:
     from hudtui.core.runs.reports import StageReport
 
 STEPS = 500
-"""Steps that a result holds, the newest."""
+"""Most steps in a result: the newest."""
 _LONGEST = 10 * 365 * 86400.0
-"""Seconds that a run may have left; more is no estimate."""
+"""Largest estimate of the remaining time, in seconds; a larger one is not shown."""
 
 
 @dataclass(frozen=True)
 class StageView:
-    """A stage as it stands."""
+    """The state of one stage."""
 
     name: str
     state: str
-    """`waiting`, `starting`, `running`, `ready` (a service that answers) or `ended`."""
+    """`waiting`, `starting`, `running`, `ready` (a service that answers requests) or `ended`."""
     service: bool = False
     attempt: int = 0
     exit: int | None = None
-    """Exit status; negative for the signal that ended it."""
+    """Exit status of the stage; `-N` if signal N ended it."""
     started: float | None = None
     ended: float | None = None
     pid: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return {**vars(self), "started": iso_time(self.started), "ended": iso_time(self.ended)}
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One task."""
+    """The result of one task."""
 
     task: str
     reward: float
@@ -55,53 +54,49 @@ class ResultRow:
     errors: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step of a training."""
+    """The result of one training step."""
 
     step: float
     reward: float
     reward_std: float | None = None
     loss: float | None = None
     completion_length: float | None = None
-    """Mean tokens of a reply."""
+    """Mean length of a reply, in tokens."""
     step_time: float | None = None
-    """Seconds."""
+    """In seconds."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run has brought so far: its tasks, or the steps of a training."""
+    """The results of a run so far: its tasks, or the steps of a training."""
 
     rows: tuple[ResultRow, ...] = ()
     steps: tuple[StepRow, ...] = ()
-    """In their order, the newest `STEPS` of them."""
+    """The newest `STEPS` steps, in order."""
 
     @property
     def reward(self) -> float | None:
-        """Mean over the tasks; None while there are none."""
+        """Return the mean reward over the tasks, or None without tasks."""
         return fmean(row.reward for row in self.rows) if self.rows else None
 
     @property
     def episodes(self) -> int:
-        """Episodes played."""
         return sum(row.episodes for row in self.rows)
 
     @property
     def errors(self) -> int:
-        """Episodes that something broke off."""
+        """Return the number of episodes that ended with an error."""
         return sum(row.errors for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return {
             "reward": self.reward,
             "episodes": self.episodes,
@@ -113,69 +108,68 @@ class RunResult:
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """A GPU at one moment."""
+    """The load of one GPU at one moment."""
 
     index: int
     used_mib: float | None = None
     total_mib: float | None = None
     utilization: float | None = None
-    """Per cent."""
+    """In per cent."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything there is to show about one run."""
+    """Everything that is shown about one run."""
 
     summary: RunSummary
     stages: tuple[StageView, ...] = ()
     elapsed: float | None = None
-    """Seconds."""
+    """In seconds."""
     silent: float | None = None
-    """Seconds since its last sign of life; None when it has ended or never began."""
+    """Seconds since the supervisor's last heartbeat; None if the run has ended or has not started."""
     result: RunResult = field(default_factory=RunResult)
     metrics: MetricsReader = field(default_factory=MetricsReader)
-    """Series by name; `metrics.series("reward")` is the curve of rewards."""
+    """The run's metrics; `metrics.series("reward")` is the reward curve."""
     disk_free: int | None = None
-    """Bytes left on the machine's disk."""
+    """Free bytes on the machine's disk."""
     events: tuple[RunEvent, ...] = ()
     problem: str | None = None
-    """What of the run could not be read or kept, in words: what is shown may be out of date."""
+    """What could not be read or stored, as a sentence: the view may be out of date."""
     away: float | None = None
-    """Seconds since its machine answered; None where it does. All the rest is as it was then."""
+    """Seconds since the machine's last answer, None while it answers. All other fields are from that time."""
     alarms: tuple[Alarm, ...] = ()
-    """What is wrong, the worst first."""
+    """The run's problems, the worst first."""
     gpus: tuple[GpuLoad, ...] = ()
     cost: float | None = None
-    """What its machine has cost until now, in `summary.currency`."""
+    """Cost of the rented machine so far, in `summary.currency`."""
     servers: tuple[ModelServer, ...] = ()
-    """The model servers that answer, or did."""
+    """The model servers that have answered at least once."""
     load: MetricsReader = field(default_factory=MetricsReader)
-    """How busy GPUs and servers were, over time."""
+    """Load of GPUs and model servers over time."""
     left: float | None = None
-    """Seconds until its last step, as the last steps went; None where that is not known."""
+    """Estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """Names of the logs there are or will be, in the order of the stages."""
+        """Return the names of all logs, existing or future, in the order of the stages."""
         return tuple(stage.name for stage in self.stages)
 
     @property
     def attach(self) -> tuple[str, ...] | None:
-        """The command that shows its tmux session; None where there is none."""
+        """Return the command that attaches to the run's tmux session, or None without a session."""
         return attach_argv(self.summary.session) if self.summary.mode == "tmux" and self.summary.active else None
 
     @property
     def worrying(self) -> bool:
-        """It should live, but its heartbeat has stopped."""
+        """Return whether the run should be alive, but its heartbeat has stopped."""
         return self.summary.active and self.silent is not None and self.silent > SILENT
 
     @property
     def reward(self) -> float | None:
-        """Mean over the tasks, or the newest of a training; None before the first."""
+        """Return the mean reward over the tasks, or the newest reward of a training; None before the first."""
         if self.result.reward is not None:
             return self.result.reward
         points = self.metrics.quantity("reward")
@@ -183,7 +177,7 @@ class RunView:
 
     @property
     def scales(self) -> dict[str, tuple[float, float | None]]:
-        """Of the curves of `load` what lies at the floor and at the ceiling; None: the largest value."""
+        """Return the lowest and highest value of each `load` curve's axis; None as the highest stands for the curve's maximum."""
         found: dict[str, tuple[float, float | None]] = dict.fromkeys(self.load.names, (0.0, None))
         for gpu in self.gpus:
             found[gpu_busy_series(gpu)] = (0.0, 100.0)
@@ -192,7 +186,7 @@ class RunView:
 
     @property
     def step(self) -> str | None:
-        """How far it is: `12/100`, or `12` where the end is not known; None before the first numbers."""
+        """Return the progress: `12/100`, or `12` if the number of steps is unknown; None before the first metrics."""
         newest = self.metrics.newest
         if newest is None:
             return None
@@ -224,7 +218,7 @@ class RunView:
 
 
 def stage_view(name: str, service: bool, saved: StageReport | None) -> StageView:
-    """A stage from what status.json says of it."""
+    """Return the view of a stage from its entry in `status.json`, or of a waiting stage without an entry."""
     if saved is None:
         return StageView(name, "waiting", service)
     state = clean_line(saved.state, 40)
@@ -232,13 +226,13 @@ def stage_view(name: str, service: bool, saved: StageReport | None) -> StageView
 
 
 def read_result(metrics: MetricsReader) -> RunResult:
-    """What the numbers of a run tell of its result."""
+    """Return the results that a run's metrics contain."""
     rows = result_rows(metrics)
     return RunResult(rows, () if rows else step_rows(metrics))
 
 
 def step_rows(metrics: MetricsReader) -> tuple[StepRow, ...]:
-    """The table of steps, from the lines that tell a reward."""
+    """Return the table of steps, from the metrics rows with a reward."""
 
     def of(quantity: str) -> dict[float, float]:
         return {point.x: point.y for point in metrics.quantity(quantity)}
@@ -251,7 +245,7 @@ def step_rows(metrics: MetricsReader) -> tuple[StepRow, ...]:
 
 
 def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
-    """The table of tasks, from the lines of metrics that name one."""
+    """Return the table of tasks, from the metrics rows that name a task."""
     found: dict[str, ResultRow] = {}
     for row in metrics.rows:
         task = row.get("task")
@@ -268,7 +262,7 @@ def result_rows(metrics: MetricsReader) -> tuple[ResultRow, ...]:
 
 
 def read_gpus(row: Mapping[str, Any]) -> tuple[GpuLoad, ...]:
-    """The GPUs in a line of gpu.jsonl."""
+    """Return the GPUs in a row of `gpu.jsonl`."""
     listed = row.get("gpus")
     return tuple(
         GpuLoad(
@@ -283,7 +277,7 @@ def read_gpus(row: Mapping[str, Any]) -> tuple[GpuLoad, ...]:
 
 
 def gpu_text(gpu: GpuLoad) -> str:
-    """A GPU in a few words."""
+    """Return a short description of a GPU's load."""
     parts = [f"GPU {gpu.index}"]
     if gpu.utilization is not None:
         parts.append(f"{gpu.utilization:.0f} %")
@@ -294,7 +288,7 @@ def gpu_text(gpu: GpuLoad) -> str:
 
 
 def server_text(server: ModelServer) -> str:
-    """A model server in one line."""
+    """Return a one-line description of a model server."""
     sample = server.sample
     if not server.answers:
         return f"{server.stage} does not answer: {server.problem}"
@@ -308,17 +302,17 @@ def server_text(server: ModelServer) -> str:
 
 
 def gpu_busy_series(gpu: GpuLoad) -> str:
-    """Name of the curve of how busy it is."""
+    """Return the name of the GPU's utilization curve."""
     return f"GPU {gpu.index} busy %"
 
 
 def gpu_memory_series(gpu: GpuLoad) -> str:
-    """Name of the curve of its memory."""
+    """Return the name of the GPU's memory curve."""
     return f"GPU {gpu.index} GiB"
 
 
 def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a line of gpu.jsonl, by the names of their curves."""
+    """Return the values of a row of `gpu.jsonl`, by curve name."""
     found = {}
     for gpu in read_gpus(row):
         if gpu.utilization is not None:
@@ -329,7 +323,7 @@ def gpu_load(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def server_load(server: ModelServer) -> dict[str, float]:
-    """The numbers of a model server, by the names of their curves."""
+    """Return the values of a model server's answer, by curve name."""
     told = {
         "running": server.sample.running,
         "waiting": server.sample.waiting,
@@ -341,7 +335,7 @@ def server_load(server: ModelServer) -> dict[str, float]:
 
 
 def time_left(metrics: MetricsReader) -> float | None:
-    """Seconds until the last step, if all go like the last ones."""
+    """Return the estimated seconds until the last step, from the pace of the newest steps; None if unknown."""
     newest, last = metrics.newest, metrics.max_step
     if newest is None or last is None or newest[0] >= last:
         return None

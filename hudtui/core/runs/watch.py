@@ -1,4 +1,4 @@
-"""Watching runs: their state, their last sign of life, their numbers, their logs. It only looks; stopping is the launcher's."""
+"""Watch runs: their state, heartbeat, metrics and logs. This module only reads; `launch` stops runs."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ from hudtui.core.training.metrics import MetricsReader
 __all__ = ["SILENT", "GpuLoad", "Monitor", "ResultRow", "RunResult", "RunView", "StageView"]
 
 _LOG_LOOK = 256 * 1024
-"""Bytes of a log that one look searches for signs of trouble, at most."""
+"""Most bytes of a log that one refresh searches for symptoms."""
 _METRICS_LOOK = 16 * 1024 * 1024
-"""Bytes of the metrics that one look reads, at most: the newest."""
+"""Most bytes of the metrics that one refresh reads: the newest."""
 _LATE = 5.0
-"""Seconds without an answer after which a view is told to be an old one."""
+"""Seconds without an answer from the machine after which a view is marked as old (`RunView.away`)."""
 _SLOWEST = 30.0
-"""Seconds between two looks at a machine that does not answer, at most."""
+"""Longest interval in seconds between two attempts to reach a silent machine."""
 _SERVER_EVERY = 2.0
-"""Seconds between two questions to a model server."""
+"""Seconds between two requests to a model server."""
 _SERVER_WAIT = 0.3
-"""Seconds that a view waits for its answer."""
+"""Seconds a view waits for the model server's answer."""
 _SERVER_FIRST = 3.0
-"""The same for the first question, so that whoever looks but once gets to know it."""
+"""The same for the first request, so that a single view includes the answer."""
 _SIGNS = 8
-"""Signs that are kept of a stage, the newest."""
+"""Symptoms kept for each stage, the newest."""
 
 
 class Monitor:
-    """Looks at the runs of a store and at the machines they are on. Remembers what it has read, so that looking again is cheap.
+    """Reads the runs of a store and the files on their machines. It remembers what it has read, so a second view is cheap.
 
     Args:
         store: The runs.
-        hosts: Gives the host of a name; None for one that cannot be reached from here.
-        now: The time, in seconds since the epoch.
+        hosts: Returns the host of a name, or None if this computer cannot reach that host.
+        now: Current time, in seconds since the epoch.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Monitor:
         self._hosts = hosts
         self._now = now
         self._machines: dict[tuple[str, str | None], RunFolder] = {}
-        """By the run, and the folder that it was brought home to."""
+        """By run id and local results folder."""
         self._seen: dict[str, _Seen] = {}
         self._rented: dict[str, bool] = {}
         self._own: dict[str, bool] = {}
         self._kept: dict[str, _Kept] = {}
 
     def _keep(self, run: str) -> _Kept:
-        """What the store says of a run. The store is read only when it was written since: most looks find it as it was."""
+        """Return the store's record of a run. The store is read only if its file has changed since the last read."""
         stamp = _stamp(self.store.path)
         kept = self._kept.get(run)
         if kept is None or kept.stamp != stamp:
@@ -99,7 +99,7 @@ class Monitor:
             return known
         self.store.require_own(run)
         record = self.store.record(run)
-        # Brought home it lies in the same order as on its machine, which may be gone.
+        # The local copy has the same layout as the run's folder on its machine, which may be gone.
         host = LocalHost() if home is not None else self._hosts(record.host)
         if host is None:
             raise MachineError(f"run {run} is on {record.host}, which cannot be reached from here")
@@ -108,7 +108,7 @@ class Monitor:
         return machine
 
     def _waits(self, run: str) -> bool:
-        """Nothing can be asked of its machine: it is still being got, was never there, or is none of the user's."""
+        """Whether the run's machine cannot be asked: it is still being rented, or the user did not start the run."""
         if run not in self._rented:
             record = self.store.record(run)
             self._rented[run] = record.spec.rent is not None
@@ -116,14 +116,14 @@ class Monitor:
         return not self._own[run] or (self._rented[run] and self._keep(run).summary.started is None)
 
     def _nowhere(self, run: str) -> RunFolder:
-        """Stands in for a machine that is not there yet: it knows of no file."""
+        """Return a run folder without files, for a machine that does not exist yet."""
         record = self.store.record(run)
         return RunFolder(LocalHost(), replace(record, folder=str(self.store.folder / run / "not there yet"), own=True))
 
     async def refresh(self) -> tuple[RunSummary, ...]:
-        """All runs, the oldest first, with what their machines have said until now.
+        """Return all runs, oldest first, with the newest reports of their machines.
 
-        A machine that is silent is passed over; what cannot be kept, because the disk is full, is asked for again next time.
+        A silent machine is skipped. Reports that cannot be stored, for example on a full disk, are read again next time.
         """
         changed = False
         for run in (runs := self.store.runs()):
@@ -133,11 +133,11 @@ class Monitor:
         return self.store.runs() if changed else runs
 
     async def view(self, run: str) -> RunView:
-        """Look at one run.
+        """Return the current view of one run.
 
         Raises:
-            RunError: There is no such run.
-            MachineError: Its machine does not answer.
+            RunError: The run does not exist.
+            MachineError: The run's machine does not answer.
         """
         waits = self._waits(run)
         machine = self._nowhere(run) if waits else self._machine(run)
@@ -210,13 +210,13 @@ class Monitor:
         )
 
     async def watch(self, run: str, *, every: float = 0.5) -> AsyncGenerator[RunView, None]:
-        """Views of a run, one each `every` seconds, until it and its rented machine have ended; the last one is of the end.
+        """Yield a view of a run every `every` seconds until run and machine have ended; the last view shows the end.
 
-        While the machine does not answer, or the store cannot be read, the views go on: they say for how long (`RunView.away`).
+        Views continue while the machine is silent or the store is unreadable; `RunView.away` says for how long.
 
         Raises:
-            RunError: There is no such run.
-            MachineError: Its machine does not answer the first look.
+            RunError: The run does not exist.
+            MachineError: The run's machine does not answer the first request.
         """
         view = await self.view(run)
         heard, look = time.monotonic(), None
@@ -227,7 +227,7 @@ class Monitor:
                 await asyncio.sleep(every)
                 kept = self._keep(run)
                 if not (view.summary.active or kept.summary.active):
-                    # Nothing changes there any more, and it may go away at any moment.
+                    # The run has ended: its files no longer change, and its machine may end at any moment.
                     view = replace(view, summary=kept.summary, events=kept.events, cost=kept.summary.cost(self._now()), away=None)
                     yield view
                     continue
@@ -246,7 +246,7 @@ class Monitor:
                 if why is not None or view.away is not None or silent > _LATE:
                     view = self._away(view, kept, silent, why)
                 yield view
-            if view.away is not None:  # it has ended meanwhile: what is left of it may lie here by now
+            if view.away is not None:  # the run has ended meanwhile, and its results may be on this computer by now
                 with contextlib.suppress(MachineError, RunError):
                     yield await self.view(run)
         finally:
@@ -255,7 +255,7 @@ class Monitor:
                 await asyncio.gather(look, return_exceptions=True)
 
     def _away(self, view: RunView, kept: _Kept, silent: float, why: str | None) -> RunView:
-        """A view without a look at the machine: what is known, and for how long nothing was heard."""
+        """Return a view without asking the machine: the last known state, and how long the machine has been silent."""
         now = self._now()
         return replace(
             view,
@@ -269,7 +269,7 @@ class Monitor:
         )
 
     def log_path(self, run: str, window: str | None = None) -> str:
-        """Where the log of a window lies on its machine; by default of the stage that runs, or ran last.
+        """Return the path of a window's log on the run's machine; by default of the current or last stage.
 
         Raises:
             RunError: The run has no such window.
@@ -282,11 +282,11 @@ class Monitor:
         return machine.path("logs", f"{chosen}.log")
 
     async def tail(self, run: str, window: str | None = None, *, lines: int = 1000) -> int:
-        """The byte offset at which the last `lines` lines of a log begin; reads backwards, so a large log costs nothing."""
+        """Return the byte offset of the last `lines` lines of a log. It reads backwards from the end, so a large log is cheap."""
         return 0 if self._waits(run) else await offset_of_last_lines(self._machine(run).host, self.log_path(run, window), lines)
 
     async def read(self, run: str, window: str | None = None, *, offset: int = 0) -> AsyncGenerator[FileChunk, None]:
-        """The bytes of a log from `offset` to what is its end now."""
+        """Yield the bytes of a log from `offset` to its current end."""
         if self._waits(run):
             return
         host, path = self._machine(run).host, self.log_path(run, window)
@@ -304,15 +304,15 @@ class Monitor:
     async def follow(
         self, run: str, window: str | None = None, *, offset: int = 0, to_the_end: bool = True
     ) -> AsyncGenerator[FileChunk, None]:
-        """The bytes of a log from `offset` on, as they are written.
+        """Yield the bytes of a log from `offset`, as they are written.
 
         Consume it inside `contextlib.aclosing` when leaving early.
 
         Args:
             run: The run.
-            window: The stage; by default the one that runs, or ran last.
-            offset: Byte offset to begin at; see `tail`.
-            to_the_end: Stop when the run has ended and everything is read; else go on for ever.
+            window: Name of the stage; by default the current or last stage.
+            offset: First byte; see `tail`.
+            to_the_end: Stop when the run has ended and its log is read completely; otherwise continue without end.
         """
         while self._waits(run):
             if to_the_end and not self.store.summary(run).active:
@@ -336,7 +336,7 @@ class Monitor:
                     yield chunk
                 elif to_the_end:
                     if self._keep(run).summary.active:
-                        with contextlib.suppress(RunError, MachineError):  # one that is away is waited for, as the log itself is
+                        with contextlib.suppress(RunError, MachineError):  # wait for a silent machine, as for the log itself
                             await machine.sync(self.store)
                     if not self._keep(run).summary.active:
                         break
@@ -348,7 +348,7 @@ class Monitor:
             closing = getattr(chunks, "aclose", None)
             if closing is not None:
                 await closing()
-        # What is left, wherever it lies by now: a rented machine may be gone.
+        # Read the rest from wherever the log is now: a rented machine may be gone.
         async with contextlib.aclosing(self.read(run, window, offset=end)) as rest:
             async for chunk in rest:
                 yield chunk
@@ -356,7 +356,7 @@ class Monitor:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the store said of a run, and how its file looked then."""
+    """The store's record of a run, and the stamp of the store's file when it was read."""
 
     stamp: object
     summary: RunSummary
@@ -364,7 +364,7 @@ class _Kept:
 
 
 def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """How the store's file looks, with the one that its newest changes are in: not the same after any change."""
+    """Return a stamp of the store's file and its write-ahead log; every change to the store changes the stamp."""
 
     def look(file: Path) -> tuple[int, int, int] | None:
         try:
@@ -377,7 +377,7 @@ def _stamp(path: Path) -> tuple[tuple[int, int, int] | None, ...]:
 
 
 class _Problems:
-    """Keeps what a look failed at, in words; the look goes on with the rest. A machine that is away is another thing."""
+    """Collects what a view could not read, as sentences; the view continues with the rest. A silent machine still raises."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -393,7 +393,7 @@ class _Problems:
 
 
 class _Seen:
-    """What was seen of a run so far, so that looking again costs what is new."""
+    """The part of a run read so far, so that the next view reads only what is new."""
 
     def __init__(self, machine: RunFolder) -> None:
         self._machine = machine
@@ -421,7 +421,7 @@ class _Seen:
 
     @property
     def signs(self) -> tuple[LogSymptom, ...]:
-        """The newest signs of trouble, the newest of a stage first."""
+        """Return the newest symptoms; those of one stage are ordered newest first."""
         return tuple(sign for signs in self._signs.values() for sign in reversed(signs))
 
     async def read_metrics(self, host: Host) -> None:
@@ -434,13 +434,13 @@ class _Seen:
                     self.metrics = self._make()
                 self.metrics.feed(fresh.data)
                 changed = True
-                await asyncio.sleep(0)  # a long file is not the only thing to be done
+                await asyncio.sleep(0)  # let other tasks run while a long file is read
         if changed:
             self.result = read_result(self.metrics)
 
     @property
     def passed_over(self) -> str | None:
-        """What was not read of the metrics, in words."""
+        """Return a sentence about metrics that were skipped, or None."""
         if self._file is None or not self._file.skipped:
             return None
         return f"the first {size(self._file.skipped)} of its metrics are not read, only the newest {size(_METRICS_LOOK)}"
@@ -456,10 +456,10 @@ class _Seen:
                 self.load.add({**gpu_load(row), "time": row.get("at")})
 
     async def ask_servers(self, host: Host, stages: Iterable[StageView], now: float) -> dict[str, ModelServer]:
-        """Ask the model servers that are ready, by and by: a view does not wait for one that is slow.
+        """Ask the ready model servers in the background: a view does not wait for a slow server.
 
         Returns:
-            What was heard of them last, by the names of their stages.
+            The newest answer of each server, by the name of its stage.
         """
         ready = {stage.name for stage in stages if stage.state == "ready"}
         watches = [watch for watch in self._servers if watch.stage in ready]
@@ -478,7 +478,7 @@ class _Seen:
                 self.load.add({**told, "time": now})
 
     async def read_log(self, host: Host, stage: StageView) -> dict[str, float]:
-        """Look for signs of trouble; gives when the log grew last, by the clock of the machine."""
+        """Search a stage's log for symptoms. Return when the log last grew, in seconds since the epoch by the machine's clock."""
         if stage.state == "waiting":
             return {}
         log = self._logs[stage.name]
@@ -490,12 +490,12 @@ class _Seen:
         return {} if log.stat is None else {stage.name: log.stat.modified}
 
     def silence(self, beat: float, now: float, clock: float) -> float:
-        """Seconds since the last heartbeat. The clock there may be wrong: once the heart was seen to beat, ours counts.
+        """Return the seconds since the last heartbeat. Once a new heartbeat was seen, this computer's clock counts.
 
         Args:
-            beat: When its heart beat last, by the clock there.
-            now: The time here.
-            clock: A clock here that only goes forward.
+            beat: Time of the last heartbeat, by the machine's clock, which may be wrong.
+            now: Current time on this computer.
+            clock: A monotonic time on this computer.
         """
         if self._beat is None or self._beat[0] != beat:
             self._beat = (beat, clock, self._beat is not None)
