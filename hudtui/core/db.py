@@ -13,6 +13,7 @@ import errno
 import functools
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,7 +94,7 @@ class Database:
             except OSError as error:
                 raise self._failure(error, errno.errorcode.get(error.errno or 0, "")) from None
             with contextlib.closing(self._connect("mode=rw")) as connection:
-                connection.execute("PRAGMA journal_mode = WAL").fetchone()  # stays as it is where the file system cannot
+                self._use_wal(connection)
                 connection.execute("PRAGMA synchronous = FULL")  # a commit must outlive a crash of the whole machine
                 connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -144,6 +145,19 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Turn the write-ahead log on; the file stays as it is where the file system cannot have one."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                # SQLite answers "locked" at once, without its busy timeout, where several processes do this to a new file.
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def _open_to_read(self) -> sqlite3.Connection:
         try:

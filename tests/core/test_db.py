@@ -128,6 +128,17 @@ def test_a_lock_of_another_program(notes: Database) -> None:
             add(impatient, "b")
 
 
+def test_a_new_file_that_another_program_is_writing_is_waited_for(notes: Database) -> None:
+    notes.path.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(notes.path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # before anyone has turned the write-ahead log on
+        done = threading.Timer(0.3, other.execute, ["COMMIT"])
+        done.start()
+        add(notes, "a")
+        done.join()
+    assert texts(notes) == ["a"]
+
+
 def test_a_locked_file_is_not_read_as_if_it_were_frozen(notes: Database) -> None:
     add(notes, "a")
     with contextlib.closing(sqlite3.connect(notes.path, isolation_level=None)) as other:
