@@ -1,4 +1,4 @@
-"""A run that may be started, as people read it before they say yes: machine and price, files, every command, ports, results."""
+"""The plan of a run as text, for the user to confirm: machine and price, files, every command, ports, results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PlanLine:
     """One line of a plan."""
 
     label: str
-    """What it tells of: `machine`, `cost`, `file`, the name of a stage, ..."""
+    """The subject: `machine`, `cost`, `file`, the name of a stage, ..."""
     text: str
 
 
 def start_question(record: RunRecord) -> str:
-    """What is asked before a run is started: with its price, and with what is known to fail."""
+    """Return the question before a run is started, with its price and known problems."""
     rent = record.spec.rent
     if rent is None:
         return "Start it?"
@@ -41,12 +41,12 @@ def start_question(record: RunRecord) -> str:
 
 
 def plan_lines(record: RunRecord, store: RunStore, prepared: Preparation | None = None) -> tuple[PlanLine, ...]:
-    """The whole plan. `RUN` stands for the run's folder on its machine.
+    """Return the lines of the whole plan. `RUN` stands for the run's folder on its machine.
 
     Args:
-        record: The run as it would be started.
-        store: Where it would be kept.
-        prepared: What is known of its machine beside that.
+        record: The run that would be started.
+        store: The store that would keep the run.
+        prepared: The checks, and the choice of the machine.
     """
     plan, spec = record.plan, record.spec
     lines = [PlanLine("run", f"{record.id}  (engine {record.engine})"), *_machine_lines(record, prepared)]
@@ -104,7 +104,7 @@ def _machine_lines(record: RunRecord, prepared: Preparation | None) -> list[Plan
 
 
 def limits_text(limits: Limits, currency: str = "USD") -> str:
-    """Limits in one line."""
+    """Return limits as one line of text."""
     parts = [
         f"{money(limits.run_budget, currency)} for this run" if limits.run_budget is not None else "no budget",
         f"{money(limits.day_budget, currency)} a day for all" if limits.day_budget is not None else "",
@@ -115,7 +115,7 @@ def limits_text(limits: Limits, currency: str = "USD") -> str:
 
 
 def preparation_json(prepared: Preparation, store: RunStore) -> dict[str, Any]:
-    """The form of `hudtui rl --dry-run --json`."""
+    """Return the JSON output of `hudtui rl --dry-run --json`."""
     record = prepared.record
     found: dict[str, Any] = {"ready": record is not None, "checks": [check.to_json() for check in prepared.checks]}
     if record is None:

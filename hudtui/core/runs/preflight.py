@@ -1,4 +1,4 @@
-"""What a run needs beside a machine, and whether it is there: tasks, configuration, image, environments, keys."""
+"""Checks of everything a run needs besides a machine: tasks, configuration, image, environments, keys."""
 
 from __future__ import annotations
 
@@ -32,34 +32,33 @@ Remedy = Literal[
     "generate-config", "choose-config", "choose-tasks", "set-key", "make-key", "register-key", "choose-machine", "push-image"
 ]
 _OWN_VARIABLES = ("HUDTUI_PYTHON",)
-"""Variables of tasks that mean this computer, and have a value of their own on each machine."""
+"""Task variables that depend on the computer, and have a different value on each machine."""
 _SERVICES = ("WANDB_API_KEY", "HF_TOKEN")
-"""Keys that trainers use when they are there."""
+"""Optional keys that trainers use if they are set."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something that a run needs, and whether it is there."""
+    """The check of one thing that a run needs."""
 
     name: str
     """`tasks`, `config`, `image`, `keys`, `machine`, `model`, `memory`, `environment`, `plan`."""
     state: CheckState
     text: str
     fix: str | None = None
-    """What to do about it; a command where there is one."""
+    """How to fix the problem; a command where one exists."""
     remedy: Remedy | None = None
-    """What can be offered on the spot."""
+    """The fix that hudtui can offer immediately."""
     options: tuple[str, ...] = ()
-    """What there is to choose from, or the names of the keys that are missing."""
+    """The possible choices, or the names of the missing keys."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return {name: value for name, value in vars(self).items() if name not in ("remedy", "options")}
 
 
 @dataclass
 class PreflightReport:
-    """What was found while looking at a request."""
+    """The results of the checks of a request."""
 
     checks: list[Check] = field(default_factory=list)
     tasks: tuple[Task, ...] = ()
@@ -69,23 +68,23 @@ class PreflightReport:
     secrets: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     local_image: LockFile | None = None
-    """The lock file, where no registry has the environment's image."""
+    """The lock file, if the environment's image is not in a registry."""
     image: str | None = None
-    """The environment's image, where a registry has it."""
+    """The environment's image, if it is in a registry."""
     tunnels: list[int] = field(default_factory=list)
     """Ports of this computer that environments listen on."""
 
     @property
     def missing(self) -> bool:
-        """Something keeps the run from starting."""
+        """Return whether a check keeps the run from starting."""
         return any(check.state == "missing" for check in self.checks)
 
     def add(self, name: str, state: CheckState, text: str, fix: str | None = None, **more: Any) -> None:
-        """Take note of one thing."""
+        """Add a check."""
         self.checks.append(Check(name, state, clean_line(text, 400), fix, **more))
 
     def refuse(self, name: str, error: HudtuiError, **more: Any) -> None:
-        """Take note of something that failed."""
+        """Add a failed check."""
         place = f"{error.where}: " if error.where else ""
         self.add(name, "missing", place + error.what + (f"; {error.why}" if error.why else ""), error.fix, **more)
 
@@ -94,14 +93,14 @@ class PreflightReport:
 
 
 def check_files(request: RunRequest, workspace: Workspace, settings: Settings, report: PreflightReport) -> None:
-    """Lock file, tasks and configuration. Reads files, and the Hub where the tasks are there."""
+    """Check the lock file, tasks and configuration. Reads files, and the Hub if the tasks are on the Hub."""
     lock_image, dataset = _lock(workspace, report)
     _check_tasks(request, workspace, settings, lock_image, dataset, report)
     _check_config(request, workspace, report)
 
 
 def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, str | None]:
-    """Image and dataset that the lock file names; without one, the dataset that was made here last."""
+    """Return the image and dataset in the lock file; without a lock file, the dataset created last in this workspace."""
     if workspace.lock is None:
         return None, last_dataset_name(workspace.folder)
     from hudtui.core.lockfile import read_lock
@@ -120,15 +119,15 @@ def _lock(workspace: Workspace, report: PreflightReport) -> tuple[str | None, st
 
 
 async def push_lock_image(workspace: Workspace, name: str) -> AsyncGenerator[PushProgress, None]:
-    """Push the image of the lock file, which is on this computer alone, and write its digest into the lock file.
+    """Push the lock file's image, which exists only on this computer, and write its digest into the lock file.
 
     Args:
         workspace: The project.
         name: See `push_name`.
 
     Raises:
-        InputError: There is no such image, or the name is none.
-        MachineError: It could not be pushed.
+        InputError: The image does not exist, or the name is invalid.
+        MachineError: The push failed.
     """
     from hudtui.core.environment.engine import push_image
     from hudtui.core.lockfile import read_lock, set_image
@@ -200,7 +199,7 @@ def _check_tasks(
 def _on_platform(
     tasks: tuple[Task, ...], workspace: Workspace, settings: Settings, image: str | None, report: PreflightReport
 ) -> tuple[Task, ...]:
-    """The tasks with the platform's own server, running the image of the lock file, in place of one of this computer."""
+    """Return the tasks with the platform's server and the lock file's image, instead of a server on this computer."""
     from hudtui.core.tasks.servers import config_rewriter
 
     platform = workspace.platform
@@ -224,12 +223,12 @@ def _shown(source: str, workspace: Workspace) -> str:
 
 
 def _without_own(settings: Settings) -> Lookup:
-    """Values of the tasks' variables. An empty one counts as none: it does not travel, and no server can use it."""
+    """Return a lookup for the tasks' variables. An empty value counts as missing: no server can use it."""
     return lambda name: settings.lookup(name) or (sys.executable if name in _OWN_VARIABLES else None)
 
 
 def _copy(tasks: Sequence[Task], source: str, workspace: Workspace) -> Path:
-    """The tasks as one file that says everything: what comes from the Hub or takes its image from the lock file travels so."""
+    """Write the tasks into one file, and return its path. Tasks from the Hub, or with the lock file's image, need it."""
     records = [_task_record(task) for task in tasks]
     text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
     stem = "".join(letter if letter.isalnum() else "-" for letter in Path(source).name)[:40].strip("-") or "tasks"
@@ -293,7 +292,7 @@ def _check_policy(request: RunRequest, config: GymConfig) -> None:
 
 
 def check_model(request: RunRequest, workspace: Workspace, report: PreflightReport, *, remote: bool, rented: bool) -> None:
-    """Whether the model can be trained, as far as this computer tells. Reads the training's settings."""
+    """Check whether the model can be trained, as far as this computer can tell. Reads the training's settings."""
     if request.rehearse or request.engine not in ("trl", "prime-rl"):
         return
     from hudtui.core.training.model import assess_model
@@ -310,7 +309,7 @@ def check_model(request: RunRequest, workspace: Workspace, report: PreflightRepo
         return  # the engine's own choice
     found = assess_model(name, workspace.folder, here=not remote)
     if found.state == "unknown" and rented and found.fix is not None:
-        found = replace(found, state="refused")  # nothing was ever put onto a machine that is yet to be rented
+        found = replace(found, state="refused")  # a machine that is not rented yet has no files
     states: dict[str, CheckState] = {"fine": "fine", "unknown": "warning", "refused": "missing"}
     report.add("model", states[found.state], found.text, found.fix)
 
@@ -319,7 +318,7 @@ def check_model(request: RunRequest, workspace: Workspace, report: PreflightRepo
 
 
 def check_environments(report: PreflightReport, settings: Settings, *, remote: bool) -> None:
-    """How the run's machine reaches the environments of the tasks."""
+    """Check how the run's machine reaches the environments of the tasks."""
     used = _images_of_tasks(report, settings)
     if report.local_image is not None:
         _check_local_image(report, report.local_image, used, remote=remote)
@@ -338,12 +337,12 @@ def check_environments(report: PreflightReport, settings: Settings, *, remote: b
 
 
 def _configs(report: PreflightReport) -> Iterable[Mapping[str, Any]]:
-    """The different `mcp_config` of the tasks."""
+    """Return the distinct `mcp_config` values of the tasks."""
     return {id(task.mcp_config): task.mcp_config for task in report.tasks}.values()
 
 
 def _images_of_tasks(report: PreflightReport, settings: Settings) -> dict[str, bool]:
-    """The images that tasks run on; True for those that run beside the tasks: on their machine, or behind an address of it."""
+    """Return the images of the tasks; True for images that run on the tasks' machine, or behind an address of that machine."""
     from hudtui.core.environment.servers import parse_mcp_config
 
     found: dict[str, bool] = {}
@@ -351,7 +350,7 @@ def _images_of_tasks(report: PreflightReport, settings: Settings) -> dict[str, b
         try:
             servers = parse_mcp_config(substitute_tree(config, _without_own(settings))[0], "mcp_config")
         except InputError:
-            continue  # what is wrong with it was told with the tasks
+            continue  # the check of the tasks has reported the error
         for server in servers:
             if server.image is not None:
                 beside = server.url is None or _is_here(server.url)
@@ -367,7 +366,7 @@ def _is_here(url: str) -> bool:
 
 
 def _check_local_image(report: PreflightReport, lock: LockFile, used: Mapping[str, bool], *, remote: bool) -> None:
-    """The lock file's image, which can be used on this computer alone."""
+    """Check the use of the lock file's image, which exists only on this computer."""
     image = clean_line(lock.image_here or "", 120)
     ours = [beside for name, beside in used.items() if name in lock.images]
     if not ours:
@@ -381,7 +380,7 @@ def _check_local_image(report: PreflightReport, lock: LockFile, used: Mapping[st
 
 
 def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, remote: bool) -> None:
-    """Images that tasks name themselves, and that only this computer can have."""
+    """Check images that tasks name themselves and that may exist only on this computer."""
     from hudtui.core.environment.engine import is_built_locally
     from hudtui.core.lockfile import is_local_image
 
@@ -389,7 +388,7 @@ def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, re
     for name, beside in used.items():
         if name in known or not is_local_image(name) or (beside and not remote):
             continue
-        # The platform can have it from nowhere. A machine may know it as one of Docker's own, such as `node`.
+        # The platform cannot pull this image. A machine may find the name on Docker Hub, such as `node`.
         state: CheckState = "missing" if not beside or is_built_locally(name) else "warning"
         instead = report.image or "the name that it has there"
         text = f"tasks run on the image {clean_line(name, 120)}, which by its name is in no registry"
@@ -398,7 +397,7 @@ def _check_other_images(report: PreflightReport, used: Mapping[str, bool], *, re
 
 
 def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, str]:
-    """How a server of a task is reached from the run's machine, and whether that needs something more."""
+    """Return how the run's machine reaches a task's server, and the state of that check."""
     name = clean_line(name, 60)
     server = server if isinstance(server, Mapping) else {}
     url = server.get("url")
@@ -424,7 +423,7 @@ def _way(name: str, server: Any, report: PreflightReport) -> tuple[CheckState, s
 
 
 def check_keys(request: RunRequest, settings: Settings, report: PreflightReport, *, remote: bool) -> None:
-    """Which settings the run needs, and which travel to the machine."""
+    """Check which settings the run needs, and which are sent to the machine."""
     names: dict[str, None] = {}
     needed: dict[str, None] = {}
     for config in _configs(report):
@@ -455,7 +454,7 @@ def check_keys(request: RunRequest, settings: Settings, report: PreflightReport,
 
 
 def _missing(names: tuple[str, ...], why: str, report: PreflightReport) -> None:
-    """Take note of variables without a value; each is asked for by itself."""
+    """Add a check for each variable without a value."""
     for name in names:
         name = clean_line(name, 60)
         known = any(check.options == (name,) for check in report.checks)
@@ -465,7 +464,7 @@ def _missing(names: tuple[str, ...], why: str, report: PreflightReport) -> None:
 
 
 def _check_placeholders(names: tuple[str, ...], settings: Settings, report: PreflightReport) -> None:
-    """Keys of the tasks whose value is none, such as the sample of a `.env` file."""
+    """Check for keys with a placeholder instead of a value, such as the sample text in a `.env` file."""
     from hudtui.core.settings import check_setting_value
 
     for name in names:

@@ -1,4 +1,4 @@
-"""Bringing the store and the machines of runs together again, after any process was killed."""
+"""Bring the run store in line with the machines after any process was killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hudtui.core.runs.values import RunSummary
 FRESH = 15 * 60.0
 """Seconds for which an interrupted launch is continued automatically; later the user decides."""
 _ANSWERS = 10.0
-"""Seconds a machine has to answer in."""
+"""Seconds to wait for a machine's answer."""
 
 
 async def reconcile_runs(
@@ -33,13 +33,13 @@ async def reconcile_runs(
     lookup: Lookup | None = None,
     now: Callable[[], float] = time.time,
 ) -> tuple[Notice, ...]:
-    """Bring the store and the machines together, after whatever was killed: at the start of every hudtui.
+    """Bring the run store in line with the machines. Every hudtui calls this at its start.
 
-    A run that goes on is left alone; one whose supervisor was killed gets a new one, which takes it up or writes down its end; a
-    launch that was broken off just now is taken up, an older one is given up.
+    An active run stays as it is. A killed supervisor is started again, and continues the run or records its end. An interrupted
+    launch is continued if it is recent, and otherwise recorded as failed.
 
     Returns:
-        What the user should know.
+        Notices for the user.
     """
 
     async def one(summary: RunSummary) -> Notice | None:
@@ -63,7 +63,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
     if host is None:
         return Notice("warning", f"run {run} is on {summary.host}, which cannot be reached from here")
     if record.host == LOCAL and not is_this_machine(record.machine):
-        await RunFolder(host, record).sync(store)  # its folder is shared; its processes are out of sight
+        await RunFolder(host, record).sync(store)  # the folder is shared, but the processes run on another computer
         return Notice("info", f"run {run} was started on {record.machine.partition(' ')[0]}; see it there")
     if record.spec.rent is not None:
         return await _look_at_rented(summary, RunFolder(host, record), store)
@@ -88,7 +88,7 @@ async def _reconcile(summary: RunSummary, store: RunStore, host: Host | None, lo
 
 
 async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunStore) -> Notice | None:
-    """Only look: whoever tends it does what is missing, and that may take long. Nothing is told while somebody does."""
+    """Read the state only: the process that manages the run does the remaining steps. Returns None while a process manages it."""
     if is_managed(store, summary.id):
         return None
     if summary.started is not None and not summary.final:
@@ -99,7 +99,7 @@ async def _look_at_rented(summary: RunSummary, machine: RunFolder, store: RunSto
 
 
 async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, lookup: Lookup | None, now: float) -> Notice | None:
-    """A run that its machine knows nothing of."""
+    """Continue, or record as failed, a run that its machine has never started."""
     run = summary.id
     if summary.started is not None:
         if summary.state != "lost":
@@ -120,7 +120,7 @@ async def _unbegun(summary: RunSummary, machine: RunFolder, store: RunStore, loo
 
 
 def open_machine_notice(summary: RunSummary) -> Notice:
-    """What the user should know of a run on a rented machine that nobody tends."""
+    """Return the notice about a run on a rented machine that no process manages."""
     price = f", which costs {money(summary.hourly, summary.currency)} an hour" if summary.hourly else ""
     if summary.active:
         return Notice("info", f"run {summary.id} is on a rented machine{price}: hudtui runs resume {summary.id} watches over it")

@@ -1,7 +1,7 @@
-"""Runs on rented machines: order, login, guard, run, fetching the results, end of the machine. Each step can be repeated.
+"""Runs on rented machines: order, login, watchdog, run, fetching the results, end of the machine. Each step can be repeated.
 
 The run's events record what was done, the ledger what was ordered. `run_remote` does the remaining steps, now or after a crash.
-Closing hudtui stops nothing: the run continues, and the guard on its machine enforces the limits.
+Closing hudtui stops nothing: the run continues, and the watchdog on its machine enforces the limits.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ WATCHDOG_POWERS_OFF = (
     "the results; a machine that is switched off may still be charged for: only ending it at its provider, as hudtui does, "
     "stops that"
 )
-"""What the guard can do, for the user to read before paying."""
+"""What a watchdog without a key can do, for the user to read before paying."""
 WATCHDOG_ENDS = (
     "the guard on the machine stops the run and ends the machine, with the key that you gave for that, when its limits are "
     "reached or nobody fetches the results"
 )
-"""The same for a guard that has a key to end the machine."""
+"""The same for a watchdog with a key to end the machine."""
 START_WITHIN = 1800.0
-"""Seconds from the first login until the guard ends a machine on which no run has started."""
+"""Seconds from the first login until the watchdog ends a machine on which no run has started."""
 FETCH_WITHIN = 3600.0
-"""Seconds from the end of a run until the guard ends the machine, fetched or not."""
+"""Seconds from the end of a run until the watchdog ends the machine, fetched or not."""
 _GIVEN_UP_WITHIN = 240.0
 """Seconds to wait while another hudtui cancels its order of the machine."""
 _FETCHES, _FETCH_PAUSE = 8, 10.0
@@ -198,7 +198,7 @@ async def change_limits(run: str, store: RunStore, context: RentalContext, limit
     """Change the limits of a run, here and on its machine, while it runs.
 
     Raises:
-        MachineError: The limits cannot be stored, and nothing is changed; or the run's machine does not answer, and its guard
+        MachineError: The limits cannot be stored, and nothing is changed; or the run's machine does not answer, and its watchdog
             keeps the old limits until `run_remote` reaches it.
         Untrusted: The user did not start this run.
     """
@@ -360,7 +360,7 @@ class RemoteRun:
     # --- the run ----------------------------------------------------------------------------------------------------------
 
     async def begin(self, _: contextlib.AsyncExitStack) -> AsyncGenerator[RunEvent, None]:
-        """Start the guard first, then the run, as on any machine."""
+        """Start the watchdog, then the run."""
         began = time.monotonic()
         await self.machine.make_folder()
         await self.arm()
@@ -371,12 +371,12 @@ class RemoteRun:
                 yield event
 
     async def arm(self) -> None:
-        """Start the guard on the machine, with its key if it has one."""
+        """Start the watchdog on the machine, with its key if there is one."""
         rules = await self.rules()
         await self.machine.arm(rules, key=self.context.settings(GUARD_KEY) if rules["end"] else None)
 
     async def rules(self) -> dict[str, Any]:
-        """Return the guard's rules, counted from now: after a reboot the guard is a new one."""
+        """Return the watchdog's rules, counted from now: a reboot starts a new watchdog."""
         limits, owned, now = self.limits(), self.owned(), time.time()
         if owned is not None and owned.until is None:  # rented by an older hudtui
             owned = await self.grant()
@@ -449,7 +449,7 @@ class RemoteRun:
             raise Disconnected(f"{self.record.host} does not answer") from None
 
     async def revive(self) -> RunEvent | None:
-        """Start supervisor and guard again after a reboot: they continue the run, or record its end."""
+        """Start supervisor and watchdog again after a reboot: they continue the run, or record its end."""
         status = await self.machine.status()
         if status.supervisor is not None or status.ended:
             return None

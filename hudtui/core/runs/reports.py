@@ -1,6 +1,6 @@
-"""What the supervisor on a machine may say of its run: its events and its status, with the types and upper sizes of all fields.
+"""Reports of a machine's supervisor: the events and status of its run, with the types and largest sizes of all fields.
 
-A machine is no authority over anything else: whatever does not fit is not taken, and nothing of it reaches the store.
+Machines are not trusted: a report that does not match is rejected completely, and no part of it reaches the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hudtui.core.runs.values import LATEST_TIME
 from hudtui.core.text import clean_line
 
 LINE = 64 * 1024
-"""Bytes of one event, at most."""
+"""Most bytes of one event."""
 
 Moment = Annotated[float, msgspec.Meta(ge=0, le=LATEST_TIME)]
 """Seconds since the epoch."""
@@ -88,7 +88,7 @@ REPORTS: Mapping[str, type[msgspec.Struct]] = {
     "failed": _Ended,
     "stopped": _Ended,
 }
-"""The events of a machine, by their types. All others are hudtui's own."""
+"""The event types that a machine may report. Only hudtui itself writes other types."""
 
 
 class _Envelope(msgspec.Struct):
@@ -100,28 +100,28 @@ class _Envelope(msgspec.Struct):
 
 @dataclass(frozen=True)
 class MachineReport:
-    """An event of the machine."""
+    """An event reported by the machine."""
 
     seq: int
-    """Its place in the machine's record, from 1."""
+    """Position in the machine's `events.jsonl`, from 1."""
     at: float
     type: str
     data: Mapping[str, Any]
-    """The fields that its type has, each as it has to be."""
+    """The fields of the event's type, validated."""
 
 
 @dataclass(frozen=True)
 class UnreadableReport:
-    """A record of the machine that is none of its events."""
+    """An invalid record of the machine."""
 
     why: str
-    """In words."""
+    """The error, as text."""
     mark: str
-    """Tells it from others."""
+    """Identifies the record, so that it is counted once."""
 
 
 def read_report(line: bytes) -> MachineReport | UnreadableReport:
-    """The event that a line of `events.jsonl` holds."""
+    """Parse a line of `events.jsonl`. Return the event, or an `UnreadableReport` if the line is invalid."""
     if len(line) > LINE:
         return _unreadable(f"it is longer than {LINE // 1024} KiB", line)
     try:
@@ -133,7 +133,7 @@ def read_report(line: bytes) -> MachineReport | UnreadableReport:
 
 
 def check_report(value: object) -> MachineReport | UnreadableReport:
-    """An event of the machine as it has to be."""
+    """Validate a decoded event. Return the event, or an `UnreadableReport` if it is invalid."""
     try:
         found = msgspec.convert(value, _Envelope)
         fields = REPORTS.get(found.type)
@@ -151,11 +151,11 @@ def _unreadable(why: str, what: object) -> UnreadableReport:
 
 
 STATUS = 1024 * 1024
-"""Bytes of a machine's `status.json`, at most."""
+"""Most bytes of a machine's `status.json`."""
 
 
 class StageReport(msgspec.Struct):
-    """A stage, as `status.json` has it."""
+    """The entry of a stage in `status.json`."""
 
     state: Name = "waiting"
     attempt: Count = 0
@@ -166,7 +166,7 @@ class StageReport(msgspec.Struct):
 
 
 class StatusReport(msgspec.Struct):
-    """What a view needs of `status.json`."""
+    """The fields of `status.json` that a view needs."""
 
     heartbeat: Moment | None = None
     disk_free: Count | None = None
@@ -174,10 +174,10 @@ class StatusReport(msgspec.Struct):
 
 
 async def read_status(host: Host, path: str) -> StatusReport | None:
-    """The `status.json` of a run; None where there is none.
+    """Read the `status.json` of a run; return None if the file does not exist.
 
     Raises:
-        FileRefused: It is not readable.
+        FileRefused: The file is invalid.
         MachineError: The machine does not answer.
     """
     if await host.stat(path) is None:

@@ -1,4 +1,4 @@
-"""Bringing a run's results home: what it left behind on its machine, compared byte for byte, and only what is not here yet."""
+"""Fetch a run's results from its machine, verified byte for byte; files that are here already are not sent again."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hudtui.core.text import clean, clean_line
 from hudtui.core.training.recipe import RECIPE
 
 Progress = Callable[[str, int, int], None]
-"""Told the name of a file, its bytes that are here, and its bytes in all."""
+"""Called with the name of a file, its bytes fetched so far, and its size in bytes."""
 
 _RECORDS = ("events.jsonl", "status.json", "plan.json", "gpu.jsonl", "guard.jsonl", "supervisor.log", "logs", RECIPE)
-"""What every run leaves, beside the outputs of its plan; and what a training was, without which its model is of little use."""
+"""Files of every run besides the outputs of its plan, and a training's recipe, without which its model is of little use."""
 _PATIENCE = 900.0
 _TOLD = 5
-"""Files that were left there and are named."""
+"""Most skipped files that are named."""
 _LIST = r"""
 import hashlib, json, os, sys
 folder, names, found = sys.argv[1], sys.argv[2:], []
@@ -51,21 +51,21 @@ json.dump(found, sys.stdout)
 
 @dataclass(frozen=True)
 class FetchedResults:
-    """What was brought home."""
+    """The result of a fetch."""
 
     folder: Path
     files: int
-    """How many there are."""
+    """Number of files."""
     size: int
-    """Bytes of all of them."""
+    """Total size of the files, in bytes."""
     fetched: int
-    """Bytes that were not here before."""
+    """Bytes that were transferred."""
     left: tuple[str, ...] = ()
-    """Files that the machine offered and that were left there: the plan does not name them, or they have no sane names."""
+    """Files on the machine that were not fetched, because the plan does not list them or their names are invalid."""
 
     @property
     def told(self) -> str | None:
-        """That something was left there, in words; None where nothing was."""
+        """Return a sentence about the files that were not fetched, or None."""
         if not self.left:
             return None
         more = ", ..." if len(self.left) > _TOLD else ""
@@ -79,24 +79,24 @@ class _Listed(msgspec.Struct, frozen=True, array_like=True):
 
 
 def results_folder(record: RunRecord, store: RunStore) -> Path:
-    """Where the results of a run are, or will be, on this computer."""
+    """Return the folder on this computer for a run's results; it may not exist yet."""
     if record.spec.output_dir is not None:
         return Path(record.spec.output_dir) / record.id
     return Path(record.folder) if record.host == "local" else store.folder / record.id
 
 
 async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress | None = None) -> FetchedResults:
-    """Bring the outputs, logs and records of a run into a folder of this computer. What is there already is not fetched again.
+    """Fetch the outputs, logs and records of a run into a local folder. Files that are there already are not fetched again.
 
-    A file that grows while it is fetched comes as it was at the beginning; so the results of a run that goes on can be looked at.
+    A file that grows during the fetch is cut to its size at the start, so the results of an active run can be fetched.
 
     Args:
-        machine: The run's side.
-        target: The folder; made when missing.
-        progress: Told how it goes.
+        machine: The run's folder on its machine.
+        target: The local folder; created if it is missing.
+        progress: Called with the progress of each file.
 
     Raises:
-        MachineError: The machine does not answer, a file cannot be read or written, or arrived damaged; or there is no room here.
+        MachineError: The machine does not answer, a file cannot be read or written or is damaged, or the local disk is full.
     """
     source = Path(machine.record.folder)
     if machine.record.host == "local" and source.absolute() == target.absolute():
@@ -120,7 +120,7 @@ async def fetch_results(machine: RunFolder, target: Path, *, progress: Progress 
 
 
 async def _list(machine: RunFolder, names: list[str]) -> tuple[_Listed, ...]:
-    """What the machine says that there is."""
+    """Return the machine's list of files."""
     host = machine.host
     done = await host.run(isolated_python_command(machine.python, "-c", _LIST, machine.record.folder, *names), timeout=_PATIENCE)
     try:
@@ -131,14 +131,14 @@ async def _list(machine: RunFolder, names: list[str]) -> tuple[_Listed, ...]:
 
 
 def _is_wanted(name: str, wanted: list[str]) -> bool:
-    """Whether a file is one of those that were asked for, or lies below one, under a name that is none but a name."""
+    """Return whether a file is in `wanted`, or below a folder in it, and its name is a safe relative path."""
     parts = name.split("/")
     sane = name.isprintable() and len(parts) <= 32 and all(0 < len(part) < 256 and part not in (".", "..") for part in parts)
     return sane and any(name == one or name.startswith(f"{one}/") for one in wanted)
 
 
 def _room(target: Path) -> int:
-    """Bytes that are left where a folder is, or will be."""
+    """Return the free bytes on the disk of a folder, which may not exist yet."""
     place = next(folder for folder in (target, *target.absolute().parents) if folder.is_dir())
     return shutil.disk_usage(place).free
 

@@ -1,4 +1,4 @@
-"""The machine's side of a run, as the app sees it: its files, its supervisor, what it says and what is true."""
+"""A run's folder on its machine: its files, its supervisor, and its events."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from hudtui.core.runs.values import RunEvent
 from hudtui.core.text import clean, clean_line
 
 _EVENTS = 2 * 1024 * 1024
-"""Bytes of a machine's events that one look takes: ten times what the longest run has. Older ones are passed over."""
+"""Most bytes of a machine's events that one read takes, ten times those of the longest run. Older events are skipped."""
 _PATIENCE = 90.0
-"""Seconds for one word with the supervisor, on a machine under load."""
+"""Timeout of one supervisor command, in seconds, on a machine under load."""
 
 
 @dataclass(frozen=True)
 class SupervisorStatus:
-    """What `supervisor.py status` says."""
+    """The answer of `supervisor.py status`."""
 
     status: Mapping[str, Any] | None = None
-    """Its status.json; None when the run was never begun there."""
+    """The run's `status.json`; None if the run was never started there."""
     supervisor: int | None = None
-    """Process id of the supervisor, while it lives."""
+    """Process id of the supervisor; None if it is not running."""
     stages: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
-    """Stages of which something runs."""
+    """Names of the stages with running processes."""
     session: bool = False
-    """The tmux session is there."""
+    """Whether the tmux session exists."""
     processes: Annotated[tuple[int, ...], msgspec.Meta(max_length=100_000)] = ()
-    """All processes that the run has started and that are still there."""
+    """Ids of all running processes that the run has started."""
 
     @property
     def ended(self) -> bool:
-        """The supervisor has written down the end."""
+        """Return whether the supervisor has recorded the end of the run."""
         return bool(self.status) and self.status is not None and self.status.get("state") in ("finished", "failed", "stopped")
 
 
@@ -55,13 +55,13 @@ class RunFolder:
     """A run's folder on its host.
 
     Raises:
-        RunError: The run merely lies in this folder: the user did not start it. `RunStore.require_own` says what to do.
+        RunError: The user did not start this run; see `RunStore.require_own`.
     """
 
     host: Host
     record: RunRecord
     _heard: bytes = field(default=b"", init=False)
-    """Of its events: what the store has not taken yet."""
+    """Bytes of the events that the store has not taken yet."""
 
     def __post_init__(self) -> None:
         self._events = TailReader(self.path("events.jsonl"), most=_EVENTS)
@@ -72,28 +72,28 @@ class RunFolder:
             )
 
     def path(self, *parts: str) -> str:
-        """A path in the run's folder."""
+        """Return a path in the run's folder."""
         return str(PurePosixPath(self.record.folder, *parts))
 
     @property
     def session(self) -> str:
-        """Name of the run's tmux session."""
+        """Return the name of the run's tmux session."""
         return f"hudtui-{self.record.id}"
 
     @property
     def python(self) -> str:
-        """Python there: here our own, whatever is on the PATH."""
+        """Return the Python command for the machine; on this computer, the current interpreter."""
         return sys.executable if self.host.name == "local" else "python3"
 
     async def begun(self) -> bool:
-        """Whether a supervisor has ever taken over there."""
+        """Return whether a supervisor has ever started this run."""
         return await self.host.stat(self.path("status.json")) is not None
 
     async def make_folder(self) -> None:
-        """Make the run's folder, for this user alone.
+        """Create the run's folder, accessible to this user only.
 
         Raises:
-            MachineError: It cannot be made.
+            MachineError: The folder cannot be created.
         """
         for command in (["mkdir", "-p", "--", self.record.folder, self.path("out")], ["chmod", "700", "--", self.record.folder]):
             done = await self.host.run(command, timeout=_PATIENCE)
@@ -101,23 +101,23 @@ class RunFolder:
                 raise MachineError("the folder of the run cannot be made", why=clean(done.stderr).strip() or None)
 
     async def put_supervisor(self, *, tmux: bool = True) -> None:
-        """Write the supervisor and the plan it reads."""
+        """Write the supervisor and its plan into the run's folder."""
         code = resources.files("hudtui.pod").joinpath("supervisor.py").read_bytes()
         await self.host.put(code, self.path("supervisor.py"), mode=0o700)
         plan = self.record.plan.for_machine(self.record.id, self.session, tmux=tmux)
         await self.host.put(json.dumps(plan, indent=1).encode(), self.path("plan.json"), mode=0o600)
 
     async def start(self, secrets: Mapping[str, str]) -> None:
-        """Start the supervisor, or find that one is at work. The secrets travel on its standard input.
+        """Start the supervisor unless it is running already. The secrets are sent on its standard input.
 
         Raises:
-            MachineError: It could not start; the error says why.
+            MachineError: The supervisor did not start; the error says why.
         """
         text = json.dumps({"env": dict(secrets)}).encode() if secrets else b""
         await self._ask("start", stdin=text, accept=(0, 3))
 
     async def status(self) -> SupervisorStatus:
-        """Look at the files and the processes there.
+        """Return the state of the run's files and processes on the machine.
 
         Raises:
             MachineError: The run's folder is gone, or the machine does not answer.
@@ -132,28 +132,27 @@ class RunFolder:
             ) from None
 
     async def request_stop(self, grace: float | None, why: str | None = None) -> None:
-        """Ask the supervisor to end the run; one that is dead is started for it."""
+        """Ask the supervisor to end the run. A dead supervisor is started again for this."""
         await self._ask("stop", "-" if grace is None else f"{grace:g}", *([why] if why else []), accept=(0, 3))
 
     async def arm(self, rules: Mapping[str, Any], *, key: str | None = None) -> None:
-        """Start the guard that ends the machine when nobody needs it, or tell the one that is at work its rules.
+        """Start the watchdog, which ends the machine when its rules say so, or give the running watchdog new rules.
 
         Args:
             rules: See `hudtui/pod/watchdog.py`.
-            key: For the rule `end`.
+            key: The provider's key for the rule `end`.
 
         Raises:
-            MachineError: It could not start.
+            MachineError: The watchdog did not start.
         """
         await arm_watchdog(self.host, self.record.folder, rules, key=key)
 
     async def rule(self, rules: Mapping[str, Any]) -> None:
-        """Tell the guard other rules."""
         await self.host.put(json.dumps(dict(rules), indent=1).encode(), self.path("guard.json"), mode=0o600)
 
     async def sync(self, store: RunStore) -> tuple[RunEvent, ...]:
-        """Take over into the store what the supervisor has written since the last time; returns what was new there."""
-        if self._heard.rfind(b"\n") < 0:  # else the store could not take it the last time
+        """Copy the supervisor's new events into the store, and return those that were new to the store."""
+        if self._heard.rfind(b"\n") < 0:  # otherwise the store failed to take these bytes last time
             fresh = await self._events.read(self.host)
             if fresh.truncated or fresh.skipped:
                 self._heard = b""
@@ -163,7 +162,7 @@ class RunFolder:
             self._heard += data
         whole = self._heard[: self._heard.rfind(b"\n") + 1]
         if not whole:
-            self._heard = self._heard[: LINE + 1]  # the line is too long in any case
+            self._heard = self._heard[: LINE + 1]  # the line is already longer than allowed
             return ()
         reports = [read_report(line) for line in whole.splitlines() if line.strip()]
         events = await store.run(store.mirror, self.record.id, reports)
@@ -186,7 +185,7 @@ class RunFolder:
         return found
 
     async def _run(self, argv: tuple[str, ...], stdin: bytes | None) -> Completed:
-        """Run a command of the supervisor, again after a lost connection: each of them may be given twice."""
+        """Run a supervisor command, and repeat it after a lost connection: every command may run twice."""
         for _ in range(2):
             with contextlib.suppress(Disconnected):
                 return await self.host.run(argv, stdin=stdin, timeout=_PATIENCE)

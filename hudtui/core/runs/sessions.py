@@ -1,8 +1,8 @@
-"""Watching what hudtui did not start: any tmux session, any log, on any machine. It only looks, and leaves no trace there.
+"""Watch what hudtui did not start: any tmux session or log on any machine. This module only reads and leaves no trace there.
 
-A session of a run of somebody else's hudtui is recognised, and its files are read instead of its windows: they hold everything.
-Of other sessions the lines above the cursor are read as they scroll by (`tmux capture-pane`); programs and pipes in them are left
-alone.
+The session of another user's hudtui run is recognised; its files are read instead of its windows, because they are complete.
+In other sessions, the lines above the cursor are read as they scroll by (`tmux capture-pane`); their programs and pipes are not
+touched.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from hudtui.core.training.log_metrics import LogMetricsReader
 from hudtui.core.training.metrics import MetricsReader
 
 BACKLOG = 8 * 1024 * 1024
-"""Bytes before the end of a file that are read for their numbers."""
+"""Bytes before the end of a file that are searched for metrics."""
 POLL = 0.5
-"""Seconds between two looks at a window."""
+"""Seconds between two reads of a pane."""
 HISTORY = 3000
-"""Lines of a window that one look reads."""
+"""Lines of a pane that one read returns."""
 _STAGES = 64
-"""Stages of a run whose logs are followed."""
+"""Most stages of a run whose logs are followed."""
 _HEAD = 4096
-"""Bytes that tell what kind of a file it is."""
+"""First bytes of a file from which its kind is recognised."""
 _SIGNS = 8
-"""Signs of trouble that are kept, the newest."""
+"""Symptoms kept, the newest."""
 _AGAIN = 3.0
-"""Seconds after which a machine that does not answer is asked again."""
+"""Seconds before a silent machine is asked again."""
 _ANCHOR = 50
 _ENV = {"TMUX": ""}
 _PATIENCE = 15.0
@@ -55,10 +55,10 @@ class TmuxPane:
     """A pane of a tmux window."""
 
     id: str
-    """As tmux numbers it, such as `%3`."""
+    """The pane's id in tmux, such as `%3`."""
     window: str
     folder: str | None = None
-    """The folder of the run whose stage it shows; None for what no hudtui has started."""
+    """The folder of the run whose stage the pane shows; None if hudtui did not start its command."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,17 @@ class TmuxSession:
 
     name: str
     created: float
-    """Seconds since the epoch, by the clock there."""
+    """Seconds since the epoch, by the machine's clock."""
     attached: int
-    """Terminals that show it."""
+    """Number of terminals that show the session."""
     panes: tuple[TmuxPane, ...] = ()
 
     @property
     def run(self) -> str | None:
-        """Id of the run that it belongs to; None for a session of another kind."""
+        """Return the id of the session's run, or None if hudtui did not start the session."""
         return self.name.removeprefix(PREFIX) if self.name.startswith(PREFIX) else None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         windows = list(dict.fromkeys(pane.window for pane in self.panes))
         return {"name": self.name, "run": self.run, "windows": windows, "attached": self.attached, "created": self.created}
 
@@ -88,40 +87,40 @@ class LogSource:
     """One stream of lines: a file, or a pane."""
 
     name: str
-    """What it is called beside others."""
+    """The name shown for this source."""
     path: str | None = None
     pane: str | None = None
 
 
 @dataclass(frozen=True)
 class ExternalSession:
-    """Something to watch."""
+    """A session or file to watch that hudtui did not start."""
 
     title: str
     sources: tuple[LogSource, ...]
     folder: str | None = None
-    """Of the run, where it is one of hudtui's."""
+    """The run's folder, if this is a run of hudtui."""
 
 
 @dataclass(frozen=True)
 class SessionUpdate:
-    """What came in from one source."""
+    """New lines of one source."""
 
     source: str
     at: float
-    """When it was seen, in seconds since the epoch."""
+    """Time of the read, in seconds since the epoch."""
     lines: tuple[str, ...] = ()
-    """Cleaned."""
+    """The lines, without control sequences."""
     rows: tuple[dict[str, float], ...] = ()
-    """The numbers that were recognised in them."""
+    """The metrics recognised in the lines."""
     signs: tuple[LogSymptom, ...] = ()
-    """Lines that tell of a trouble."""
+    """The symptoms found in the lines."""
     note: str | None = None
-    """What happened to the source, in words."""
+    """What happened to the source, as a sentence."""
 
 
 async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
-    """The tmux sessions of this account there, the newest first; none where there is no tmux."""
+    """Return this account's tmux sessions on a host, newest first; empty without tmux."""
     about = "#{pane_id} #{session_attached} #{session_created} #{session_name}:#{window_name}"
     first = await _tmux(host, "list-panes", "-a", "-F", about)
     if first is None:
@@ -141,7 +140,7 @@ async def list_tmux_sessions(host: Host) -> tuple[TmuxSession, ...]:
 
 
 def _folder(command: str) -> str | None:
-    """The folder of the run that a pane's command names: `... supervisor.py show FOLDER NAME ...`, once `stage`."""
+    """Return the run folder in a pane's command: `... supervisor.py show FOLDER NAME ...`; `stage` in older versions."""
     try:
         words = shlex.split(command)
         while len(words) == 1 and " " in words[0]:
@@ -155,15 +154,15 @@ def _folder(command: str) -> str | None:
 
 
 async def find_session(host: Host, *, session: str | None = None, file: str | None = None) -> ExternalSession:
-    """What the user means.
+    """Find the session or file that the user names.
 
     Args:
         host: The machine.
-        session: Name of a tmux session, or its beginning, with or without `hudtui-`.
-        file: Path of a log or of a file of metrics there.
+        session: Name of a tmux session, or a prefix of it, with or without `hudtui-`.
+        file: Path of a log or metrics file on that machine.
 
     Raises:
-        InputError: Nothing fits, or it is not clear which; the error lists what there is.
+        InputError: There is no match, or several; the error lists the sessions.
         MachineError: The machine does not answer.
     """
     if file is not None:
@@ -193,7 +192,7 @@ async def find_session(host: Host, *, session: str | None = None, file: str | No
 
 
 async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
-    """The logs and the metrics of a run's folder."""
+    """Return the logs and metrics files in a run's folder."""
     try:
         status = await read_status(host, f"{folder}/status.json")
     except FileRefused:
@@ -206,11 +205,11 @@ async def _files_of(host: Host, folder: str) -> tuple[LogSource, ...]:
 
 
 def kind_of(path: str, head: bytes) -> str | None:
-    """What a file is that holds no lines, in words; None for a log, and for what may be one.
+    """Return what kind of file this is if it is not text, such as a database; None for a possible log.
 
     Args:
-        path: Where it lies.
-        head: Its first bytes.
+        path: The file's path.
+        head: The file's first bytes.
     """
     if head.startswith(b"SQLite format 3\0"):
         return "an SQLite database, such as trackio keeps"
@@ -224,13 +223,13 @@ def kind_of(path: str, head: bytes) -> str | None:
 
 
 class SessionWatcher:
-    """Follows the sources of something foreign, and keeps the numbers that it recognises.
+    """Follows the sources of a session that hudtui did not start, and keeps the metrics that it recognises.
 
     Args:
         host: The machine.
         foreign: What to watch.
-        lines: Lines before the end that are told at the beginning; None for all.
-        now: The time, in seconds since the epoch.
+        lines: Existing lines to include, counted from the end; None for all.
+        now: Current time, in seconds since the epoch.
     """
 
     def __init__(
@@ -240,17 +239,17 @@ class SessionWatcher:
         self._lines, self._now = lines, now
         self.readers: dict[str, LogMetricsReader] = {source.name: LogMetricsReader() for source in foreign.sources}
         self.before: dict[str, int] = {}
-        """Bytes of a source before the first line that was told."""
+        """For each source, the bytes before the first line that was included."""
         self._signs: deque[LogSymptom] = deque(maxlen=_SIGNS)
 
     @property
     def numbers(self) -> MetricsReader:
-        """The numbers of the source that tells most quantities; of those that tell as many, the one with most lines."""
+        """Return the metrics of the source with the most quantities; of several, the source with the most lines."""
         return max(self.readers.values(), key=lambda reader: (len(reader.told), reader.count))
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """What is wrong, the worst first: the alarms of own runs, as far as lines tell of them."""
+        """Return the alarms that can be found from lines alone, the worst first."""
         numbers, signs = self.numbers, tuple(reversed(self._signs))
         dead = dict.fromkeys(sign.stage for sign in signs if sign.kind == "server")
         lines = {sign.stage: sign.line for sign in reversed(signs) if sign.kind == "server"}
@@ -258,13 +257,13 @@ class SessionWatcher:
         return (*servers, *find_alarms(RunFacts(active=True, signs=signs, wrong=numbers.wrong, spread=reward_spread(numbers))))
 
     async def follow(self, *, once: bool = False) -> AsyncGenerator[SessionUpdate, None]:
-        """What comes in, from all sources.
+        """Yield the new lines of all sources.
 
         Args:
-            once: Only what is there already.
+            once: Stop after the lines that exist already.
 
         Raises:
-            MachineError: A source cannot be read, or the machine let nobody in.
+            MachineError: A source cannot be read, or the machine rejected the login.
         """
         queue: asyncio.Queue[SessionUpdate | BaseException | None] = asyncio.Queue(maxsize=100)
 
@@ -338,7 +337,7 @@ class SessionWatcher:
                     return
 
     async def _refuse(self, path: str, facts: FileStat) -> None:
-        """Files that hold no lines."""
+        """Raise if the file is not text."""
         if not facts.regular:
             raise InputError(
                 f"{clean_line(path)} on {self.host.name} is a folder, or no ordinary file: not read",
@@ -408,10 +407,10 @@ class _Window:
         self._state = ""
 
     async def look(self, backlog: int | None) -> _Look | None:
-        """The complete lines that are new; None when the pane is gone.
+        """Return the new complete lines, or None if the pane no longer exists.
 
         Args:
-            backlog: At the first look: how many of the lines that are there are new.
+            backlog: At the first read, how many of the existing lines count as new.
         """
         state = await self._facts()
         if state is None:
@@ -422,7 +421,7 @@ class _Window:
             return _Look((), full_screen=bool(full), dead=bool(dead))
         self._state = key
         if dead:
-            row += 1  # nothing will be added to its last line
+            row += 1  # the pane's last line is complete
         told = await _tmux(
             self._host,
             *("display-message", "-p", "-t", self._pane, "#{history_size} #{pane_width}", ";"),
@@ -436,7 +435,7 @@ class _Window:
         history, width = int(parts[0]), max(int(parts[1]), 1)
         lines = [clean(line).rstrip() for line in text.split("\n")[:-1]] if history or row else []
         if lines and not dead and cell_len(lines[-1]) and cell_len(lines[-1]) % width == 0:
-            lines.pop()  # it may go on in the row of the cursor
+            lines.pop()  # this line may continue in the cursor's row
         end, gap = history + row, False
         if backlog is not None:
             fresh = lines[max(len(lines) - backlog, 0) :] if backlog else []
@@ -458,20 +457,20 @@ class _Window:
 
 
 def _is_count(text: str) -> bool:
-    """Whether tmux says a number that may be one: of rows, of seconds."""
+    """Return whether tmux's answer is a plausible count of rows or seconds."""
     return text.isascii() and text.isdecimal() and len(text) < 12
 
 
 def _place(before: list[str], lines: list[str], grown: int) -> int | None:
-    """Where in `lines` the new ones begin.
+    """Find the first new line in `lines`.
 
     Args:
-        before: The last lines of the look before.
-        lines: The lines now.
-        grown: By how many rows the window has grown; less than 0 when it was cleared, or dropped old rows.
+        before: The last lines of the previous read.
+        lines: The lines of this read.
+        grown: Rows by which the pane has grown; negative if it was cleared or has dropped old rows.
 
     Returns:
-        The place; None when nothing of before is found, and lines may be missing.
+        The index of the first new line; None if no earlier line is found, so that lines may be missing.
     """
     if not before:
         return 0
@@ -483,13 +482,13 @@ def _place(before: list[str], lines: list[str], grown: int) -> int | None:
             if lines[end - 1] == anchor[-1] and lines[end - length : end] == anchor
         ]
         if places:
-            # Lines that repeat may fit at several places: the rows tell which one it is.
+            # Repeated lines may match at several places: the number of rows decides.
             return places[0] if grown < 0 else min(places, key=lambda end: abs(len(lines) - end - grown))
     return None
 
 
 async def _tmux(host: Host, *arguments: str) -> str | None:
-    """What tmux says there; None when it has no server, no such pane, or is missing.
+    """Return tmux's output on a host; None without tmux, its server or that pane.
 
     Raises:
         MachineError: The machine does not answer.
@@ -507,8 +506,8 @@ async def attach_command(view: RunView) -> tuple[str, ...]:
     """Return the command that shows a run's tmux session on this terminal, wherever its machine is.
 
     Raises:
-        RunError: It has no session.
-        MachineError: Its machine does not answer.
+        RunError: The run has no session.
+        MachineError: The run's machine does not answer.
     """
     run = view.summary
     if view.attach is None:
@@ -519,5 +518,5 @@ async def attach_command(view: RunView) -> tuple[str, ...]:
     from hudtui.core.remote.known_hosts import KnownHosts
     from hudtui.core.remote.ssh import ssh_argv
 
-    await ensure_reachable(find_host(run.host), within=2 * _PATIENCE)  # so that its host key is known
+    await ensure_reachable(find_host(run.host), within=2 * _PATIENCE)  # so that the machine's host key is known
     return ssh_argv(await asyncio.to_thread(find_target, run.host), KnownHosts(), view.attach)

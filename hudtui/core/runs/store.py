@@ -1,7 +1,7 @@
-"""What is known of a workspace's runs: an append-only list of events in SQLite, from which every state is folded.
+"""The run store of a workspace: an append-only list of events in SQLite, from which the state of each run is folded.
 
-Any number of processes may use it at once, and any of them may be killed at any moment: a change is one transaction, each that
-must happen once carries a mark under which the database takes it once.
+Any number of processes may use the store at once, and any of them may be killed at any moment: each change is one transaction,
+and an event that must happen only once has a mark that is unique in the database.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_REPORTS = 10_000
-"""Events of one machine that are kept of a run."""
+"""Most events of the machine that are kept for a run."""
 
 _VERSION = 1
 _SCHEMA = """
@@ -62,13 +62,13 @@ CREATE INDEX events_of_run ON events (run, number);
 CREATE UNIQUE INDEX events_once ON events (run, once) WHERE once IS NOT NULL;
 """
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Of a run: it names a folder, and a tmux session."""
+"""A valid run id: it also names a folder and a tmux session."""
 _ID_LETTERS = "bcdfghjkmnpqrstvwxyz23456789"
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What stays the same about a run."""
+    """The part of a run that never changes."""
 
     id: str
     created: float
@@ -76,15 +76,15 @@ class RunRecord:
     engine: str
     host: str
     machine: str
-    """Name of the machine that hudtui ran on: for `local` the one that the run is on."""
+    """Name of the computer that hudtui ran on; a run on `local` is on that computer."""
     folder: str
     spec: RunSpec
     plan: Plan
     own: bool = True
-    """The user started it, or took it over: it may be acted on. False for what merely lies in the folder; see `core.trust`."""
+    """The user has started the run or taken it over. False: hudtui must not act on the run; see `core.trust`."""
 
     def start(self) -> RunSummary:
-        """The run before its first event."""
+        """Return the run before its first event."""
         return _start(self.id, self.name, self.engine, self.host, self.folder, self.created)
 
 
@@ -92,8 +92,8 @@ class RunStore:
     """The runs of one workspace.
 
     Args:
-        state_dir: `Workspace.state_dir`. Made when the first run is added; only looking leaves no trace.
-        patience: Seconds to wait for another process that writes.
+        state_dir: `Workspace.state_dir`. Created when the first run is added; reading creates nothing.
+        patience: Seconds to wait while another process writes.
     """
 
     def __init__(self, state_dir: Path, *, patience: float = 10.0) -> None:
@@ -125,11 +125,11 @@ class RunStore:
 
     @property
     def folder(self) -> Path:
-        """Where the folders of local runs lie."""
+        """Return the folder that contains the folders of local runs."""
         return self.state_dir / "runs"
 
     def new_id(self, name: str) -> str:
-        """A free id that reminds of `name`."""
+        """Return an unused id derived from `name`."""
         slug = re.sub(r"[^a-z0-9]+", "-", clean_line(name).lower()).strip("-")[:24].rstrip("-") or "run"
         while True:
             run = f"{slug}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(4))}"
@@ -137,17 +137,17 @@ class RunStore:
                 return run
 
     def add(self, record: RunRecord) -> RunEvent:
-        """Keep a new run, with its first event `planned`, and mark it as the user's own.
+        """Store a new run and mark it as the user's own. Return its first event, `planned`.
 
         Raises:
-            RunError: There is a run of that id, or the store cannot be written.
+            RunError: The id is already used, or the store cannot be written.
             InputError: The mark cannot be written.
         """
         row = (
             *(record.id, record.created, record.name, record.engine, record.host, record.machine, record.folder),
             *(json.dumps(record.spec.to_json()), json.dumps(record.plan.to_json())),
         )
-        # First, so that a run is never kept without its mark. A mark alone says nothing.
+        # The mark comes first, so that no run is stored without it. A mark without a run has no effect.
         trust.mark_run(self.path, record.id, _content(row))
         with self.database.writing() as database:
             try:
@@ -161,24 +161,24 @@ class RunStore:
     def append(
         self, run: str, kind: str, data: Mapping[str, Any] | None = None, *, at: float | None = None, once: str | None = None
     ) -> RunEvent | None:
-        """Keep something that the app did or saw; None when an event with the mark `once` is there already.
+        """Store an event of the app and return it; return None if an event with the mark `once` exists already.
 
         Raises:
-            RunError: There is no such run, or the store cannot be written.
+            RunError: The run does not exist, or the store cannot be written.
         """
         moment = time.time() if at is None else at
         with self.database.writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
     def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | MachineReport | UnreadableReport]) -> tuple[RunEvent, ...]:
-        """Keep what the supervisor on the machine wrote; those that are there already are passed over.
+        """Store events that the supervisor on the machine wrote, and return the new ones; known events are skipped.
 
-        What is no event of a machine is counted (`RunSummary.unreadable`) and not taken. Of one that never ceases to report the
-        first `MOST_REPORTS` are kept, and its end.
+        Invalid records are counted (`RunSummary.unreadable`) and rejected. Only the first `MOST_REPORTS` events of a run and
+        its end are kept.
 
         Args:
             run: The run.
-            lines: Objects of its `events.jsonl`, or what `reports.read_report` made of them.
+            lines: Objects of the run's `events.jsonl`, or the results of `reports.read_report`.
         """
         from hudtui.core.runs.reports import MachineReport, UnreadableReport, check_report
 
@@ -209,14 +209,14 @@ class RunStore:
         return tuple(event for event in added if event is not None)
 
     def ids(self) -> tuple[str, ...]:
-        """Ids of all runs, the oldest first."""
+        """Return the ids of all runs, oldest first."""
         return tuple(self._ids())
 
     def find(self, text: str | None) -> str:
-        """The id of the run that the user means: its id, the beginning of one, its name; None for the newest.
+        """Return the id of the run with this id, prefix of an id, or name; None stands for the newest run.
 
         Raises:
-            RunError: There is none, or several fit.
+            RunError: No run matches, or several do.
         """
         runs = self.runs()
         if not runs:
@@ -232,10 +232,10 @@ class RunStore:
         raise RunError(f"there is no run {clean_line(text)!r}", fix="hudtui runs list shows what there is.")
 
     def record(self, run: str) -> RunRecord:
-        """What was laid down about a run. One whose rented machine is gone lies where its results were brought to.
+        """Return the record of a run. If its rented machine is gone, the record names the local results folder.
 
         Raises:
-            RunError: There is no such run, it is of a newer hudtui, or what is kept of it cannot be understood.
+            RunError: The run does not exist, was stored by a newer hudtui, or its record is invalid.
         """
         row = self._row(run)
         known, created, name, engine, host, machine, folder, spec, plan = row
@@ -252,26 +252,26 @@ class RunStore:
         return RunRecord(known, created, name, engine, host, machine, folder, *made, own)
 
     def is_own(self, run: str) -> bool:
-        """Whether the user started a run from this folder, or took it over.
+        """Return whether the user started a run from this folder, or took it over.
 
         Raises:
-            RunError: There is no such run.
+            RunError: The run does not exist.
         """
         return self._is_own(self._row(run))
 
     def require_own(self, run: str) -> None:
-        """Make sure that a run is the user's, before it is acted on: its machine reached, its processes ended, its files removed.
+        """Check that a run is the user's own, before hudtui connects to its machine, ends its processes or removes its files.
 
         Raises:
-            RunError: There is no such run.
-            Untrusted: It merely lies in this folder.
+            RunError: The run does not exist.
+            Untrusted: The user did not start this run.
         """
         row = self._row(run)
         if not self._is_own(row):
             raise trust.Untrusted(self.state_dir.parent, [self._power(row)])
 
     def powers(self) -> tuple[trust.Power, ...]:
-        """One power for each run that may still change and that the user has not started; see `core.trust`."""
+        """Return one power for each run that may still change and that the user has not started; see `core.trust`."""
         waiting = [run.id for run in self.runs() if run.active or run.holds_machine or run.state == "lost"]
         rows = [row for row in map(self._row, waiting) if not trust.owns_run(self.path, row[0], _content(row))]
         return tuple(map(self._power, rows))
@@ -298,16 +298,16 @@ class RunStore:
         return trust.power("run", f"{run} on {host}, in {folder}: {commands}", self.path, _content(row))
 
     def events(self, run: str) -> tuple[RunEvent, ...]:
-        """All events of a run, in order."""
+        """Return all events of a run, in order."""
         with self.database.reading() as database:
             rows = database.execute(f"{_EVENTS} WHERE run = ? ORDER BY number", (run,)).fetchall() if database else []
         return tuple(map(_event, rows))
 
     def summary(self, run: str) -> RunSummary:
-        """A run as its events tell.
+        """Return the state of a run, folded from its events.
 
         Raises:
-            RunError: There is no such run.
+            RunError: The run does not exist.
         """
         found = next((summary for summary in self.runs() if summary.id == run), None)
         if found is None:
@@ -315,14 +315,14 @@ class RunStore:
         return found
 
     def runs(self) -> tuple[RunSummary, ...]:
-        """All runs that were not removed, the oldest first. Asking again costs what is new since the last time."""
+        """Return all runs that are not removed, oldest first. A repeated call reads only new events."""
         with self._lock:
             self._catch_up()
             kept = (run for run in self._folded.values() if not run.removed)
             return tuple(sorted(kept, key=lambda run: (run.created, run.id)))
 
     def _catch_up(self) -> None:
-        """Fold in what has been written since the last look."""
+        """Fold in the events written since the last call."""
         with self.database.reading() as database:
             rows = []
             if database is not None:
@@ -382,7 +382,7 @@ _ORIGINS: Mapping[object, Literal["app", "machine"]] = {"app": "app"}
 
 
 def _content(row: Sequence[Any]) -> str:
-    """All that decides what a run does, as one text."""
+    """Return everything that determines what a run does, as one text."""
     return json.dumps(list(row), default=str)
 
 
@@ -390,7 +390,7 @@ _EVENTS = "SELECT run, number, at, type, data, origin FROM events"
 
 
 def _event(row: tuple[Any, ...]) -> RunEvent:
-    """An event as it was kept. The file may have been written by anything: what is odd in it is left out, not raised."""
+    """Return the event in a row. The file may be damaged: invalid fields are replaced by defaults, and nothing raises."""
     run, number, at, kind, data, origin = row
     try:
         told = json.loads(data)
@@ -406,10 +406,10 @@ def _start(run: str, name: str, engine: str, host: str, folder: str, created: fl
 
 
 def _moment(value: object) -> float:
-    """Seconds since the epoch that are a date; 0 for what is none."""
+    """Return the value if it is a valid time in seconds since the epoch, else 0."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= LATEST_TIME else 0.0
 
 
 def results_folder_of(run: RunSummary) -> str | None:
-    """The folder of this computer that an ended run was brought to; None for one that was not, or whose folder is gone."""
+    """Return the local results folder of an ended run; None if its results were not fetched or the folder is gone."""
     return run.results if run.results and not run.active and Path(run.results).is_dir() else None

@@ -1,4 +1,4 @@
-"""What goes on costing money when hudtui is closed: which machines, what for, who ends them, and when."""
+"""Machines that continue to cost money while hudtui is closed: their purpose, what ends them, and when."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from hudtui.core.workspace import STATE_FOLDER
 
 @dataclass(frozen=True)
 class UnattendedPod:
-    """A machine that costs money and that no hudtui looks after once this one is closed."""
+    """A machine that costs money and that no other hudtui manages once this one is closed."""
 
     name: str
     run: str | None
-    """The run that it is for; None for one that was rented by hand."""
+    """Id of the machine's run; None for a machine that was rented by hand."""
     hourly: float
-    """Price an hour; 0 where it is not known."""
+    """Price per hour; 0 if unknown."""
     currency: str
     simulated: bool
     """No real money is spent."""
     words: tuple[str, ...]
-    """Sentences for people: what it costs and why it is there, who ends it, what to type."""
+    """Sentences for the user: the cost and purpose of the machine, what ends it, and the commands to type."""
 
 
 def find_unattended(
@@ -47,16 +47,16 @@ def find_unattended(
     folder: Path,
     mine: Callable[[str], bool] = lambda run: False,
 ) -> tuple[UnattendedPod, ...]:
-    """The machines that go on costing money without this hudtui, the dearest first.
+    """Return the machines that continue to cost money without this hudtui, the most expensive first.
 
-    Those that another living hudtui is getting, or whose run it tends, are its own to look after.
+    Machines that another running hudtui is renting, or whose run it manages, are left out.
 
     Args:
-        ledger: What was rented.
-        providers: By name, as far as there are keys. What was rented from a simulator counts only where that one is among them.
-        settings: The value of a setting by its name.
-        folder: The project that is open.
-        mine: Whether this process tends a run, which ends when it does.
+        ledger: The records of rented machines.
+        providers: Providers with a key, by name. A simulator's machines count only if that simulator is among them.
+        settings: Returns the value of a setting by its name.
+        folder: The open project.
+        mine: Whether this process manages a run, which ends with the process.
 
     Raises:
         MachineError: The ledger cannot be read.
@@ -92,11 +92,11 @@ def _known(store: RunStore | None, run: str | None) -> tuple[RunRecord, RunSumma
 
 @dataclass(frozen=True)
 class _Left:
-    """A machine that is left behind."""
+    """A machine that remains when hudtui is closed."""
 
     owned: PodRecord
     known: tuple[RunRecord, RunSummary] | None
-    """What its project knows of its run."""
+    """The run and its state, from the store of the machine's project."""
     provider: Provider | None
 
     @property
@@ -105,13 +105,13 @@ class _Left:
 
     @property
     def kept(self) -> bool:
-        """Its user wished to keep it when its run fails."""
+        """Return whether the user chose to keep the machine if its run fails."""
         if self.known is None or self.known[0].spec.rent is None:
             return False
         return self.known[1].state == "failed" and self.known[0].spec.rent.keep_on_failure
 
     def purpose(self, folder: Path) -> tuple[str, ...]:
-        """What it costs, why it is there, and what to type."""
+        """Return sentences about the machine's cost, its purpose, and the commands to type."""
         one, name = self.owned, clean_line(self.owned.name)
         price = f"{money(one.hourly, one.currency)}/h" if one.hourly else "an unknown price"
         price += " (simulated)" if self.simulated else ""
@@ -145,7 +145,7 @@ class _Left:
         )
 
     def guard(self, ledger: Ledger, spending: CostSummary, settings: Lookup) -> str:
-        """What ends it when nobody does, and when."""
+        """Return a sentence that says what ends the machine by itself, and when."""
         one = self.owned
         if self.provider is not None and self.provider.features.terminates_itself:
             return f"{self.provider.title} ends it by itself when its time is over."
@@ -166,7 +166,7 @@ class _Left:
         return f"Its guard switches it off {latest}. THAT MAY NOT STOP THE CHARGES: only ending it does."
 
     def _guard_ends(self, settings: Lookup) -> bool:
-        """Whether the guard has a key with which it ends the machine at its provider; else it can only switch it off."""
+        """Return whether the watchdog has a key to end the machine; otherwise it can only switch the machine off."""
         try:
             return self.provider is not None and terminate_rule(self.provider, self.owned.pod or "", settings) is not None
         except HudtuiError:
@@ -174,7 +174,7 @@ class _Left:
 
 
 def _seconds_left(one: PodRecord, ledger: Ledger, spending: CostSummary) -> float | None:
-    """Until its limits end it; None where none will."""
+    """Return the seconds until the machine's limits end it; None without such a limit."""
     if one.until is not None:
         return max(one.until - time.time(), 0.0)
     limits, used = ledger.limits(one.name), spending.of(one.name)

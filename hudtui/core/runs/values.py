@@ -13,7 +13,7 @@ ACTIVE: frozenset[RunState] = frozenset({"planned", "starting", "running", "stop
 """States of a run that may still change by itself."""
 
 MachineState = Literal["none", "asked", "held", "released"]
-"""Of a rented machine: `none`: there never was one; `asked`: it may exist; `held`: it exists; `released`: it is gone."""
+"""State of a rented machine. `none`: never requested; `asked`: requested, may exist; `held`: exists; `released`: gone."""
 
 REPORTED = frozenset(
     {
@@ -21,14 +21,14 @@ REPORTED = frozenset(
         *("stopping", "note", "finished", "failed", "stopped"),
     }
 )
-"""Types of the events of a machine; `reports` has their fields."""
+"""Event types that a machine may report; `reports` defines their fields."""
 
 LATEST_TIME = 1e10
-"""Seconds since the epoch, in the year 2286: what is told of later than that is no date."""
+"""Latest valid time, in seconds since the epoch (the year 2286)."""
 MOST_UNREADABLE = 20
-"""Unreadable records of a machine that are counted; more of them are not kept."""
+"""Most unreadable records of a machine that are counted; further ones are not stored."""
 _NOTES = 50
-"""Notes of a run that are kept, the newest."""
+"""Most notes kept for a run, the newest."""
 
 STATE_GLYPHS: Mapping[RunState, str] = {
     "planned": "○",
@@ -40,28 +40,28 @@ STATE_GLYPHS: Mapping[RunState, str] = {
     "stopped": "■",
     "lost": "?",
 }
-"""One character a state, always shown together with the word."""
+"""One character for each state, always shown together with the word."""
 
 
 def iso_time(moment: float | None) -> str | None:
-    """Seconds since the epoch as ISO 8601 text in UTC, to the second."""
+    """Return seconds since the epoch as ISO 8601 text in UTC, to the second; None for None."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
 class RunEvent:
-    """Something that happened to a run, kept for ever.
+    """An event of a run. Events are never changed or deleted.
 
-    What the app does has the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
-    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a record of the machine that was not taken). What the
-    supervisor on the machine reports has those of `REPORTED`, and no others.
+    Events of the app have the types `planned`, `machine` (a step on the way to a rented machine, or its end), `step`,
+    `stop_requested`, `limits`, `removed`, `failed`, `lost`, `unreadable` (a rejected record of the machine). Events of the
+    supervisor on the machine have the types in `REPORTED`, and no others.
     """
 
     run: str
     number: int
-    """Grows over all runs of a store: the order in which the store learned of it."""
+    """Position of the event in the store, growing over all runs."""
     at: float
-    """Seconds since the epoch, by the clock of whoever reports it."""
+    """Seconds since the epoch, by the clock of the computer that reports the event."""
     type: str
     data: Mapping[str, Any] = field(default_factory=dict)
     origin: Literal["app", "machine"] = "app"
@@ -73,64 +73,64 @@ class RunEvent:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, as its events so far tell."""
+    """The state of a run after its events so far."""
 
     id: str
     name: str
     engine: str
     host: str
-    """Name of the machine; `local` for this one."""
+    """Name of the machine; `local` for this computer."""
     folder: str
     """The run's folder on that machine."""
     state: RunState = "planned"
     created: float = 0.0
     """Seconds since the epoch, as are `started`, `ended` and `updated`."""
     started: float | None = None
-    """When the supervisor on the machine took over."""
+    """Time at which the supervisor on the machine took over."""
     ended: float | None = None
     updated: float = 0.0
     """Time of the newest event."""
     why: str | None = None
-    """Why it failed, was stopped or is lost, in words."""
+    """Why the run failed, was stopped or is lost, as a sentence."""
     mode: Literal["tmux", "processes"] | None = None
-    """How its stages run there: in a tmux session, or as detached processes where tmux is missing."""
+    """How the stages run: in a tmux session, or as detached processes without tmux."""
     stage: str | None = None
-    """The stage that runs now, or ran last."""
+    """Name of the current or last stage."""
     notes: tuple[str, ...] = ()
-    """What the user should know beside it, such as a missing tmux."""
+    """Further remarks for the user, for example that tmux is missing."""
     final: bool = False
-    """The machine has reported the end: nothing changes the state any more."""
+    """The machine has reported the end: the state no longer changes."""
     machine: MachineState = "none"
-    """What is known of its rented machine."""
+    """State of the rented machine."""
     hourly: float | None = None
-    """Price an hour of the rented machine, as its provider says it."""
+    """Price per hour of the rented machine, as stated by the provider."""
     currency: str = "USD"
     held_since: float | None = None
-    """When the rented machine was asked for, as `released` is when it was gone."""
+    """Time at which the rented machine was requested; `released` is the time at which it was gone."""
     released: float | None = None
     billed: float | None = None
-    """What the rented machine has cost in all, where its provider said it."""
+    """Total cost of the rented machine by the provider's bill; None without a bill."""
     results: str | None = None
-    """Folder on this computer that its results were brought to."""
+    """Folder on this computer with the fetched results."""
     removed: bool = False
-    """The user wants to see no more of it."""
+    """The user has removed the run from the list."""
     unreadable: int = 0
-    """Records of its machine that were no events, and were passed over. Counted up to `MOST_UNREADABLE`."""
+    """Number of skipped invalid records of the machine, counted up to `MOST_UNREADABLE`."""
     unreadable_why: str | None = None
-    """What was wrong with the first of them."""
+    """The error in the first unreadable record."""
 
     @property
     def active(self) -> bool:
-        """It may still change by itself."""
+        """Return whether the run may still change by itself."""
         return self.state in ACTIVE
 
     @property
     def holds_machine(self) -> bool:
-        """Its rented machine may still be there, and cost money, or its results are still to be fetched."""
+        """Return whether the rented machine may still exist and cost money, or the results are not fetched yet."""
         return self.machine in ("asked", "held")
 
     def cost(self, now: float) -> float | None:
-        """What its machine has cost: the bill where there is one, else price times time. None for a machine of the user's own."""
+        """Return the cost of the rented machine: the bill, or price times time without one. None if no machine was rented."""
         if self.billed is not None:
             return self.billed
         if self.hourly is None or self.held_since is None:
@@ -139,7 +139,7 @@ class RunSummary:
 
     @property
     def passed_over(self) -> str | None:
-        """That records of its machine were not readable, in words; None where all were."""
+        """Return a sentence about unreadable records of the machine, or None if all were readable."""
         if not self.unreadable:
             return None
         if self.unreadable == 1:
@@ -149,11 +149,11 @@ class RunSummary:
 
     @property
     def session(self) -> str:
-        """Name of its tmux session."""
+        """Return the name of the run's tmux session."""
         return f"hudtui-{self.id}"
 
     def elapsed(self, now: float) -> float | None:
-        """Seconds from its start on the machine to its end, or to `now`; None before the start."""
+        """Return the seconds from the start on the machine to the end, or to `now`; None before the start."""
         if self.started is None:
             return None
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)
@@ -190,10 +190,10 @@ END_STATES: Mapping[str, RunState] = {"finished": "finished", "failed": "failed"
 
 
 def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
-    """The run after `events`, which come in the order of their numbers. Whatever they hold, nothing is raised.
+    """Return the run after `events`, given in the order of their numbers. Invalid events never raise.
 
-    What the machine says about the end is final. `lost` is what the app believes while the machine is silent: any later word of
-    the machine overrules it. A machine tells of its run alone: not of its rent, nor of where the results lie here.
+    An end reported by the machine is final. `lost` is the app's assumption while the machine is silent; any later report of
+    the machine replaces it. Reports of a machine change neither the rental nor the local results folder.
     """
     run: dict[str, Any] = dict(vars(start))
     for event in events:
@@ -208,7 +208,7 @@ def fold(start: RunSummary, events: Iterable[RunEvent]) -> RunSummary:
 
 
 def _take_report(run: dict[str, Any], event: RunEvent) -> None:
-    """What the supervisor on the machine says."""
+    """Apply an event of the supervisor on the machine."""
     if event.type not in REPORTED:
         return
     if event.data.get("mode") in ("tmux", "processes"):
@@ -227,7 +227,7 @@ def _take_report(run: dict[str, Any], event: RunEvent) -> None:
 
 
 def _take_own(run: dict[str, Any], event: RunEvent) -> None:
-    """What the app did, or saw."""
+    """Apply an event of the app."""
     kind = event.type
     if kind == "machine":
         _take_machine(run, event)
@@ -253,7 +253,7 @@ _HELD = frozenset({"created", "adopted", "waiting", "installing", "trying", "rea
 
 
 def _take_machine(run: dict[str, Any], event: RunEvent) -> None:
-    """A word about the rented machine. What was released stays so, unless it is seen again."""
+    """Apply an event of the rented machine. A released machine stays released unless it is seen again."""
     kind = _text(event, "kind")
     if kind == "intended":
         run.update(machine="asked", held_since=event.at)

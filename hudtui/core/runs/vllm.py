@@ -1,8 +1,8 @@
-"""What a run's model server says of itself: vLLM's `/metrics`, read through the connection with the run's machine.
+"""Metrics of a run's model server: vLLM's `/metrics` (Prometheus text), read over the connection to the run's machine.
 
-Only six of its numbers are wanted, and from a server that may be dying: so the few lines that hold them are picked out here, and
-whatever else is in the text, broken lines included, is passed over. A parser of the whole format refuses a text with one bad line
-in it, and would be one more thing to install on every machine.
+Only six metrics are needed, possibly from a server that is crashing. This module therefore reads only the lines of those metrics
+and skips all others, broken ones included. A full Prometheus parser rejects a text with one bad line, and would be one more
+package to install on every machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hudtui.core.text import clean_line
 from hudtui.core.training.metrics import is_number
 
 _PATIENCE = 5.0
-"""Seconds for one answer."""
+"""Timeout of one request, in seconds."""
 _MAX_BYTES = 4 << 20
-"""Bytes of an answer that are read."""
+"""Most bytes read of an answer."""
 _LINE = re.compile(r"vllm:(\w+)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*")
 _MODEL = re.compile(r'\bmodel_name="((?:[^"\\]|\\.)*)"')
 _HERE = "127.0.0.1"
@@ -30,49 +30,48 @@ _HERE = "127.0.0.1"
 
 @dataclass(frozen=True)
 class VllmSample:
-    """The numbers of one answer, summed over all engines of the server; None for a number that the answer lacks."""
+    """The metrics of one answer, summed over all engines of the server; None for a metric that is missing."""
 
     model: str | None = None
     running: float | None = None
-    """Requests that it works on."""
+    """Number of running requests."""
     waiting: float | None = None
     kv_cache: float | None = None
-    """How full the cache of the fullest engine is, from 0 to 1."""
+    """KV cache usage of the fullest engine, from 0 to 1."""
     prompt_tokens: float | None = None
-    """Read since its start, as are those that follow."""
+    """Prompt tokens processed since the server's start; the fields below count from the start, too."""
     generated: float | None = None
     preemptions: float | None = None
-    """Requests that had to make room for others."""
+    """Number of preempted requests."""
 
 
 @dataclass(frozen=True)
 class ModelServer:
-    """A model server at one moment."""
+    """The state of a model server at one moment."""
 
     stage: str
     at: float
-    """When it was asked, in seconds since the epoch."""
+    """Time of the request, in seconds since the epoch."""
     answers: bool
     unanswered: float = 0.0
-    """Seconds since its last answer; 0 while it answers."""
+    """Seconds since the server's last answer; 0 while it answers."""
     stuck: float = 0.0
-    """Seconds in which requests were running and no token was made."""
+    """Seconds in which requests were running but no token was generated."""
     sample: VllmSample = VllmSample()
-    """Its newest answer."""
+    """The newest answer."""
     tokens_per_s: float | None = None
-    """Generated since the answer before."""
+    """Generated tokens per second since the previous answer."""
     prompt_tokens_per_s: float | None = None
     problem: str | None = None
-    """Why there is no answer, in words."""
+    """Why there is no answer, as text; None if there is one."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         told = {name: value for name, value in vars(self).items() if name not in ("sample", "at")}
         return {**told, **vars(self.sample)}
 
 
 def parse_vllm_metrics(text: str) -> VllmSample | None:
-    """The numbers in vLLM's `/metrics`; None where no line is vLLM's."""
+    """Parse vLLM's `/metrics`. Return None if the text has no vLLM metric."""
     found: dict[str, list[float]] = {}
     model = None
     for line in text.splitlines():
@@ -111,26 +110,26 @@ def _number(text: str) -> float | None:
 
 
 class ServerMonitor:
-    """Asks one server again and again.
+    """Polls one model server.
 
     Args:
-        stage: Name of the stage that it is.
-        port: Its port, on the machine's loopback address.
+        stage: Name of the server's stage.
+        port: The server's port on the machine's loopback address.
     """
 
     def __init__(self, stage: str, port: int) -> None:
         self.stage, self.port = stage, port
         self.newest: ModelServer | None = None
-        """What the last question brought; None before the first, and while it has not shown that it is vLLM."""
+        """The result of the last request; None before the first, and until the server is recognised as vLLM."""
         self._answered = 0.0
         self._moved: float | None = None
 
     async def ask(self, host: Host, now: float) -> ModelServer | None:
-        """Ask it how it is.
+        """Request the server's metrics and return its state; None until the server is recognised as vLLM.
 
         Args:
-            host: Its machine.
-            now: The time, in seconds since the epoch.
+            host: The server's machine.
+            now: Current time, in seconds since the epoch.
         """
         before = self.newest
         try:
@@ -163,7 +162,7 @@ class ServerMonitor:
 
 
 def _grown(before: float | None, now: float | None) -> float | None:
-    """How far a counter has come; from 0 where the server was started again."""
+    """Return the increase of a counter; it counts from 0 if the server was restarted."""
     if before is None or now is None:
         return None
     return now - before if now >= before else now
@@ -174,10 +173,10 @@ def _rate(grown: float | None, seconds: float) -> float | None:
 
 
 async def fetch(host: Host, port: int) -> str:
-    """`/metrics` of a server on the machine's loopback address; empty for a server that has no such page.
+    """Return the text of `/metrics` from a server on the machine's loopback address; empty if the server has no such page.
 
     Raises:
-        MachineError: Nothing answers there, or with an error.
+        MachineError: The server does not answer, or answers with an error.
     """
     client = HttpClient(timeout=_PATIENCE, max_bytes=_MAX_BYTES)
     try:

@@ -1,6 +1,6 @@
-"""Prime's JSON and our values: offers, pods, keys, money; and the body of an order. Pure.
+"""Convert Prime Intellect's JSON into offers, pods, keys and money, and an order into a request body. Pure functions.
 
-What is not known (a new status, a new field, a key that is missing) is taken as it comes: the service changes often.
+The API changes often, so unknown statuses, new fields and missing keys are accepted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMAGES_AFTER = ("ubuntu_22_cuda_12", "prime_rl")
 
 
 def parse_offer(raw: Any, provider: str) -> Offer | None:
-    """An offer; None when it lacks what an order needs, or cannot be had."""
+    """Parse an offer. Return None if it lacks a field that an order needs, or is not available."""
     if not isinstance(raw, Mapping):
         return None
     gpu_type, cloud, cloud_id = _text(raw.get("gpuType")), _text(raw.get("provider")), _text(raw.get("cloudId"))
@@ -44,7 +44,7 @@ def parse_offer(raw: Any, provider: str) -> Offer | None:
     socket, center = _text(raw.get("socket")), _text(raw.get("dataCenter"))
     return Offer(
         provider=provider,
-        # cloudId alone is not unique, and spot is an offer of its own.
+        # cloudId alone is not unique, and a spot offer has the same cloudId.
         id="/".join((cloud, cloud_id, center, gpu_type, socket, str(count), "spot" if spot else "on-demand")),
         gpu_type=gpu_type,
         gpu_count=0 if gpu_type == "CPU_NODE" else count,
@@ -81,7 +81,7 @@ def _default(size: Any) -> float | None:
 
 
 def _surcharge(size: Any) -> float:
-    """What a part adds to the price of an hour, at its default size."""
+    """Return the hourly surcharge of a component at its default size."""
     part = _mapping(size)
     if part.get("defaultIncludedInPrice") is not False:
         return 0.0
@@ -92,10 +92,10 @@ def _surcharge(size: Any) -> float:
 
 
 def order_body(order: Order, *, team: str | None, max_price: float | None = None) -> dict[str, Any]:
-    """The body of `POST /pods/`: the offer echoed, with its socket, data centre and sizes.
+    """Return the body of `POST /pods/`: the offer's own fields, with its socket, data centre and sizes.
 
     Raises:
-        InputError: The image or the disk is none that the offer has.
+        InputError: The offer does not have the image or the disk size.
     """
     offer, raw = order.offer, order.offer.raw
     pod: dict[str, Any] = {
@@ -123,12 +123,12 @@ def order_body(order: Order, *, team: str | None, max_price: float | None = None
 
 
 def choose_image(offer: Offer, wanted: str | None) -> str | None:
-    """The image to install: the one that is wanted, else the newest PyTorch, else plain Ubuntu with CUDA, else `prime_rl`.
+    """Return the image to install: the wanted image, else the newest PyTorch, else plain Ubuntu with CUDA, else `prime_rl`.
 
-    None only where the offer names no images, and the service decides.
+    None only if the offer lists no images; then the service decides.
 
     Raises:
-        InputError: The offer does not have it, or has only images for other purposes. Another is never taken in silence.
+        InputError: The offer does not have the wanted image, or has only images for other purposes.
     """
     has = ", ".join(map(clean_line, offer.images)) or "none that are named"
     if wanted is not None:
@@ -168,10 +168,10 @@ def _disk(order: Order) -> int | None:
 
 
 def parse_pod(raw: Any, provider: str, *, gone: bool = False) -> Pod:
-    """A pod of the API, or with `gone` a row of its history.
+    """Parse a pod, or with `gone` a row of the pod history.
 
     Raises:
-        ProviderError: It has no id.
+        ProviderError: The pod has no id.
     """
     known = _mapping(raw)
     pod_id = _text(known.get("id"))
@@ -207,9 +207,9 @@ def parse_pod(raw: Any, provider: str, *, gone: bool = False) -> Pod:
 
 
 def stage_of(raw: Raw, reachable: bool) -> tuple[PodStage, str]:
-    """The stage of a pod, and the provider's own words for it.
+    """Return the stage of a pod, and the provider's own words for it.
 
-    ACTIVE alone is not usable: its installation must have finished, or not be told of, and an address be known.
+    ACTIVE alone is not `ready`: the installation must be finished or not reported, and an address must be known.
     """
     status, installation = _text(raw.get("status")).upper(), _text(raw.get("installationStatus")).upper()
     words = "/".join(filter(None, (status, installation if status == "ACTIVE" else "")))
@@ -223,14 +223,14 @@ def stage_of(raw: Raw, reachable: bool) -> tuple[PodStage, str]:
         return "stopped", words
     if status == "ACTIVE":
         return ("ready" if reachable and installation in ("FINISHED", "") else "installing"), words
-    return "unknown", words  # DELETING too: until it has ended it may cost money
+    return "unknown", words  # also for DELETING: the pod may cost money until it has ended
 
 
 # --- addresses ---
 
 
 def find_addresses(connection: Any, ip: Any, ports: Any) -> tuple[Address, ...]:
-    """Logins of a pod's nodes: from `sshConnection` in any of its forms, else from its address and port map."""
+    """Return the logins of a pod's nodes: from `sshConnection` in any form, else from the address and port map."""
     told = tuple(address for text in _flat(connection) if (address := parse_connection(text)) is not None)
     if told:
         return told
@@ -248,7 +248,7 @@ def find_addresses(connection: Any, ip: Any, ports: Any) -> tuple[Address, ...]:
 
 
 def parse_connection(text: str) -> Address | None:
-    """`root@host -p 22`, `ubuntu@host:2222`, `ssh -i key user@host -p 22`, `user@[::1]:22`; None if it is none."""
+    """Parse `root@host -p 22`, `ubuntu@host:2222`, `ssh -i key user@host -p 22` or `user@[::1]:22`; else return None."""
     words = text.split()
     if words[:1] == ["ssh"]:
         words = words[1:]
@@ -292,10 +292,10 @@ def _flat(value: Any) -> Iterator[str]:
 
 
 def parse_key(raw: Any) -> SshKey:
-    """A public key that the account has.
+    """Parse a public key of the account.
 
     Raises:
-        ProviderError: It has no id.
+        ProviderError: The key has no id.
     """
     known = _mapping(raw)
     if not _text(known.get("id")):
@@ -305,7 +305,7 @@ def parse_key(raw: Any) -> SshKey:
 
 
 def parse_time(value: Any) -> float | None:
-    """Seconds since the epoch of a time in ISO 8601; without a zone it is UTC."""
+    """Parse an ISO 8601 time into seconds since the epoch; UTC without a time zone."""
     if not isinstance(value, str):
         return None
     try:
