@@ -1,9 +1,9 @@
 """The day's budget: one for all machines together, also for launches at the same moment, and while hudtui is closed.
 
-Every machine is given a moment (`PodRecord.until`) at which its guard ends it at the latest, in the ledger transaction
-that writes it down. What it may cost until then is taken from what the day's budget leaves after what was spent today and what
-all other machines may still cost until their own guards end them. It is free again when the machine is refused, never comes, or
-has ended. Today is taken to last until the last of them ends, so that no day is overrun, whenever its midnight is.
+The ledger transaction that adds a machine sets the latest time (`PodRecord.until`) at which its watchdog ends it. The possible
+cost until then is reserved from the day's budget, minus today's spending and the reservations of all other machines. The
+reservation is released when the machine is refused, never appears, or has ended. Today counts as lasting until the last machine
+ends, so that no day exceeds its budget, wherever midnight falls.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from hudtui.core.errors import MachineError
 from hudtui.core.http import is_loopback
 
 LEAST = 0.1
-"""Hours for which a machine has to be affordable at least: less is gone before it is set up."""
+"""Least hours for which the budget must pay a machine: a shorter time passes during the setup."""
 RUN_TAIL = 900.0
-"""Seconds between the guard's request that a run stops and the moment it ends the machine: to fetch the results."""
+"""Seconds from the watchdog's request to stop a run until it ends the machine: time to fetch the results."""
 _LATE = 900.0
-"""Seconds after which a guard that has not ended its machine is taken to have failed."""
+"""Seconds past the deadline after which a watchdog whose machine still exists counts as failed."""
 
 
 class BudgetExceeded(MachineError):
-    """The day's budget has no room for another machine, or its own does not pay for what is charged at once.
+    """The day's budget has no room for another machine, or the machine's own budget does not cover its prepaid hours.
 
-    None was asked for.
+    No machine was requested.
     """
 
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """What one machine takes of a day's budget."""
+    """The share of one machine in the day's budget."""
 
     name: str
     spent: float
-    """Today, so far: its bill, or its price times time."""
+    """Spending today so far: the bill, or price times time."""
     ahead: float
-    """What it may cost yet until its guard ends it; until midnight, where no guard is known to."""
+    """Possible further cost until the watchdog ends the machine; until midnight without a known watchdog."""
 
 
 def shares(entries: Sequence[PodRecord], realm: str, now: float) -> tuple[BudgetShare, ...]:
-    """What machines take of today's budget. Those of a simulator have a budget of their own.
+    """Return the shares of machines in today's budget. Simulated machines have a separate budget.
 
     Args:
         entries: The ledger's, those that have ended included.
@@ -139,7 +139,7 @@ def grant_changed(owned: PodRecord, limits: Limits, *, tail: float = 0.0, now: C
 
 
 def _own(limits: Limits, hourly: float, created: float, tail: float) -> float | None:
-    """When the limits of a machine itself end it."""
+    """Return the time at which the machine's own limits end it, in seconds since the epoch; None without such a limit."""
     left = [] if limits.max_hours is None else [limits.max_hours]
     if limits.run_budget is not None and hourly > 0:
         left.append(limits.run_budget / hourly)

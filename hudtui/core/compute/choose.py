@@ -1,4 +1,4 @@
-"""Which offer is taken, and why: filters, order, and the reasons in words. Pure."""
+"""Choose an offer: filters, order, and the reasons as sentences. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hudtui.core.errors import InputError
 from hudtui.core.text import clean_line
 
 SortOrder = Literal["price", "gpu-price", "vram", "count", "setup"]
-"""What comes first: the lowest price of the offer, or of one GPU, the most memory of one GPU, most GPUs, the shortest setup."""
+"""The first offer has: the lowest price, the lowest price per GPU, the most memory per GPU, the most GPUs, the shortest setup."""
 ORDERS: tuple[str, ...] = get_args(SortOrder)
 
 RATES_FROM = "November 2026"
 RATES = {"USD": 1.0, "EUR": 1.2, "GBP": 1.4, "CHF": 1.3}
-"""USD for one unit, for putting offers in order and for `max_price` alone: no amount is ever shown converted.
+"""USD per unit, only for sorting offers and for `max_price`: no converted amount is ever shown.
 
-On the dear side, so that an offer in another currency comes first only where it is cheaper beyond doubt. Set in November 2026:
-where a currency has risen above its rate here, its offers come before dearer ones, and are shown at their own price all the same.
+The rates are high on purpose, so that an offer in another currency comes first only if it is certainly cheaper. They were set in
+November 2026. If a currency rises above its rate, its offers are sorted too early, but still shown at their own price.
 """
 OWN_PROVIDERS = ("ssh", "local")
-"""Providers of machines that the user has already: more GPUs than asked for are no waste there."""
+"""Providers of machines that the user owns: more GPUs than requested cost nothing there."""
 _LITTLE = ("low",)
 _NONE = ("unavailable", "none", "out of stock", "not confirmed")
 
@@ -35,7 +35,7 @@ class OfferMismatch:
     """One condition that an offer does not meet."""
 
     kind: str
-    """Which: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`, `stock`."""
+    """The condition: `type`, `count`, `socket`, `vram`, `price`, `spot`, `region`, `cloud`, `stock`."""
     text: str
 
 
@@ -48,7 +48,7 @@ class RejectedOffer:
 
     @property
     def reason(self) -> str:
-        """Everything that speaks against it."""
+        """Return all mismatches as text."""
         return ", ".join(objection.text for objection in self.objections)
 
 
@@ -62,26 +62,26 @@ class OfferSelection:
 
 @dataclass(frozen=True)
 class OfferChoice:
-    """The offer that is taken."""
+    """The chosen offer."""
 
     offer: Offer
     reasons: tuple[str, ...]
-    """Why this one, and what is to know about it, one sentence each."""
+    """Reasons for the choice and remarks about the offer, one sentence each."""
     rejected: tuple[RejectedOffer, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; of those left out only how many, by reason."""
+        """Return the choice as JSON values; rejected offers are only counted, by reason."""
         counts = Counter(objection.kind for rejected in self.rejected for objection in rejected.objections)
         return {"offer": self.offer.to_json(), "reasons": list(self.reasons), "rejected": dict(counts)}
 
 
 def price_text(price: Price) -> str:
-    """What an hour costs, for people: `$2.10`; with `~` where it may change, `unknown` where it is not stated."""
+    """Return the hourly price as text: `$2.10`; with `~` if it may change, `unknown` if it is not stated."""
     return ("~" if price.variable else "") + money(price.hourly, price.currency) if price.stated else "unknown"
 
 
 def price_in_usd(offer: Offer, hours: float | None = None) -> float:
-    """What offers are compared by: USD an hour, or for `hours` with what is charged up front. See `RATES`."""
+    """Return the price to compare offers by, in USD: per hour, or for `hours` including prepaid hours. See `RATES`."""
     amount = offer.price.hourly if hours is None else offer.price.for_hours(hours)
     return amount * RATES.get(offer.price.currency.upper(), max(RATES.values()))
 
@@ -94,17 +94,17 @@ def select(
     order: str = "price",
     hours: float | None = None,
 ) -> OfferSelection:
-    """Put the offers that meet all conditions in order. Machines without a GPU are left out unless they are asked for by name.
+    """Sort the offers that meet all conditions. Machines without a GPU are rejected unless they are requested by name.
 
     Args:
-        offers: Everything on the market, so that names can be learned from it.
-        query: Conditions. Its count and types count beside those of `spec`.
-        spec: Which GPUs.
+        offers: All offers on the market; GPU names are resolved against them.
+        query: Conditions. Its count and types apply in addition to `spec`.
+        spec: The wanted GPUs.
         order: One of `ORDERS`.
         hours: How long the machine will be used: prices are then compared with prepaid hours.
 
     Raises:
-        InputError: No provider offers such a GPU, or there is no such order.
+        InputError: No provider offers such a GPU, or the order does not exist.
     """
     market = tuple(offers)
     query = query or Query()
@@ -128,12 +128,12 @@ def choose(
     order: str = "price",
     hours: float | None = None,
 ) -> OfferChoice:
-    """The offer to take: the lowest price unless another order is asked for. Arguments as for `select`.
+    """Return the first offer in the given order, by default the cheapest. Arguments as for `select`.
 
-    Machines without a stated price come last in the order of prices.
+    Machines without a stated price come last in an order by price.
 
     Raises:
-        InputError: No offer meets all conditions; the error says which conditions are in the way, and what is nearest.
+        InputError: No offer meets all conditions; the error lists the failed conditions and the nearest offer.
     """
     query = query or Query()
     wanted = (
@@ -260,7 +260,7 @@ def _reasons(best: Offer, selection: OfferSelection, order: str, hours: float | 
 
 
 def _one_step_away(item: RejectedOffer) -> bool:
-    """Only a wish is in the way, not what the machine is."""
+    """Return whether the offer fails only a condition that the user can relax, not the kind of machine."""
     return item.offer.price.stated and all(
         objection.kind in ("spot", "region", "cloud", "stock") for objection in item.objections
     )
@@ -291,7 +291,7 @@ def _nothing(rejected: Sequence[RejectedOffer], spec: GpuSpec | None) -> InputEr
     counts = Counter(objection.kind for item in of_type for objection in item.objections)
     words = {"vram": "memory", "price": "their price", "spot": "spot", "stock": "nothing left in stock"}
     why = ", ".join(f"{number} by {words.get(kind, kind)}" for kind, number in counts.most_common())
-    near: dict[str, Offer] = {}  # by what is in the way, where that is one thing alone
+    near: dict[str, Offer] = {}  # by failed condition, for offers with only one
     for item in sorted(of_type, key=lambda item: (not item.offer.price.stated, price_in_usd(item.offer))):
         if len(item.objections) == 1 and item.objections[0].kind in _HINTS:
             near.setdefault(item.objections[0].kind, item.offer)

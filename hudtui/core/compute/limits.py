@@ -1,7 +1,7 @@
-"""The money guard's judgement: how much a machine may cost and for how long it may live. Pure; others act on it.
+"""Limits: how much a machine may cost and how long it may live. Pure functions; the callers enforce the verdicts.
 
-Amounts are in the currency of whoever is paid, times in hours unless the name says minutes. Where something is not known, it is
-None, and does not count against a limit.
+Amounts are in the provider's currency, times in hours unless the name says minutes. An unknown value is None and does not count
+against a limit.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hudtui.core.settings import LIMIT_SETTINGS, Settings, check_settings
 Level = Literal["fine", "warn", "end"]
 
 SETUP = (2.0, 30.0)
-"""Minutes until a machine can be used, at best and at worst, where the provider gives no estimate."""
+"""Shortest and longest setup time in minutes, without an estimate of the provider."""
 
 NO_LIMIT = ("none", "off", "unlimited", "-")
-"""How people say that there is no limit."""
+"""Words that users may type for no limit."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Limits:
     """What one machine or run may cost, and how long it may live. None: no limit."""
 
     run_budget: float | None = 25.0
-    """Money for this run, or this machine."""
+    """Most money for this run or machine."""
     day_budget: float | None = 100.0
-    """Money for everything that is alive on one calendar day."""
+    """Most money per calendar day for all machines together."""
     max_hours: float | None = 24.0
     idle_minutes: float | None = 30.0
-    """So long may there be no GPU work and no log line."""
+    """Longest time in minutes without GPU work and log lines."""
     warn_at: float = 0.8
-    """The share of a limit from which on it is warned."""
+    """Share of a limit above which the verdict is `warn`."""
 
     def __post_init__(self) -> None:
         for name in ("run_budget", "day_budget", "max_hours", "idle_minutes"):
@@ -47,15 +47,15 @@ class Limits:
             raise ValueError(f"warn_at is a share between 0 and 1, and not {self.warn_at!r}")
 
     def to_json(self) -> dict[str, float | None]:
-        """The form in which limits are kept."""
+        """Return JSON values; `from_json` reads them."""
         return dict(vars(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limits:
-        """What `to_json` gave. Names that are not known are passed over; missing ones have their defaults.
+        """Read what `to_json` returned. Unknown names are ignored; missing limits get their defaults.
 
         Raises:
-            InputError: A value cannot be a limit.
+            InputError: A value is not a valid limit.
         """
         known = {field.name for field in fields(cls)}
         try:
@@ -69,10 +69,10 @@ class Limits:
             raise InputError("these limits cannot be used", why=str(error)) from None
 
     def with_value(self, name: str, text: str) -> Limits:
-        """These limits with one of them as a user typed it: a number, or a word for none.
+        """Return these limits with one changed to a typed text: a number, or a word in `NO_LIMIT`.
 
         Raises:
-            InputError: It is neither.
+            InputError: The text is neither.
         """
         words = text.strip().lower()
         if words in NO_LIMIT:
@@ -84,10 +84,10 @@ class Limits:
 
 
 def limits_from_settings(settings: Settings) -> Limits:
-    """The limits that the user has set, or the defaults.
+    """Return the limits in the user's settings, or the defaults.
 
     Raises:
-        InputError: One of them cannot be used; a budget that is written wrongly must not count as none.
+        InputError: A limit is invalid; a mistyped budget must not count as no budget.
     """
     checked = check_settings(settings)
     given: dict[str, Any] = {}
@@ -102,28 +102,28 @@ def limits_from_settings(settings: Settings) -> Limits:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What so many hours of work will cost, setting the machine up included."""
+    """The estimated cost of hours of work, including the machine's setup."""
 
     low: float
-    """Ready at once, or setting up is not charged."""
+    """The cost if the machine is ready at once, or its setup is free."""
     likely: float
     high: float
-    """It is slow to set up, and that is charged."""
+    """The cost if the setup is slow and charged."""
     currency: str
     text: str
-    """In words, with all that matters to the price."""
+    """The estimate as text, with everything that affects the price."""
 
 
 def estimate(offer: Offer, hours: float, *, setup: float | None = None) -> Estimate:
-    """What an offer costs for that many hours of work.
+    """Estimate the cost of an offer for hours of work.
 
     Args:
         offer: The machine.
-        hours: Of work, after it is ready.
-        setup: Minutes until it is ready; the offer's own estimate when None, and a wide guess where it has none.
+        hours: Hours of work, after the setup.
+        setup: Setup time in minutes; None for the offer's own estimate, or `SETUP` without one.
 
     Raises:
-        ValueError: A time is below 0.
+        ValueError: A time is negative.
     """
     if hours < 0 or (setup is not None and setup < 0):
         raise ValueError("times are 0 or more")
@@ -150,7 +150,7 @@ def estimate(offer: Offer, hours: float, *, setup: float | None = None) -> Estim
 
 @dataclass(frozen=True)
 class LimitUsage:
-    """How much of its limits something has used up by now."""
+    """How much of its limits a machine has used."""
 
     hours: float
     spent_run: float
@@ -161,16 +161,16 @@ class LimitUsage:
 
 @dataclass(frozen=True)
 class LimitVerdict:
-    """What is to be done."""
+    """The result of comparing usage with limits."""
 
     level: Level
-    """`fine`; `warn`: tell the user; `end`: save, download, terminate, verify."""
+    """`fine`; `warn`: notify the user; `end`: save, download, terminate, verify."""
     reasons: tuple[str, ...] = ()
-    """Each limit that is near or reached, in words; those that are reached first."""
+    """One sentence for each limit that is near or reached; reached limits first."""
 
 
 def judge(limits: Limits, usage: LimitUsage) -> LimitVerdict:
-    """Compare what was used with what may be used."""
+    """Compare usage with limits."""
     ended, near = [], []
     for used, limit, words in _measures(limits, usage):
         if limit is None or used is None:
@@ -183,9 +183,9 @@ def judge(limits: Limits, usage: LimitUsage) -> LimitVerdict:
 
 
 def hours_left(limits: Limits, usage: LimitUsage, hourly: float) -> float | None:
-    """How long something at `hourly` can go on before its first limit ends it; None where none will.
+    """Return the hours until the first limit ends a machine at `hourly`; None without such a limit.
 
-    The day's budget is taken as if only this were alive, and today lasted for ever. Idling is not foreseen.
+    The day's budget counts as if this were the only machine and the day did not end. Idling is not predicted.
     """
     left = [] if limits.max_hours is None else [limits.max_hours - usage.hours]
     for budget, spent in ((limits.run_budget, usage.spent_run), (limits.day_budget, usage.spent_day)):
@@ -208,12 +208,12 @@ def _limit(value: float | None) -> str:
 
 
 def amount(value: float) -> str:
-    """A number as people write it: `4`, `0.5`, `1.25`."""
+    """Return a number as short text: `4`, `0.5`, `1.25`."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def money(value: float, currency: str = "USD") -> str:
-    """An amount of money: `$3.20`, `€0.004`, `12.50 GBP`. What is below a cent and not nothing keeps its digits."""
+    """Return an amount of money as text: `$3.20`, `€0.004`, `12.50 GBP`. Amounts below one cent keep their digits."""
     digits = f"{value:,.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.3f}"
     sign = {"USD": "$", "EUR": "€"}.get(currency)
     return f"{sign}{digits}" if sign else f"{digits} {currency}"

@@ -1,4 +1,4 @@
-"""Who can be asked for machines here, with the user's settings; used by commands, screens and launcher alike."""
+"""The providers of machines that the user's settings allow, for commands, screens and launches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
 Lookup = Callable[[str], str | None]
-"""The value of a setting: `Settings.get`."""
+"""Returns the value of a setting by its name, as `Settings.get` does."""
 Connect = Callable[[str | SshTarget], Awaitable[Host]]
 
 NAMES = ("prime", "sky", "ssh", "local")
@@ -31,28 +31,27 @@ NAMES = ("prime", "sky", "ssh", "local")
 
 @dataclass(frozen=True)
 class PrimeAccess:
-    """How Prime Intellect is reached."""
+    """Address and key of Prime Intellect."""
 
     base_url: str
     key: SecretStr | None
     team: str | None
     simulated: bool
-    """The address is this machine's: no real money is spent."""
+    """The address is on this computer: no real money is spent."""
 
     @property
     def title(self) -> str:
-        """For people."""
         return "Prime (simulated)" if self.simulated else "Prime Intellect"
 
 
 def prime_access(lookup: Lookup) -> PrimeAccess:
-    """Address, key and team, from the settings; or a simulator's, where `HUDTUI_SIM` names one.
+    """Return address, key and team from the settings, or those of the simulator in `HUDTUI_SIM`.
 
-    The user's own key never goes to a simulator that is named so. The demo's has to live: see `ensure_simulator`.
+    A simulator never gets the user's own key. The demo's simulator must be running: see `ensure_simulator`.
 
     Raises:
-        InputError: `HUDTUI_SIM` is no address of this machine: what costs money must never be taken for simulated.
-        ProviderError: The demo's simulator does not live.
+        InputError: `HUDTUI_SIM` is not an address of this computer; a real service must never count as simulated.
+        ProviderError: The demo's simulator is not running.
     """
     from pydantic import SecretStr
 
@@ -85,21 +84,21 @@ def find_providers(
     sky: bool = False,
     connect: Connect = open_host,
 ) -> Mapping[str, Provider]:
-    """All providers that are set up, by name; no request is made. A simulated Prime is `prime` too, and says so.
+    """Return all providers that are set up, by name. No request is made. A simulated Prime is called `prime`, too.
 
-    Of SSH hosts only those are asked that the user has listed (see `owned_hosts.owned_hosts_file`) or names here: an SSH
-    config holds many others. Nor is SkyPilot asked just because it is installed, since every question starts
-    its server: `HUDTUI_SKY`, or a machine that was got from it and may be alive, makes it one of them.
+    SSH hosts are included only if the user has listed them (see `owned_hosts.owned_hosts_file`) or `machines` names them: an SSH
+    config holds many others. An installed SkyPilot is not enough, because every request starts its server: SkyPilot is
+    included if `HUDTUI_SKY` is set, or if a machine rented from it may be alive.
 
     Args:
         lookup: The settings.
-        machines: Further machines behind SSH: names of ~/.ssh/config, or `user@host[:port]`.
-        whole_config: Ask all machines of ~/.ssh/config.
-        sky: Ask SkyPilot wherever it is found.
-        connect: Opens machines behind SSH.
+        machines: Further SSH hosts: names in ~/.ssh/config, or `user@host[:port]`.
+        whole_config: Include all hosts in ~/.ssh/config.
+        sky: Include SkyPilot if it is installed.
+        connect: Opens SSH connections.
 
     Raises:
-        InputError: The user's list of machines cannot be understood.
+        InputError: The user's list of machines is invalid.
     """
     found: dict[str, Provider] = {}
     access = prime_access(lookup)
@@ -142,11 +141,11 @@ def _has_sky_machines() -> bool:
     try:
         return any(owned.provider == "sky" for owned in Ledger().records())
     except MachineError:
-        return False  # whoever needs the ledger says what is wrong with it
+        return False  # the code that needs the ledger reports its error
 
 
 def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
-    """Providers that cannot be asked, by name, with what to do, in one line each."""
+    """Return the providers that cannot be used, by name, each with one line that says what to do."""
     told: dict[str, str] = {}
     if prime_access(lookup).key is None and lookup(SIMULATOR) not in (None, "", OFF):
         told["prime"] = f"The simulator needs the key that it printed: hudtui settings set {SIMULATOR_KEY} --user"
@@ -163,17 +162,17 @@ def unavailable_providers(lookup: Lookup) -> Mapping[str, str]:
 
 
 def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider] | None = None) -> Provider:
-    """The provider of that name.
+    """Return the provider with this name.
 
     Args:
         name: One of `NAMES`.
         lookup: The settings.
-        providers: What `find_providers` gave, where that is at hand.
+        providers: The result of `find_providers`, if available.
 
     Raises:
-        InputError: There is none of that name.
-        AuthError: It has no key here; the error says what to do.
-        ProviderError: It is not here; the error says what to do.
+        InputError: No provider has this name.
+        AuthError: The provider's key is missing; the error says what to do.
+        ProviderError: The provider is not available; the error says what to do.
     """
     if name not in NAMES:
         near = did_you_mean(name, NAMES)
@@ -193,12 +192,12 @@ def open_provider(name: str, lookup: Lookup, *, providers: Mapping[str, Provider
 
 
 def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
-    """How a pod's first node is logged in to; None for this machine. A rented one is known by its id, not by its address.
+    """Return the SSH login of a pod's first node; None for this computer. A pod's host key is kept by pod id, not by address.
 
-    SkyPilot keeps the way to its machines, with a key of its own, in the user's SSH config.
+    SkyPilot writes the logins of its machines, with a key of its own, into the user's SSH config.
 
     Raises:
-        ProviderError: Its address is not known yet.
+        ProviderError: The pod's address is not known yet.
     """
     if pod.provider == "local":
         return None
@@ -219,19 +218,19 @@ def pod_target(pod: Pod, lookup: Lookup) -> SshTarget | None:
 
 
 async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (), *, tty: bool = True) -> tuple[str, ...]:
-    """The command of the system's `ssh` for a shell on a pod, or for `command` there.
+    """Return the `ssh` command for a shell on a pod, or for `command` there.
 
-    The pod is reached once, so that its host key is known and its user is the right one.
+    This function connects to the pod once, to learn its host key and the right user.
 
     Args:
         pod: The pod.
         lookup: The settings.
-        command: What to run there.
-        tty: It is shown on a terminal.
+        command: The command to run on the pod.
+        tty: Allocate a terminal.
 
     Raises:
-        ProviderError: It is this machine, or has no address yet.
-        MachineError: It cannot be reached, or rejects the login.
+        ProviderError: The pod is this computer, or has no address yet.
+        MachineError: The pod cannot be reached, or rejects the login.
     """
     import asyncio
 
@@ -247,7 +246,7 @@ async def pod_ssh_command(pod: Pod, lookup: Lookup, command: Sequence[str] = (),
 
 
 def pod_login(lookup: Lookup, connect: Connect = open_host) -> Callable[[Pod], Awaitable[Host]]:
-    """The way in to a pod, for `acquire`: with the user's key, by the shared connections."""
+    """Return the function that logs in to a pod, for `acquire`: with the user's key, over the shared connections."""
 
     async def login(pod: Pod) -> Host:
         return await connect(pod_target(pod, lookup) or "local")

@@ -1,7 +1,7 @@
 """Offers, pods and money as values: what can be rented, what was rented, and what it costs.
 
 Money is in the currency that the provider names, times are seconds since the epoch, sizes are in GB as the providers count them.
-Words of a provider that are not known here (a new state, a new GPU type) pass through as they are.
+A provider's unknown words (a new state, a new GPU type) are kept unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 PodStage = Literal["booting", "installing", "ready", "failed", "stopped", "gone", "unknown"]
-"""Where a pod is in its life, whatever its provider calls that.
+"""The stage of a pod's life, the same words for all providers.
 
 `booting`: no system yet; `installing`: the system is there, its image is not; `ready`: the provider says that it can be used,
 which only a real login proves; `failed`: it will never be ready, and may cost money all the same; `stopped`: not running, still
@@ -20,7 +20,7 @@ kept and possibly paid for; `gone`: ended, and no more is charged; `unknown`: th
 """
 
 ALIVE: frozenset[PodStage] = frozenset({"booting", "installing", "ready", "failed", "stopped", "unknown"})
-"""Everything that may still cost money: all but what is known to be gone."""
+"""Stages in which a pod may still cost money: all except `gone`."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +28,30 @@ class Price:
     """What an offer costs."""
 
     hourly: float
-    """For the whole offer and one hour: all its GPUs, and the disk where that is charged by itself."""
+    """Price per hour of the whole offer: all GPUs, and the disk if it is charged separately."""
     currency: str = "USD"
     disk: float = 0.0
-    """The part of `hourly` that the disk makes."""
+    """The disk's part of `hourly`."""
     variable: bool = False
-    """It may change while the machine runs."""
+    """The price may change while the machine runs."""
     prepaid_hours: float = 0.0
-    """So many hours are charged at once, used or not."""
+    """Hours charged up front, used or not."""
     stated: bool = True
     """False: no price is stated, and 0 means unknown (a machine of the user's own)."""
 
     def for_hours(self, hours: float) -> float:
-        """What that many hours cost, with what is charged up front."""
+        """Return the cost of that many hours, including prepaid hours."""
         return self.hourly * max(hours, self.prepaid_hours)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A machine that can be had now."""
+    """A machine that can be rented now."""
 
     provider: str
-    """Name of the provider that it is got from: `prime`, `ssh`, `local`, `sky`."""
+    """Name of the provider: `prime`, `ssh`, `local`, `sky`."""
     id: str
-    """What makes it that offer and no other, by the provider's own rules; `short` of it is shown."""
+    """Unique id by the provider's rules; the user sees `short`."""
     gpu_type: str
     """As the provider spells it, e.g. `H100_80GB`; `CPU_NODE` or empty for a machine without a GPU."""
     gpu_count: int
@@ -59,7 +59,7 @@ class Offer:
     gpu_memory: float | None = None
     """GB of one GPU."""
     cloud: str = ""
-    """Who owns the machine, where the provider is a broker: `datacrunch`."""
+    """Owner of the machine if the provider is a broker: `datacrunch`."""
     cloud_id: str = ""
     """The owner's name of the kind of machine; not unique."""
     socket: str = ""
@@ -68,33 +68,33 @@ class Offer:
     data_center: str = ""
     security: str = ""
     spot: bool = False
-    """It can be taken away at any moment."""
+    """The provider may end the machine at any moment."""
     stock: str = ""
-    """How many there are, in the provider's words: `High`, `Low`."""
+    """Availability, in the provider's words: `High`, `Low`."""
     disk_gb: float | None = None
-    """What it comes with, or is asked for by default; as are `vcpus` and `memory_gb`."""
+    """Disk in GB by default; `vcpus` and `memory_gb` are defaults, too."""
     vcpus: int | None = None
     memory_gb: float | None = None
     images: tuple[str, ...] = ()
-    """Names of the system images that can be put onto it."""
+    """Names of the available system images."""
     setup_minutes: float | None = None
-    """How long it takes to be ready, as the provider estimates."""
+    """The provider's estimate of the setup time, in minutes."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What the provider said, for the request that takes it."""
+    """The provider's own data, needed to order the offer."""
 
     @property
     def short(self) -> str:
-        """Six characters to name it by."""
+        """Return the six characters that name the offer to the user."""
         return hashlib.sha256(f"{self.provider} {self.id}".encode()).hexdigest()[:6]
 
     @property
     def gpu_hour(self) -> float:
-        """Price of one GPU for one hour; of the machine, where it has none."""
+        """Return the hourly price per GPU; of the whole machine if it has no GPU."""
         return self.price.hourly / max(self.gpu_count, 1)
 
     @property
     def vram(self) -> float | None:
-        """GB of all its GPUs together."""
+        """Return the memory of all GPUs together, in GB."""
         return None if self.gpu_memory is None else self.gpu_memory * self.gpu_count
 
     def to_json(self) -> dict[str, Any]:
@@ -105,15 +105,15 @@ class Offer:
 
 @dataclass(frozen=True)
 class Query:
-    """Which offers are asked for. What is None or empty does not matter."""
+    """Conditions for offers. None and empty values match every offer."""
 
     gpu_types: tuple[str, ...] = ()
-    """Any of these, as the provider spells them; `gpuspec` finds them from what people write."""
+    """Any of these types, in the provider's spelling; `gpus.resolve` finds them from the user's spelling."""
     gpu_count: int | None = None
     min_vram: float | None = None
-    """GB of one GPU, at least."""
+    """Least memory of one GPU, in GB."""
     max_price: float | None = None
-    """An hour, for the whole offer."""
+    """Highest price per hour of the whole offer."""
     spot: bool | None = None
     regions: tuple[str, ...] = ()
     clouds: tuple[str, ...] = ()
@@ -121,11 +121,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Offers:
-    """An answer to a query: what was found, and what could not be asked."""
+    """The answer to a query: the offers, and warnings about failed requests."""
 
     found: tuple[Offer, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Parts that failed, in words. An answer with warnings may lack offers, and is never taken for the whole."""
+    """Sentences about failed requests. An answer with warnings may lack offers."""
 
 
 @dataclass(frozen=True)
@@ -143,28 +143,28 @@ class Address:
 
 @dataclass(frozen=True)
 class Pod:
-    """A rented machine, as its provider tells of it."""
+    """A rented machine, as reported by its provider."""
 
     provider: str
     id: str
     name: str
-    """What it was called at creation. Unique among ours: it is what tells a pod of ours from another."""
+    """The name given at creation. It is unique, and identifies the pods that hudtui rented."""
     stage: PodStage
     status: str = ""
     """The provider's own word, or words: `ACTIVE`, `ACTIVE/FINISHED`."""
     gpu_type: str = ""
     gpu_count: int = 0
     hourly: float | None = None
-    """Price an hour at the moment; None where the provider does not say."""
+    """Current price per hour; None if the provider does not state it."""
     currency: str = "USD"
     created: float | None = None
     terminated: float | None = None
     billed: float | None = None
-    """What the provider has charged for it in all, where it says so."""
+    """Total charge so far; None if the provider does not state it."""
     estimated: bool = False
-    """`billed` is no bill: the provider estimates it by itself."""
+    """`billed` is the provider's estimate, not a bill."""
     addresses: tuple[Address, ...] = ()
-    """Logins, one a node; empty until they are known."""
+    """Logins, one per node; empty until they are known."""
     cloud: str = ""
     region: str = ""
     spot: bool = False
@@ -176,12 +176,12 @@ class Pod:
 
     @property
     def alive(self) -> bool:
-        """It may cost money."""
+        """Return whether the pod may still cost money."""
         return self.stage in ALIVE
 
     @property
     def bill(self) -> float | None:
-        """What was charged in all; None where there is no bill, or no more than an estimate."""
+        """Return the total bill; None without a bill, or with only an estimate."""
         return None if self.estimated else self.billed
 
     def to_json(self) -> dict[str, Any]:
@@ -199,16 +199,16 @@ class Order:
     image: str | None = None
     """One of the offer's images; None lets the provider choose by its order of preference."""
     disk_gb: float | None = None
-    """None: what the offer comes with."""
+    """Disk in GB; None for the offer's default."""
     ssh_key: str | None = None
     """The provider's id of the public key that may log in; None for the account's primary one."""
     max_hours: float | None = None
-    """For providers that end machines by themselves."""
+    """Hours after which the provider ends the machine, for providers that can."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whose money it is."""
+    """A provider's account and its balance."""
 
     name: str
     """A name or an address that the user knows the account by; never a key."""
@@ -216,14 +216,14 @@ class Account:
     balance: float | None = None
     currency: str = "USD"
     spent: Mapping[str, float] = field(default_factory=dict)
-    """By pod id: what was charged so far."""
+    """Charges so far, by pod id."""
     estimated: bool = False
-    """What was charged is an estimate of the provider's, and no bill."""
+    """`spent` holds the provider's estimates, not bills."""
     scopes: tuple[str, ...] = ()
-    """What the key may do, such as `instances:write`; empty where the provider does not say."""
+    """Permissions of the key, such as `instances:write`; empty if the provider does not state them."""
 
     def lasts(self, per_hour: float, currency: str = "USD") -> float | None:
-        """Hours for which the balance pays `per_hour`; None where it is not told or in another currency, or nothing is paid."""
+        """Return the hours for which the balance pays `per_hour`; None if unknown, in another currency, or `per_hour` is 0."""
         if self.balance is None or per_hour <= 0 or currency != self.currency:
             return None
         return max(self.balance, 0.0) / per_hour
@@ -243,5 +243,5 @@ class SshKey:
     primary: bool = False
 
     def holds(self, public_key: str) -> bool:
-        """It is that key, whatever the comments say."""
+        """Return whether this is the same key; comments are ignored."""
         return self.public_key.split()[:2] == public_key.split()[:2]
