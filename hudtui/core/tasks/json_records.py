@@ -45,7 +45,6 @@ class _PlainTask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True,
 
 _decode = msgspec.json.Decoder().decode
 _decode_plain = msgspec.json.Decoder(list[_PlainTask]).decode
-_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -67,7 +66,8 @@ def decode_array(data: bytes) -> list[Any]:
     records: list[Any]
     try:
         tasks: list[_PlainTask] = _decode_strictly(data, _decode_plain)
-        configs = {raw: decode_json(raw) for raw in {bytes(task.mcp_config) for task in tasks}}
+        raws = [bytes(task.mcp_config) for task in tasks]
+        configs = {raw: decode_json(raw) for raw in set(raws)}
     except ValueError:
         records = _decode_strictly(data, _decode)
         return records
@@ -75,12 +75,12 @@ def decode_array(data: bytes) -> list[Any]:
         {
             "id": task.id,
             "prompt": task.prompt,
-            "mcp_config": configs[bytes(task.mcp_config)],
+            "mcp_config": configs[raw],
             "setup_tool": task.setup_tool,
             "evaluate_tool": task.evaluate_tool,
             "metadata": task.metadata,
         }
-        for task in tasks
+        for task, raw in zip(tasks, raws, strict=True)
     ]
 
 
@@ -121,8 +121,7 @@ def encode_json(value: Any) -> bytes:
 
 def encode_column(values: list[Any]) -> list[bytes | None]:
     """Encode many values as JSON without white space; None stays None. They must be free of what JSON cannot hold."""
-    texts: list[bytes | None] = list(map(bytes, _decode_raw(_encode(values))))
-    return [None if value is None else text for value, text in zip(values, texts, strict=True)] if None in values else texts
+    return [None if value is None else _encode(value) for value in values]
 
 
 @dataclass(slots=True)

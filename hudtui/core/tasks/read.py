@@ -596,11 +596,17 @@ def scan(source: TaskSource, rules: Rules) -> Iterator[TaskBatch]:
 
 def _check_chunk(chunk: RecordChunk | TableChunk, checker: TaskChecker, ids: _SeenIds, batch: TaskBatch, name: str) -> TaskBatch:
     """Check the records of a chunk, and reject the tasks whose id an earlier task has."""
+    from hudtui.core.tasks.prefilter import check_fine
+
     (records, lines), sound = chunk.records(), chunk.sound
     batch.count = len(records)
+    fine = check_fine(records, batch.start, checker) if sound else None
+    if fine is not None and ids.add_new([task.id for task in fine], batch.start):
+        batch.tasks = fine
+        return batch
     found: list[CheckedTask] = []
     for index, record in enumerate(records, batch.start):
-        task = checker.check(record, sound=sound)
+        task = fine[index - batch.start] if fine is not None else checker.check(record, sound=sound)
         task.index = index
         if task.usable:
             task.id = task.id or f"task-{index:04d}"
@@ -658,14 +664,29 @@ class _SeenIds:
     def add(self, name: str, index: int) -> int | None:
         """Add an id; return the index of the task that had it before, if one had."""
         key = hash(name)
-        if self._hashes:
-            place = bisect_left(self._hashes, key)
-            if place < len(self._hashes) and self._hashes[place] == key:
-                return self._indexes[place]
+        first = self._packed(key)
+        if first is not None:
+            return first
         first = self._recent.setdefault(key, index)
         if len(self._recent) >= _RECENT_IDS:
             self._pack()
         return first if first != index else None
+
+    def add_new(self, names: list[str], start: int) -> bool:
+        """Add the ids of consecutive tasks if all of them are new; otherwise add none and return False."""
+        new = {hash(name): index for index, name in enumerate(names, start)}
+        if len(new) < len(names) or not self._recent.keys().isdisjoint(new):
+            return False
+        if self._hashes and any(self._packed(key) is not None for key in new):
+            return False
+        self._recent.update(new)
+        if len(self._recent) >= _RECENT_IDS:
+            self._pack()
+        return True
+
+    def _packed(self, key: int) -> int | None:
+        place = bisect_left(self._hashes, key)
+        return self._indexes[place] if place < len(self._hashes) and self._hashes[place] == key else None
 
     def _pack(self) -> None:
         import numpy as np

@@ -114,7 +114,7 @@ class CheckedTask(msgspec.Struct, gc=False):
 
 
 @dataclass(slots=True)
-class _CheckedConfig:
+class CheckedConfig:
     """A distinct `mcp_config` after its checks."""
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -129,8 +129,8 @@ class TaskChecker:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._configs: dict[str | bytes, _CheckedConfig] = {}
-        self._last: tuple[Any, _CheckedConfig] = (None, _CheckedConfig())
+        self._configs: dict[str | bytes, CheckedConfig] = {}
+        self._last: tuple[Any, CheckedConfig] = (None, CheckedConfig())
         """The last `mcp_config`: records that were decoded together share it."""
         self._calls: dict[tuple[str, bytes], list[FieldProblem]] = {}
 
@@ -166,7 +166,7 @@ class TaskChecker:
             task.prompt = prompt
         else:
             _check_prompt(task, prompt, self.rules.token_budget)
-        config = self._config(record.get("mcp_config"))
+        config = self.check_config(record.get("mcp_config"))
         task.mcp_config, task.inferred, task.rewritten = config.config, config.inferred, config.rewritten
         task.other_servers = config.other_servers
         task.problems += config.problems
@@ -181,26 +181,27 @@ class TaskChecker:
         if not record.keys() <= _FIELDS:
             task.extra = {name: value for name, value in record.items() if name not in _FIELDS and value is not None}
 
-    def _config(self, value: Any) -> _CheckedConfig:
+    def check_config(self, value: Any) -> CheckedConfig:
+        """Check the `mcp_config` of a record. Equal ones share their result."""
         if value is not None and value is self._last[0]:
             return self._last[1]
         self._last = value, self._remembered_config(value)
         return self._last[1]
 
-    def _remembered_config(self, value: Any) -> _CheckedConfig:
+    def _remembered_config(self, value: Any) -> CheckedConfig:
         try:
             key: str | bytes = value if isinstance(value, str) else encode_json(value)
         except ValueError:
-            return self._check_config(value)
+            return self._new_config(value)
         found = self._configs.get(key)
         if found is None:
             if len(self._configs) >= _MOST_REMEMBERED:
                 self._configs.clear()
-            found = self._configs[key] = self._check_config(value)
+            found = self._configs[key] = self._new_config(value)
         return found
 
-    def _check_config(self, value: Any) -> _CheckedConfig:
-        found, rules = _CheckedConfig(), self.rules
+    def _new_config(self, value: Any) -> CheckedConfig:
+        found, rules = CheckedConfig(), self.rules
         config = _data(found.problems, "mcp_config", value)
         if config is _INVALID:
             return found

@@ -26,10 +26,13 @@ def plainly(batches: list[list[str]]) -> list[dict[int, int]]:
     return found
 
 
-def by_ids(batches: list[list[str]]) -> list[dict[int, int]]:
+def by_ids(batches: list[list[str]], *, whole: bool = False) -> list[dict[int, int]]:
     ids, found, start = _SeenIds(), [], 0
     for batch in batches:
-        firsts = [ids.add(name, start + position) for position, name in enumerate(batch)]
+        if whole and ids.add_new(batch, start):
+            firsts: list[int | None] = [None] * len(batch)
+        else:
+            firsts = [ids.add(name, start + position) for position, name in enumerate(batch)]
         found.append({position: first for position, first in enumerate(firsts) if first is not None})
         start += len(batch)
     return found
@@ -40,7 +43,7 @@ def by_ids(batches: list[list[str]]) -> list[dict[int, int]]:
 def test_as_a_dict_would(recent: int, batches: list[list[str]]) -> None:
     before, read._RECENT_IDS = read._RECENT_IDS, recent
     try:
-        assert by_ids(batches) == plainly(batches)
+        assert by_ids(batches) == by_ids(batches, whole=True) == plainly(batches)
     finally:
         read._RECENT_IDS = before
 
