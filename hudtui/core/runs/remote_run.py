@@ -533,8 +533,11 @@ class RemoteRun:
                 return
         began = time.monotonic()
         pod = await self.end_machine(f"run {self.run} {summary.state}")
-        yield await self._released(pod.bill if pod.id else None, never=not pod.id)
-        if event := await self.step("terminate", began, billed=pod.bill):
+        step = {"name": "terminate", "seconds": round(time.monotonic() - began, 3), "billed": pod.bill}
+        released = self._released(pod.bill if pod.id else None, never=not pod.id)
+        # Together, because whoever watches the run leaves as soon as its machine is released.
+        events = (("machine", released, None), ("step", step, "step:terminate"))
+        for event in await self.store.run(self.store.append_together, self.run, events):
             yield event
 
     async def end_machine(self, why: str) -> Pod:
@@ -563,20 +566,19 @@ class RemoteRun:
         data = {"files": found.files, "bytes": found.size, "fetched": found.fetched, "folder": str(found.folder)}
         return await self.step("collect", began, **data)
 
-    async def _released(self, billed: float | None, *, never: bool) -> RunEvent:
+    def _released(self, billed: float | None, *, never: bool) -> dict[str, Any]:
+        """Forget the machine's address. Returns the data of the event that says how the machine ended."""
         text = f"{self.rent.machine} was never created" if never else f"{self.rent.machine} is ended, and that was verified"
         forget_address(self.record.host)
-        data = {"kind": "never" if never else "released", "billed": billed, "currency": self.rent.currency, "text": text}
-        event = await self.append("machine", data)
-        assert event is not None
-        return event
+        return {"kind": "never" if never else "released", "billed": billed, "currency": self.rent.currency, "text": text}
 
     async def gone(self, owned: PodRecord | None) -> RunEvent | None:
         """Record that the machine no longer exists."""
         forget_address(self.record.host)
         if not self.summary.holds_machine:
             return None
-        return await self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
+        data = self._released(owned.billed if owned else None, never=owned is None or owned.state == "never")
+        return await self.append("machine", data)
 
 
 def is_run_active(owned: PodRecord) -> bool:

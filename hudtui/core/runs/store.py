@@ -170,6 +170,17 @@ class RunStore:
         with self.database.writing() as database:
             return self._insert(database, run, kind, data or {}, moment, "app", once)
 
+    def append_together(self, run: str, events: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> tuple[RunEvent, ...]:
+        """Keep events (kind, data, `once`) in one transaction, so that a reader sees all of them or none; see `append`.
+
+        Returns:
+            The events that were not there already.
+        """
+        moment = time.time()
+        with self.database.writing() as database:
+            added = [self._insert(database, run, kind, data, moment, "app", once) for kind, data, once in events]
+        return tuple(event for event in added if event is not None)
+
     def mirror(self, run: str, lines: Iterable[Mapping[str, Any] | MachineReport | UnreadableReport]) -> tuple[RunEvent, ...]:
         """Store events that the supervisor on the machine wrote, and return the new ones; known events are skipped.
 
