@@ -177,7 +177,7 @@ class EnvironmentScreen(StationScreen):
         self.set_focus(field)
         field.action_select_all()
 
-    def on_entry_left(self, event: TextEntry.Left) -> None:
+    def on_text_entry_left(self, event: TextEntry.Left) -> None:
         """Esc in the source field or the form."""
         event.stop()
         self._to_tools()
