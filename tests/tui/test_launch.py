@@ -265,7 +265,7 @@ async def test_quitting_says_what_a_rented_run_goes_on_costing_and_who_ends_it(
     async with open_app(workspace, size=(120, 60)) as (app, pilot):
         run = await _started(app, pilot, workspace)
         await until(pilot, lambda: not app.tending.getting)
-        assert "$2.10/h" in screen_text(app).splitlines()[0]
+        await until(pilot, lambda: "$2.10/h" in screen_text(app).splitlines()[0])
         await pilot.press("ctrl+q")
         await until(pilot, lambda: app.screen.is_modal)
         said = prose(screen_text(app))
