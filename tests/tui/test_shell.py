@@ -232,8 +232,8 @@ async def test_machines_can_ask_for_a_pass_phrase(open_app: Callable[..., Any], 
         answers: list[str | None] = []
 
         async def log_in() -> None:
-            assert hosts._person.ask is not None
-            answers.append(await hosts._person.ask("pass-phrase of ~/.ssh/work: "))
+            assert hosts._prompts.ask is not None
+            answers.append(await hosts._prompts.ask("pass-phrase of ~/.ssh/work: "))
 
         work = app.run_worker(log_in())
         for _ in range(200):
@@ -244,7 +244,7 @@ async def test_machines_can_ask_for_a_pass_phrase(open_app: Callable[..., Any], 
         await pilot.press(*"open", "enter")
         await work.wait()
         assert answers == ["open"]
-    assert hosts._person.ask is None
+    assert hosts._prompts.ask is None
 
 
 async def test_without_runs_quit_asks_nothing(open_app: Callable[..., Any], tmp_path: Path) -> None:
