@@ -33,10 +33,10 @@ def bytes_wanted(files: Iterable[Any]) -> int:
 
 
 def check_room(model: str, wanted: int, folder: Path) -> None:
-    """Whether a model fits onto the disk.
+    """Check that a model fits onto the disk.
 
     Raises:
-        MachineError: It does not.
+        MachineError: The disk has too little free space.
     """
     place = folder.absolute()
     while not place.is_dir():
@@ -78,7 +78,7 @@ def fetch(model: str) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line; gives the exit status."""
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(prog="hudtui.trainers.fetch")
     for name in ("recipe", "config"):
         parser.add_argument(f"--{name}", type=Path, required=True)

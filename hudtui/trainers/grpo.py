@@ -1,7 +1,7 @@
 """GRPO on a model that plays tasks: `python -m hudtui.trainers.grpo --recipe R --tasks T --config C --out DIR`.
 
 Leaves in DIR: `metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the tokenizer).
-A second start goes on from the last checkpoint.
+A second start continues from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def wandb_defaults(environ: Mapping[str, str], out: Path) -> dict[str, str]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line; gives the exit status."""
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(prog="hudtui.trainers.grpo", description=(__doc__ or "").partition("\n")[0])
     for name in ("recipe", "tasks", "config", "out"):
         parser.add_argument(f"--{name}", required=True)

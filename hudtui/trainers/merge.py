@@ -1,4 +1,4 @@
-"""An adapter and the model it belongs to, as one model: `python -m hudtui.trainers.merge --run R --adapter A --out DIR`."""
+"""Merge an adapter into its base model: `python -m hudtui.trainers.merge --run R --adapter A --out DIR`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def merge(run: Path, adapter: Path, out: Path) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line; gives the exit status."""
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(prog="hudtui.trainers.merge")
     for name in ("run", "adapter", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)

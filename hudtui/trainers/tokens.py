@@ -1,4 +1,4 @@
-"""Conversations as tokens: what the model said and what it was told, joined without ever being rendered anew.
+"""Conversations as tokens: what the model said and what it was told, joined without rendering the conversation again.
 
 Rendering a conversation again for each reply changes tokens of the past: templates drop earlier thoughts, and text that is
 decoded and encoded need not give the same tokens. Here the tokens that were sampled stay as they were.
@@ -28,7 +28,7 @@ class TokenTranscript:
 
     @property
     def ids(self) -> list[int]:
-        """All tokens: what the next reply goes on from."""
+        """Return all tokens, the prompt of the next reply."""
         return self.prompt + self.completion
 
     def say(self, ids: Sequence[int], logprobs: Sequence[float | None] | None = None) -> None:
@@ -40,7 +40,7 @@ class TokenTranscript:
         self.mask += [1] * len(ids)
 
     def hear(self, ids: Sequence[int]) -> None:
-        """Add what it was told in answer."""
+        """Add the tokens of the environment's answer."""
         self.completion += ids
         self.mask += [0] * len(ids)
         if self.logprobs is not None:

@@ -61,7 +61,7 @@ class TrainingLog:
             write_episode(self._out / TRACES, one.episode, secrets=secrets_of(task.mcp_config, self._lookup))
 
     def means(self) -> dict[str, float]:
-        """The means since the last time."""
+        """Return the means since the last call."""
         counts, self._counts = self._counts, {}
         return {name: sum(values) / len(values) for name, values in counts.items()}
 
@@ -141,7 +141,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self._end_if(self._far_enough(row), control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Meet a request to end."""
+        """Stop the training if it was asked to end."""
         self._end_if("it was asked to" if self._asked else None, control)
 
     def _weigh(self, row: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The whole road over the demo workspace, without a screen: checked, played as a run on this machine, followed to its end."""
+"""Walk through the demo without a screen: check the workspace, play its tasks as a run on this computer, follow it to the end."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of the run's log, cleaned."""
+    """A line of the run's log, without control sequences."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class RunBegun:
-    """The machine has taken the run over: from now on it goes on by itself."""
+    """The machine has taken over the run, which continues without hudtui from now on."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """How a task went."""
+    """The result of one task."""
 
     task: str
     reward: float
@@ -51,13 +51,13 @@ class DemoRow:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The whole road, walked."""
+    """The result of the whole walk."""
 
     workspace: DemoWorkspace
     run: RunSummary
     rows: tuple[DemoRow, ...]
     findings: int
-    """What lint has to say about the configuration."""
+    """Number of lint findings in the configuration."""
     seconds: Mapping[str, float]
     """`prepare`, `check`, `run` and `total`."""
 
@@ -90,13 +90,13 @@ class DemoResult:
 async def walk(
     folder: Path, *, tmux: bool = True
 ) -> AsyncGenerator[Progress | Notice | DemoWorkspace | RunBegun | LogLine | DemoResult, None]:
-    """Walk the whole road; the last event is the result.
+    """Walk through the demo; the last event is the result.
 
-    Leaving early, once the run has begun, leaves the run going on.
+    If the iterator is left after the run has begun, the run continues.
 
     Args:
-        folder: The demo workspace; made when it is not there.
-        tmux: False for a run of detached processes also where there is tmux.
+        folder: The demo workspace; created if it is missing.
+        tmux: False for detached processes even if the machine has tmux.
 
     Raises:
         InputError: The folder, its configuration or its tasks cannot be used.
@@ -173,7 +173,7 @@ def _check(workspace: DemoWorkspace, settings: Settings) -> tuple[int, list[Noti
 async def _run(
     folder: Path, store: RunStore, host: Host, settings: Settings, *, tmux: bool
 ) -> AsyncGenerator[Progress | Notice | RunBegun | LogLine, None]:
-    """Start the run, and follow its log to the end."""
+    """Start the run and follow its log to the end."""
     from hudtui.core.remote.logs import LineSplitter
     from hudtui.core.runs.launch import launch
     from hudtui.core.runs.spec import RunSpec

@@ -46,16 +46,16 @@ _MARK = "demo.json"
 
 @dataclass(frozen=True)
 class DemoWorkspace:
-    """The workspace is there."""
+    """The workspace is ready."""
 
     folder: Path
     created: tuple[str, ...]
-    """Files made just now, relative to the folder. Those that were there are as they were."""
+    """Files created now, relative to the folder. Existing files are unchanged."""
     analysis: Analysis
 
 
 async def prepare(folder: Path) -> AsyncGenerator[Progress | Notice | DemoWorkspace, None]:
-    """Make a demo workspace, or take up one that was made before. The last event is the workspace.
+    """Create a demo workspace, or open an existing one. The last event is the workspace.
 
     A file that exists is never changed, but for `HUDTUI_PYTHON` in the `.env` of a demo, when the interpreter there is gone.
 
@@ -112,7 +112,7 @@ def make_workspace(folder: Path) -> tuple[Path, ...]:
 
 
 def is_demo(folder: Path) -> bool:
-    """Whether a folder is a demo workspace."""
+    """Return whether a folder is a demo workspace."""
     return (folder / STATE_FOLDER / _MARK).is_file()
 
 

@@ -1,1 +1,1 @@
-"""What people do with hudtui, once for commands and screens."""
+"""User flows, shared by commands and screens."""

@@ -1,4 +1,4 @@
-"""Trusting a project folder: what its files would have hudtui do, and what starting a run in it needs.
+"""Trust in a project folder: what its files make hudtui do, and what a run in it needs.
 
 `core.trust` keeps what the user agreed to.
 """
@@ -21,15 +21,15 @@ LARGEST = 8 * 1024 * 1024
 
 
 def survey(folder: Path, platform: str | Platform | None = None, *, tasks: bool = True) -> tuple[trust.Power, ...]:
-    """What the files of a project folder would have hudtui do, each power once. Nothing of it is done.
+    """Return the powers that the files of a project folder ask for, each once. None of them is used.
 
-    Reads `.env`, platform files, the lock file, task files up to `LARGEST` bytes, the source that was looked at last, and the
+    Reads `.env`, platform files, the lock file, task files up to `LARGEST` bytes, the source that was inspected last, and the
     list of runs. A file that cannot be read has no powers: it cannot be used either.
 
     Args:
         folder: The project folder.
         platform: As `open_workspace` takes it.
-        tasks: Also look into task files, which takes longer.
+        tasks: Also read task files, which takes longer.
 
     Raises:
         InputError: The folder cannot be read.
@@ -56,7 +56,7 @@ def question(folder: Path, powers: Iterable[trust.Power], platform: str | Platfo
 
 
 def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
-    """What a run needs the user's agreement for: the folder's `.env`, and the servers of its tasks.
+    """Return the powers that a run needs: the folder's `.env`, and the servers of its tasks.
 
     Raises:
         InputError: The tasks cannot be read.
@@ -72,10 +72,10 @@ def run_powers(spec: JobSpec, settings: Settings) -> tuple[trust.Power, ...]:
 
 
 def require_run(spec: JobSpec, settings: Settings) -> None:
-    """Make sure that the user has agreed to all that a run needs, before it is started or a machine is rented for it.
+    """Check that the user has agreed to all powers that a run needs, before it starts or a machine is rented for it.
 
     Raises:
-        Untrusted: There is something that the user has not agreed to.
+        Untrusted: The user has not agreed to a power.
         InputError: The tasks cannot be read.
     """
     trust.require(settings.folder, run_powers(spec, settings))
@@ -126,7 +126,7 @@ def _runs(workspace: Workspace) -> Iterable[trust.Power]:
 
 
 def listing(powers: Sequence[trust.Power], folder: Path) -> tuple[str, ...]:
-    """Powers as lines for people, those of one kind under one heading."""
+    """Return powers as lines of text, grouped by kind."""
     lines: list[str] = []
     for heading in dict.fromkeys(one.heading for one in powers):
         lines.append(f"{heading}:")

@@ -1,4 +1,4 @@
-"""Engines: each turns a `JobSpec` into a `Plan`, without touching anything, and knows how its metrics are read."""
+"""Engines: each turns a `JobSpec` into a `Plan`, without side effects, and provides a reader for its metrics."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ def engine_names() -> tuple[str, ...]:
 
 
 def find_engine(name: str) -> Engine:
-    """The engine of that name.
+    """Return the engine with this name.
 
     Raises:
-        InputError: There is none; the error lists those that there are.
+        InputError: The engine does not exist; the error lists the engines.
     """
     if name in ENGINES:
         return ENGINES[name]
@@ -166,7 +166,7 @@ def find_engine(name: str) -> Engine:
         found = EntryPoint(name, _others()[name], ENTRY_POINTS).load()
         engine: Engine = found() if isinstance(found, type) else found
         engine.plan, engine.reader  # noqa: B018  # it must have both
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # code of another package
         raise InputError(f"the engine {name!r} cannot be loaded", why=f"{type(error).__name__}: {error}") from None
     return engine
 

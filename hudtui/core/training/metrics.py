@@ -1,4 +1,4 @@
-"""Numbers that a run writes while it goes on, read as they grow, in bounded memory."""
+"""Metrics of a run, read while the run writes them, in bounded memory."""
 
 from __future__ import annotations
 
