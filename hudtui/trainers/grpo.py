@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hudtui.core.environment.bundled import with_python_variable
 from hudtui.core.errors import HudtuiError, InputError, Location
@@ -332,6 +332,7 @@ def train(arguments: argparse.Namespace) -> None:
     chronicle.listen()
     trainer.train(resume_from_checkpoint=str(last) if last else None)
     trainer.save_model(str(out / "model"))
+    trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         tokenizer.save_pretrained(str(out / "model"))
         why = f" before its end: {chronicle.why}" if chronicle.why else ""
@@ -369,11 +370,11 @@ def main(words: Sequence[str] | None = None) -> int:
             say(f"  {line}")
         return error.exit_code
     finally:
-        _end_processes()
+        _leave_group()
     return 0
 
 
-def _end_processes() -> None:
+def _leave_group() -> None:
     with contextlib.suppress(Exception):
         import torch.distributed as distributed
 
@@ -381,5 +382,22 @@ def _end_processes() -> None:
             distributed.destroy_process_group()
 
 
+def _exit(status: int) -> NoReturn:
+    """End this process.
+
+    One of several processes ends without the interpreter's finalization: a worker thread of Gloo that still holds a tensor asks
+    for the interpreter then, and the C++ runtime aborts the process (https://github.com/pytorch/pytorch/pull/179291). A training
+    that had finished would count as failed. Weights & Biases, which sends the rest of its data at exit, is finished by hand.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        wandb = sys.modules.get("wandb")
+        if wandb is not None and getattr(wandb, "run", None) is not None:
+            wandb.finish(exit_code=status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _exit(main())

@@ -71,7 +71,7 @@ def test_three_steps_with_lora_through_the_real_environment_to_an_adapter_that_l
     assert all(episode.scores.reward_found for episode in episodes)
 
     words = [str(ROOT / "tests" / "trainers" / "inside.py"), str(run)]
-    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env = {**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONFAULTHANDLER": "1"}
     inside = subprocess.run(
         [trainer_python, *words], cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
@@ -147,7 +147,14 @@ def test_two_processes_train_together_and_stop_together_when_one_is_asked_to(
     ]
     words += ["--master_port", str(port), "-m", "hudtui.trainers.grpo", "--recipe", "recipe.json", "--tasks", "tasks.json"]
     words += ["--config", "configs/2048.yaml", "--out", "out"]
-    env = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env = {
+        **os.environ,
+        "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONSAFEPATH": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONFAULTHANDLER": "1",
+    }
     with (
         open(folder / "log", "w") as log,
         subprocess.Popen(words, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True) as process,

@@ -38,7 +38,7 @@ MAX_NUMBER_TEXT = 6_000
 MAX_PRECISION = 4_096
 """Digits after the decimal point that a format may ask for."""
 
-LARGE = 4096
+LARGE = 1024
 """Texts and collections beyond this length make an operation worth a look at the clock."""
 
 _STEPS_BETWEEN_CHECKS = 100
