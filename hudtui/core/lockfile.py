@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from hudtui.core.errors import InputError, Location
+from hudtui.core.errors import InputError
 from hudtui.core.files import file_lock, read_bytes, read_text, write_atomic
 from hudtui.core.platform import Platform
 from hudtui.core.text import MASK
@@ -392,13 +392,3 @@ def parse_lock_time(text: str) -> datetime | None:
         return datetime.fromisoformat(stripped)
     except ValueError:
         return None
-
-
-def lock_not_found(folder: Path, platform: Platform) -> InputError:
-    """The error for work that needs a lock file, in a folder without one."""
-    return InputError(
-        f"there is no {platform.lock_name} here",
-        why="It names the environment's image.",
-        fix="Build the environment, or name the image yourself.",
-        where=Location(str(folder)),
-    )

@@ -72,11 +72,6 @@ class Platform:
         """The default address at which it serves environments over MCP; empty if it has none."""
         return self.urls.get("mcp", "")
 
-    @property
-    def gym_module(self) -> str:
-        """The gym's id as a Python module."""
-        return self.gym_id.replace("-", "_")
-
     def url_variable(self, service: str) -> str:
         """The variable that overrides the address of a service, e.g. `HUD_MCP_URL`."""
         return f"{self.prefix}_{service.upper()}_URL"

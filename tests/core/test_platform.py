@@ -21,11 +21,10 @@ def user_file(name: str, text: str) -> Path:
 
 
 def test_the_built_in_ones() -> None:
-    assert (HUD.key_variable, HUD.lock_name, HUD.gym_id, HUD.gym_module) == (
+    assert (HUD.key_variable, HUD.lock_name, HUD.gym_id) == (
         "HUD_API_KEY",
         "hud.lock.yaml",
         "hud-vf-gym",
-        "hud_vf_gym",
     )
     assert HUD.gateway_url == "https://mcp.hud.ai/v3/mcp"
     assert "HUD_MCP_URL" in HUD.url_variables

@@ -48,23 +48,22 @@ def total_reward(task_completion: float, execution: float, format_compliance: fl
     )
 
 
-def find_reward(result: ToolResult, weights: Mapping[str, float] | None = None) -> tuple[float, bool]:
+def find_reward(result: ToolResult) -> tuple[float, bool]:
     """Return the reward in the answer of an evaluate tool.
 
     Args:
         result: The answer.
-        weights: Weights of subscores by name, where the answer has none of its own.
 
     Returns:
         The reward, and whether the answer holds one. The reward of an error answer is 0, and so is that of an answer without one.
     """
     if result.is_error:
         return 0.0, True
-    found = _reward_in(result.structured, weights)
+    found = _reward_in(result.structured)
     if found is None:
         for block in result.blocks:
             if block.type == "text" and block.text is not None:
-                found = _reward_in(_json_object(block.text), weights)
+                found = _reward_in(_json_object(block.text))
                 if found is not None:
                     break
     return (0.0, False) if found is None else (found, True)
@@ -80,17 +79,17 @@ def _json_object(text: str) -> Any:
         return None
 
 
-def _reward_in(answer: Any, weights: Mapping[str, float] | None) -> float | None:
+def _reward_in(answer: Any) -> float | None:
     if not isinstance(answer, Mapping):
         return None
     for key in REWARD_KEYS:
         number = _number(answer.get(key))
         if number is not None:
             return number
-    found = _from_subscores(answer.get("subscores"), answer.get("weights"), weights)
+    found = _from_subscores(answer.get("subscores"), answer.get("weights"))
     if found is None and answer.keys() == {"result"}:
         # How MCP servers wrap an answer that they cannot describe as an object.
-        return _reward_in(answer["result"], weights)
+        return _reward_in(answer["result"])
     return found
 
 
@@ -105,14 +104,13 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _from_subscores(subscores: Any, own: Any, weights: Mapping[str, float] | None) -> float | None:
+def _from_subscores(subscores: Any, weights: Any) -> float | None:
     """The sum of subscores times weights: an object of numbers beside an object of weights, or a list of objects with both."""
     parts: list[tuple[float | None, float | None]]
     if isinstance(subscores, Mapping) and subscores:
-        known = own if isinstance(own, Mapping) and own else weights
-        if not known:
+        if not isinstance(weights, Mapping) or not weights:
             return None
-        parts = [(_number(value), _number(known.get(name, 0))) for name, value in subscores.items()]
+        parts = [(_number(value), _number(weights.get(name, 0))) for name, value in subscores.items()]
     elif isinstance(subscores, Sequence) and not isinstance(subscores, str) and subscores:
         if not all(isinstance(part, Mapping) for part in subscores):
             return None

@@ -120,11 +120,6 @@ def test_find_reward(answer: ToolResult, reward: float, found: bool) -> None:
     assert (value, known) == (pytest.approx(reward), found)
 
 
-def test_weights_from_outside() -> None:
-    answer = result({"subscores": {"a": 1, "b": 0.5}})
-    assert find_reward(answer, {"a": 0.5, "b": 1}) == (1.0, True)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
