@@ -194,7 +194,9 @@ async def ask(question: Callable[[], T]) -> T:
 
     before = [(number, signal.signal(number, interrupt)) for number in _SIGNALS]
     try:
-        return question()
+        # click writes the last blank of a prompt to standard output, also where the prompt is on standard error.
+        with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(sys.stderr):
+            return question()
     except (KeyboardInterrupt, typer.Abort):
         if not interrupted:
             raise

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from textual.driver import Driver
 
+    from hudtui.core.flows.person import Choice
     from hudtui.core.platform import Platform
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.trust import Power
@@ -606,6 +607,14 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
         answer: str | None = await self.push_screen_wait(Ask(title, **options))
         return answer
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Ask, from a worker, which of several it is; None when the user gives up."""
+        from hudtui.tui.widgets.pick import Pick
+
+        lines = [f"{choice.label}   {choice.help}" if choice.help else choice.label for choice in choices]
+        index: int | None = await self.push_screen_wait(Pick(title, lines, careful=True))
+        return None if index is None else choices[index].value
 
     def read(self, title: str, text: str) -> None:
         """Show a text in full, to read and to copy."""

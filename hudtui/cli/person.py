@@ -1,0 +1,97 @@
+"""The person at a terminal: how the core's flows ask in a command."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+
+import typer
+
+from hudtui.cli import console
+from hudtui.core.flows.person import Choice
+
+
+class Terminal:
+    """A `Person` whose questions stand on standard error and whose answers come from standard input."""
+
+    def __init__(self, *, yes: bool = False) -> None:
+        """Make the person.
+
+        Args:
+            yes: The user has agreed to everything in advance (`--yes`), and takes the suggested answers.
+        """
+        self._yes = yes
+
+    async def confirm(
+        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+    ) -> bool:
+        """See `Person.confirm`.
+
+        Raises:
+            BadParameter: There is no terminal, and the user has not agreed in advance.
+        """
+        if self._yes:
+            return True
+        self._require_terminal()
+        for line in lines:
+            console.say(line)
+        return await console.ask(lambda: typer.confirm(title, default=False, err=True))
+
+    async def ask(
+        self,
+        title: str,
+        *,
+        lines: tuple[str, ...] = (),
+        value: str = "",
+        placeholder: str = "",
+        secret: bool = False,
+        accept: str = "OK",
+    ) -> str | None:
+        """See `Person.ask`.
+
+        Raises:
+            BadParameter: There is no terminal, and there is no suggested answer that `--yes` could take.
+        """
+        if self._yes and value:
+            return value
+        self._require_terminal()
+        for line in lines:
+            console.say(line)
+        prompt = f"{title} ({placeholder})" if placeholder else title
+        try:
+            if secret:
+                return await console.ask(lambda: getpass.getpass(f"{prompt}: ")) or None
+            answer: str = await console.ask(lambda: typer.prompt(prompt, default=value, show_default=bool(value), err=True))
+        except EOFError:
+            return None
+        return answer or None
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """See `Person.choose`. With `--yes`, the first answer is taken.
+
+        Raises:
+            BadParameter: There is no terminal, and the user has not agreed in advance.
+        """
+        if self._yes:
+            return choices[0].value if choices else None
+        self._require_terminal()
+        console.say(title)
+        for number, choice in enumerate(choices, 1):
+            console.say(f"  {number}  {choice.label}" + (f"  {choice.help}" if choice.help else ""))
+        while True:
+            answer: str = await console.ask(
+                lambda: typer.prompt("Number, or empty for none", default="", show_default=False, err=True)
+            )
+            if not answer.strip():
+                return None
+            if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
+                return choices[int(answer) - 1].value
+            console.say(f"{answer.strip()!r} is not one of the numbers.")
+
+    def say(self, text: str, /) -> None:
+        """See `Person.say`."""
+        console.say(text)
+
+    def _require_terminal(self) -> None:
+        if not console.interactive():
+            raise typer.BadParameter("this is no terminal, so hudtui cannot ask: add --yes", param_hint="--yes")

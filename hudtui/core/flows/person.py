@@ -1,0 +1,66 @@
+"""How a flow talks to its user: a terminal, a screen, or a script that said `--yes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several answers to a question."""
+
+    value: str
+    """What the flow gets."""
+    label: str
+    """What the user reads."""
+    help: str = ""
+
+
+class Person(Protocol):
+    """The user of a flow. A flow asks only through a person, in the order that it decides."""
+
+    async def confirm(
+        self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
+    ) -> bool:
+        """Return whether the user agrees.
+
+        Args:
+            title: The question.
+            lines: What the user should know before the answer.
+            yes: Label of the answer that agrees.
+            no: Label of the other answer.
+            danger: The action cannot be undone, or costs money: the default answer is no.
+        """
+        ...
+
+    async def ask(
+        self,
+        title: str,
+        *,
+        lines: tuple[str, ...] = (),
+        value: str = "",
+        placeholder: str = "",
+        secret: bool = False,
+        accept: str = "OK",
+    ) -> str | None:
+        """Return a line of text, or None if the user cancels.
+
+        Args:
+            title: The question.
+            lines: What the user should know before the answer.
+            value: The answer that is suggested.
+            placeholder: An example of an answer.
+            secret: The answer is not shown while it is typed.
+            accept: Label of the button that accepts the answer.
+        """
+        ...
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Return the value of the chosen answer, or None if the user cancels."""
+        ...
+
+    def say(self, text: str, /) -> None:
+        """Show one line that needs no answer."""
+        ...

@@ -1,0 +1,84 @@
+"""How a command asks: without a terminal, with `--yes`, and at a real pseudo-terminal."""
+
+import asyncio
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from hudtui.cli.person import Terminal
+from hudtui.core.flows.person import Choice
+
+CHOICES = (Choice("a", "The first", "is cheap"), Choice("b", "The second"))
+
+SCRIPT = """
+import json
+from hudtui.cli import console
+from hudtui.cli.person import Terminal
+from hudtui.core.flows.person import Choice
+
+async def work():
+    person = Terminal()
+    return [
+        await person.confirm("Rent it?", ("It costs $2.00 an hour.",)),
+        await person.ask("Name", value="one"),
+        await person.ask("Key", secret=True),
+        await person.choose("Which?", [Choice("a", "The first", "is cheap"), Choice("b", "The second")]),
+    ]
+
+print(json.dumps(console.run(work())))
+"""
+
+
+def at_terminal(answers: list[tuple[str, str]]) -> tuple[str, str]:
+    """Standard output, and what stood on the terminal, of the script when each prompt gets its answer."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True
+    ) as process:
+        os.close(slave)
+        shown, deadline = "", time.monotonic() + 60
+        for prompt, answer in answers:
+            begin = len(shown)
+            while prompt not in shown[begin:]:
+                assert select.select([master], [], [], max(deadline - time.monotonic(), 0))[0], shown
+                shown += os.read(master, 4096).decode()
+            time.sleep(0.1)  # a prompt without echo is on the screen before the echo is off
+            os.write(master, f"{answer}\n".encode())
+        assert process.stdout is not None
+        out = process.stdout.read()
+        assert process.wait(60) == 0, shown
+    os.close(master)
+    return out, shown
+
+
+def test_questions_and_answers() -> None:
+    out, shown = at_terminal([("Rent it?", "y"), ("Name", ""), ("Key", "s3cret"), ("Number", "7"), ("not one", "2")])
+    assert out == '[true, "one", "s3cret", "b"]\n'
+    assert "It costs $2.00 an hour." in shown and "The first  is cheap" in shown
+    assert "s3cret" not in shown
+
+
+def test_empty_answers_agree_to_nothing() -> None:
+    out, _ = at_terminal([("Rent it?", ""), ("Name", "two"), ("Key", ""), ("Number", "")])
+    assert out == '[false, "two", null, null]\n'
+
+
+def test_yes_agrees_and_takes_what_is_suggested() -> None:
+    person = Terminal(yes=True)
+    assert asyncio.run(person.confirm("Rent it?"))
+    assert asyncio.run(person.ask("Name", value="one")) == "one"
+    assert asyncio.run(person.choose("Which?", CHOICES)) == "a"
+
+
+@pytest.mark.parametrize("method", ["confirm", "ask", "choose"])
+def test_without_a_terminal_nothing_is_asked(method: str) -> None:
+    person = Terminal()
+    asked = person.choose("Which?", CHOICES) if method == "choose" else getattr(person, method)("Rent it?")
+    with pytest.raises(typer.BadParameter, match="cannot ask: add --yes"):
+        asyncio.run(asked)
