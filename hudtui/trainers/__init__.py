@@ -1,1 +1,1 @@
-"""What trains on the machine, inside the training environment. Its modules import torch and TRL; nothing else of hudtui does."""
+"""The programs that train on a machine, inside the training environment. Only these modules import torch and TRL."""

@@ -1,6 +1,7 @@
-"""Brings a model to the machine before anything waits for it: `python -m hudtui.trainers.fetch --recipe R --config C`.
+"""Download a model to the machine before a stage needs it: `python -m hudtui.trainers.fetch --recipe R --config C`.
 
-What would end a run much later is said here: no such model, a gated one, too little disk, a chat template that will not do.
+Checks what would otherwise end a run much later: the model exists, the user may download it, it fits onto the disk, and its chat
+template can be used.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from hudtui.trainers.grpo import model_problem, say
 from hudtui.trainers.tokens import chat_tokens_for
 
 WANTED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken")
-"""Files of a model that are used; weights in other forms, which many repositories have as well, are left where they are."""
+"""Patterns of the files to download. Many repositories also hold the weights in other formats, which are not downloaded."""
 _GIB = 2**30
 _SPARE = 2 * _GIB
 
 
 def bytes_wanted(files: Iterable[Any]) -> int:
-    """Bytes of those files of a repository that are used."""
+    """Return the size in bytes of the files of a repository that match `WANTED`."""
     return sum(file.size or 0 for file in files if any(fnmatch(file.rfilename, pattern) for pattern in WANTED))
 
 
@@ -50,10 +51,10 @@ def check_room(model: str, wanted: int, folder: Path) -> None:
 
 
 def fetch(model: str) -> None:
-    """Download a model into the Hub's cache; what is there already stays. A folder is left alone.
+    """Download a model into the Hub's cache. Files in the cache are not downloaded again; a local folder is not changed.
 
     Raises:
-        InputError: There is no such model, or this user may not have it.
+        InputError: The model does not exist, or the user may not download it.
         MachineError: The disk is too small.
     """
     if Path(model).is_dir():

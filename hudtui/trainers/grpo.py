@@ -1,6 +1,6 @@
 """GRPO on a model that plays tasks: `python -m hudtui.trainers.grpo --recipe R --tasks T --config C --out DIR`.
 
-Leaves in DIR: `metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the tokenizer).
+Writes to DIR: `metrics.jsonl`, `traces.jsonl`, `checkpoints/`, and `model/` (the adapter or the weights, with the tokenizer).
 A second start continues from the last checkpoint.
 """
 
@@ -37,9 +37,9 @@ SERVER = "HUDTUI_VLLM_URL"
 
 
 def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
-    """One reply to each prompt, sampled by whatever the trainer samples with: vLLM, or the model itself.
+    """Return one reply to each prompt, sampled by the trainer's backend: vLLM, or the model itself.
 
-    The one place that uses a private method of TRL; `tests/trainers` holds it to what is expected here.
+    This is the only use of a private method of TRL; `tests/trainers` checks its behaviour.
     """
     ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
     replies = [_trimmed(list(map(int, one)), trainer) for one in ids]
@@ -50,7 +50,7 @@ def generate_turn(trainer: Any, prompts: list[list[int]]) -> Generated:
 
 
 def _trimmed(ids: list[int], trainer: Any) -> list[int]:
-    """A reply without padding behind its end; never empty."""
+    """Return a reply without the padding after its end token; never empty."""
     pad, end = trainer._tokenizer.pad_token_id, trainer._tokenizer.eos_token_id
     if end in ids:
         return ids[: ids.index(end) + 1]
@@ -74,12 +74,12 @@ class _Processes(RankSync):
 
 
 def environment(completions: Sequence[Any], episode_reward: Sequence[float | None], **_: Any) -> list[float | None]:
-    """The reward function: what the environment and the gym's rubric gave. Its name is the metric's."""
+    """The reward function: returns the rewards of the episodes. TRL names the metric after the function."""
     return list(episode_reward)
 
 
 def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe, GymConfig, tuple[Task, ...]]:
-    """Everything that the files say, checked before anything large is loaded.
+    """Read and check all input files before anything large is loaded.
 
     Raises:
         InputError: A file cannot be used, or there are too few tasks.
@@ -106,10 +106,10 @@ def read_all(arguments: argparse.Namespace, settings: Settings) -> tuple[Recipe,
 
 
 def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tuple[Any, Any]:
-    """The model and its tokenizer.
+    """Load the model and its tokenizer.
 
     Raises:
-        InputError: There is no such model, or this user may not have it.
+        InputError: The model does not exist, or the user may not download it.
     """
     if recipe.model == TINY:
         from hudtui.trainers import tiny
@@ -137,7 +137,7 @@ def load_model(recipe: Recipe, config: GymConfig, tasks: Sequence[Task]) -> tupl
 
 
 def model_problem(model: str, error: Exception) -> InputError:
-    """What a failed download means, in words."""
+    """Return an error that explains why a download failed."""
     text = str(error)
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     kinds = {kind.__name__ for each in (error, error.__cause__, error.__context__) if each for kind in type(each).__mro__}
@@ -163,7 +163,7 @@ def make_trainer(
     chronicle: Any,
     out: Path,
 ) -> Any:
-    """TRL's trainer, with the rollout core behind it.
+    """Return TRL's trainer, with rollouts played by `EpisodeRunner`.
 
     Raises:
         InputError: The recipe does not fit the number of processes.
@@ -262,9 +262,9 @@ def make_trainer(
 
 
 def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
-    """Episodes as TRL takes them from a rollout function.
+    """Return episodes in the form that TRL expects from a rollout function.
 
-    One that broke off before its first reply has no log probabilities; its only token is masked, so that 0 stands for them.
+    An episode that ended before its first reply has no log probabilities: its only token is masked, and its log probability is 0.
     """
     known = any(one.logprobs is not None for one in played)
     return {
@@ -277,7 +277,7 @@ def for_trainer(played: Sequence[TrainingEpisode]) -> dict[str, Any]:
 
 
 def connector(settings: Settings, recipe: Recipe) -> Connect:
-    """Opens the environment that a task names."""
+    """Return a function that connects to the environment of a task."""
     from hudtui.core.environment.client import connect
 
     lookup = with_python_variable(settings.lookup)
@@ -285,7 +285,7 @@ def connector(settings: Settings, recipe: Recipe) -> Connect:
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """From the files to a saved model.
+    """Train a model from the input files, and save it.
 
     Raises:
         HudtuiError: Something cannot be used, or no episode can be played.
@@ -340,12 +340,12 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def say(text: str) -> None:
-    """A line of the log."""
+    """Print a line to the log, without control characters."""
     print(clean(text), flush=True)  # noqa: T201
 
 
 def wandb_defaults(environ: Mapping[str, str], out: Path) -> dict[str, str]:
-    """How Weights & Biases is used where the user has not said: below `out`; without a key offline, for `wandb sync` to send."""
+    """Return default variables for Weights & Biases: files below `out`, and offline without a key (see `wandb sync`)."""
     offline = {} if environ.get("WANDB_API_KEY") else {"WANDB_MODE": "offline"}
     return {"WANDB_PROJECT": "hudtui", "WANDB_DIR": str(out.absolute()), **offline}
 

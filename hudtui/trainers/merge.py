@@ -18,7 +18,7 @@ from hudtui.trainers.grpo import load_model, say
 
 
 def merge(run: Path, adapter: Path, out: Path) -> None:
-    """Write the merged model.
+    """Merge the adapter and write the merged model.
 
     Raises:
         HudtuiError: A file of the run is missing, or the base cannot be loaded.

@@ -1,7 +1,7 @@
-"""Episodes for a trainer: all conversations of a step advance together, each turn is one generation for all that wait.
+"""Episodes for a trainer: the conversations of a step advance together, with one batched generation per turn.
 
-Each conversation is a task of its own that plays through the rollout core (`EpisodePlayer`), over a connection of its own, and
-asks for replies at the `BatchGenerator`. When every conversation that still goes on has asked, the table generates once for all.
+Each conversation runs as an asyncio task of its own, with a connection of its own, through the rollout core (`EpisodePlayer`),
+and requests its replies from the `BatchGenerator`. Once every unfinished conversation has a request, one generation answers all.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float | None]] | No
 """Sampled tokens for each prompt, and their log probabilities where the backend gives them."""
 
 Generate = Callable[[list[list[int]]], Generated]
-"""One batched generation: token ids in, token ids out, in the same order."""
+"""Generates one reply for each prompt; prompts and replies are token ids, in the same order."""
 
 _log = logging.getLogger(__name__)
 
 
 class RankSync(Protocol):
-    """The other processes that train; a generation takes all of them at once."""
+    """The other training processes. A generation is a collective call of all of them."""
 
     def any(self, waiting: bool) -> bool:
-        """Whether any of them still has conversations that wait. All of them have to ask."""
+        """Return whether any process has unfinished conversations. A collective call: every process must make it."""
         ...
 
 
 class SingleRank:
-    """No other process."""
+    """A training in a single process."""
 
     def any(self, waiting: bool) -> bool:
         """See `RankSync.any`."""
@@ -50,7 +50,7 @@ class SingleRank:
 
 @dataclass(frozen=True)
 class TrainingEpisode:
-    """An episode and its tokens, as the trainer takes them."""
+    """An episode with its tokens."""
 
     episode: Episode
     prompt_ids: list[int]
@@ -58,7 +58,7 @@ class TrainingEpisode:
     mask: list[int]
     logprobs: list[float | None] | None
     reward: float | None
-    """None where the episode says nothing about the model: the environment failed, or the reward is no number."""
+    """None if the environment failed or the reward is not a number: the episode then says nothing about the model."""
 
 
 @dataclass
@@ -68,15 +68,15 @@ class _ReplyRequest:
 
 
 class BatchGenerator:
-    """Where conversations wait for their replies.
+    """Collects the requests of conversations and generates their replies in batches.
 
     Args:
-        scribe: Between text and tokens.
-        generate: One generation for all.
-        seats: Conversations that will sit here.
-        max_tokens: Of one reply.
-        max_seq_len: Of a conversation.
-        peers: Other processes that generate together with this one. There, every generation has a prompt for every seat.
+        scribe: Converts between text and tokens.
+        generate: Generates a batch of replies.
+        seats: Number of conversations.
+        max_tokens: Longest reply, in tokens.
+        max_seq_len: Longest conversation, in tokens.
+        peers: Processes that generate together with this one. With peers, every generation has a prompt for every conversation.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class BatchGenerator:
         self._changed = asyncio.Event()
 
     async def reply(self, transcript: TokenTranscript) -> str | None:
-        """The next reply, added to the transcript; None when there is no room for another one."""
+        """Add the next reply to the transcript and return its text; None if the context has no room for a reply."""
         if len(transcript.ids) > self._room:
             return None
         seat = _ReplyRequest(transcript, asyncio.get_running_loop().create_future())
@@ -108,12 +108,12 @@ class BatchGenerator:
         return await seat.reply
 
     def leave(self) -> None:
-        """A conversation is over."""
+        """Note that a conversation has ended."""
         self._left -= 1
         self._changed.set()
 
     async def serve(self) -> None:
-        """Generate whenever all who are left wait, until nobody is left, here and at the peers."""
+        """Generate a batch whenever all unfinished conversations wait, until all have ended, here and in the peers."""
         peers = self._peers or SingleRank()
         while True:
             while self._left and len(self._waiting) < self._left:
@@ -138,14 +138,14 @@ class EpisodeRunner:
     """Plays tasks for a trainer.
 
     Args:
-        config: What replies mean.
-        scribe: Between text and tokens.
-        connect: Opens an environment.
-        max_tokens: Of one reply.
-        max_seq_len: Of a conversation.
-        max_turns: Replies of an episode; None for what the configuration says.
-        timeout: Seconds for one call.
-        warn: Told once of each thing that the user should know.
+        config: The gym configuration.
+        scribe: Converts between text and tokens.
+        connect: Connects to an environment.
+        max_tokens: Longest reply, in tokens.
+        max_seq_len: Longest conversation, in tokens.
+        max_turns: Most replies of an episode; None for the configuration's value.
+        timeout: Seconds that a tool call may take.
+        warn: Called once with each warning.
     """
 
     config: GymConfig
@@ -161,10 +161,10 @@ class EpisodeRunner:
     async def play(
         self, tasks: Sequence[Task], generate: Generate, *, peers: RankSync | None = None, info: dict[str, Any] | None = None
     ) -> list[TrainingEpisode]:
-        """Play one episode of each entry, all together.
+        """Play one episode of each task, all at the same time.
 
         Raises:
-            RunError: None of them could be played, and the environment is why; or a prompt is longer than the context.
+            RunError: No episode could be played because of the environment, or a prompt is longer than the context.
         """
         table = BatchGenerator(
             self.scribe, generate, len(tasks), max_tokens=self.max_tokens, max_seq_len=self.max_seq_len, peers=peers
@@ -180,7 +180,7 @@ class EpisodeRunner:
         return _without_unjudged(tasks, played)
 
     async def _converse(self, task: Task, table: BatchGenerator, info: dict[str, Any]) -> TrainingEpisode:
-        """One episode, from the connection to the evaluation. Never raises on account of the environment."""
+        """Play one episode, from the connection to the evaluation. A failure of the environment is not raised."""
         player: EpisodePlayer | None = None
         episode: Episode | None = None
         transcript: TokenTranscript | None = None
@@ -260,7 +260,7 @@ class EpisodeRunner:
     def _look_for_images(self, task: Task, shown: object) -> None:
         text = shown if isinstance(shown, str) else "".join(str(message.get("content")) for message in _messages(shown))
         if "[image/" in text and "not shown]" in text:
-            self._say(f"the environment of {clean_line(task.id, 80)} sends images: the model is told of them in words only")
+            self._say(f"the environment of {clean_line(task.id, 80)} sends images: the model gets a description in words instead")
 
     def _say(self, text: str) -> None:
         if text not in self._said and len(self._said) < 200:
@@ -269,7 +269,7 @@ class EpisodeRunner:
 
 
 def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
-    """What to say when no task has episodes that differ in their reward; None when one has, or each was played once."""
+    """Return a warning if no task has episodes with different rewards; None if a task has, or each was played once."""
     groups: dict[str, list[float]] = {}
     for one in played:
         if one.reward is not None:
@@ -286,7 +286,7 @@ def _nothing_to_learn(played: Sequence[TrainingEpisode]) -> str | None:
 
 
 def _without_unjudged(tasks: Sequence[Task], played: list[TrainingEpisode]) -> list[TrainingEpisode]:
-    """Leave out whom the evaluation did not judge, where it did judge others: as 0 it would count against what the model did."""
+    """Drop the reward of episodes that were not evaluated if others were: a reward of 0 would punish the model for it."""
     judged = [one.episode.scores.reward_found for one in played]
     if not any(judged):
         return played

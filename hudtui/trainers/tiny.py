@@ -1,4 +1,4 @@
-"""A language model small enough for any CPU, built here and never downloaded: for rehearsals and for tests."""
+"""A language model for rehearsals and tests: small enough for any CPU, and built in code instead of downloaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEMPLATE = (
 
 
 def build_tokenizer(texts: Iterable[str], *, size: int = 768) -> Any:
-    """A byte-level tokenizer with the pairs that are frequent in `texts`; any text at all can be encoded."""
+    """Return a byte-level BPE tokenizer trained on `texts`. It encodes any text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -39,7 +39,7 @@ def build_tokenizer(texts: Iterable[str], *, size: int = 768) -> Any:
 
 
 def build_model(tokenizer: Any, *, seed: int = 0, width: int = 64, layers: int = 2, context: int = 4096) -> Any:
-    """A randomly initialised model for `tokenizer`: the same for the same seed."""
+    """Return a randomly initialised model for `tokenizer`. The same seed gives the same weights."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -61,7 +61,7 @@ def build_model(tokenizer: Any, *, seed: int = 0, width: int = 64, layers: int =
 
 
 def example_replies(config: GymConfig) -> tuple[str, ...]:
-    """Replies that use each action as the configuration describes it."""
+    """Return replies that use each action of the configuration."""
     given = prompt_examples(config)
     calls = [text for texts in given.values() for text in texts]
     calls += [example_call(mapping, None) for name, mapping in config.mappings.items() if name not in given]
@@ -72,9 +72,9 @@ def example_replies(config: GymConfig) -> tuple[str, ...]:
 
 
 def openings(scribe: ChatTokens, config: GymConfig, tasks: Sequence[Task], *, seed: int = 0, count: int = 24) -> list[list[int]]:
-    """Conversations, as tokens, that wait for a reply.
+    """Return the tokens of conversations whose next message is a reply.
 
-    They are the tasks' prompts, behind the system prompt and before some noise that stands for whatever an environment answers.
+    Each is the system prompt and the prompt of a task, followed by noise in place of the environment's answers.
     """
     choice = random.Random(seed)
     found = []
@@ -98,15 +98,15 @@ def imitate(
     steps: int,
     seed: int = 0,
 ) -> float:
-    """Teach the model to answer with one of `replies`, so that a rehearsal comes to real calls. Returns the last loss.
+    """Train the model to answer with one of `replies`, so that a rehearsal makes real tool calls. Returns the last loss.
 
     Args:
         model: Trained in place.
         tokenizer: Its tokenizer.
-        before: Conversations, as tokens, that a reply follows.
-        replies: What to answer.
-        steps: Batches of eight.
-        seed: For the choice.
+        before: Tokens of the conversations before a reply.
+        replies: Texts of the replies.
+        steps: Number of batches, of eight replies each.
+        seed: Decides which replies follow which conversations.
     """
     import torch
 

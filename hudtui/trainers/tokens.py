@@ -1,7 +1,7 @@
-"""Conversations as tokens: what the model said and what it was told, joined without rendering the conversation again.
+"""Conversations as tokens, extended without rendering earlier messages again.
 
-Rendering a conversation again for each reply changes tokens of the past: templates drop earlier thoughts, and text that is
-decoded and encoded need not give the same tokens. Here the tokens that were sampled stay as they were.
+Rendering a conversation again for each reply changes earlier tokens: templates drop earlier thoughts, and decoding and encoding a
+text may give other tokens. These transcripts keep the sampled tokens unchanged.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class TokenTranscript:
     completion: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     logprobs: list[float | None] | None = None
-    """One a token of the completion, 0 for those that are not the model's; None where the backend gives none."""
+    """One log probability per token of the completion, 0 for tokens that were not sampled; None if the backend gives none."""
 
     @property
     def ids(self) -> list[int]:
-        """Return all tokens, the prompt of the next reply."""
+        """Return all tokens: the prompt of the next reply."""
         return self.prompt + self.completion
 
     def say(self, ids: Sequence[int], logprobs: Sequence[float | None] | None = None) -> None:
-        """Add what the model said."""
+        """Add a reply of the model."""
         if logprobs is not None:
             self.logprobs = self.logprobs if self.logprobs is not None else [0.0] * len(self.completion)
             self.logprobs += logprobs
@@ -51,10 +51,10 @@ class ChatTokens:
     """Turns messages into tokens and replies into text, for one tokenizer.
 
     Args:
-        tokenizer: Of `transformers`, with a chat template.
+        tokenizer: A tokenizer of `transformers` with a chat template.
 
     Raises:
-        InputError: There is no chat template, or it cannot be used for several turns.
+        InputError: The tokenizer has no chat template, or its template does not work for several turns.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -73,15 +73,15 @@ class ChatTokens:
         self._lead = mark + rest
 
     def open(self, messages: Sequence[Mapping[str, Any]]) -> TokenTranscript:
-        """A conversation that waits for its first reply."""
+        """Return the transcript of a conversation before its first reply."""
         return TokenTranscript(self._encode(self._render(messages, reply_next=True)))
 
     def answer(self, text: str, *, ended: bool) -> list[int]:
-        """Tokens that stand between a reply and the next one.
+        """Return the tokens between a reply and the next reply.
 
         Args:
-            text: What the model is told.
-            ended: The reply has its own end; otherwise it was cut off, and its end is among these tokens.
+            text: The message to the model.
+            ended: Whether the reply has an end token. The returned tokens start with the end of a reply that was cut off.
         """
         rest = self._render(
             [{"role": "user", "content": "x"}, {"role": "assistant", "content": _MARK}, {"role": "user", "content": text}],
@@ -93,15 +93,15 @@ class ChatTokens:
         return self._encode(rest)
 
     def text(self, ids: Sequence[int]) -> str:
-        """A reply as text, without the marks of its end.
+        """Return a reply as text, without its end tokens.
 
-        Where the template itself opens the thought of each reply, what it says is part of the text: the reply would be misread.
+        If the template opens the thought of each reply, the text begins with that opening: the reply would be misread without it.
         """
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return self._lead + text
 
     def keeps_thoughts(self) -> bool:
-        """Whether a thought in an earlier reply is still there when the conversation goes on."""
+        """Return whether the template keeps the thoughts of earlier replies."""
         reply = f"<think>{_THOUGHT}</think>\n{_MARK}"
         messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": reply}, {"role": "user", "content": "y"}]
         return _THOUGHT in self._render(messages, reply_next=True)
@@ -121,14 +121,14 @@ class ChatTokens:
 
 
 def chat_tokens_for(tokenizer: Any, *, thinking: bool) -> tuple[ChatTokens, str | None]:
-    """A scribe whose template agrees with itself over turns, and a warning when the template had to be replaced.
+    """Return a `ChatTokens` whose template renders earlier turns unchanged, and a warning if the template was replaced.
 
     Args:
         tokenizer: Its template is replaced by TRL's training template where it drops earlier thoughts.
-        thinking: The configuration asks for thoughts; otherwise there is nothing to drop.
+        thinking: Whether the configuration asks for thoughts; without thoughts, no template is replaced.
 
     Raises:
-        InputError: The template cannot be used, and there is no other for this model.
+        InputError: The template cannot be used, and TRL has no training template for this model.
     """
     scribe = ChatTokens(tokenizer)
     if not thinking or scribe.keeps_thoughts():

@@ -1,4 +1,4 @@
-"""What training leaves behind while it goes on: `metrics.jsonl`, sample episodes, and the decision when to stop."""
+"""The records of a running training (`metrics.jsonl`, sample episodes), and the decision when to stop it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TRACES = "traces.jsonl"
 
 
 class TrainingLog:
-    """Keeps count of the episodes between two lines of the metrics, and records some of them.
+    """Counts the episodes between two lines of the metrics, and records some of them.
 
     Args:
-        out: Folder for the files.
-        per_step: Episodes of a step that are recorded.
-        lookup: Values of the tasks' variables, to keep them out of the records.
+        out: Folder of the files.
+        per_step: Number of episodes to record per step.
+        lookup: Values of the tasks' variables; they are redacted in the records.
     """
 
     def __init__(self, out: Path, *, per_step: int, lookup: Lookup | None = None) -> None:
@@ -42,7 +42,7 @@ class TrainingLog:
         self._counts: dict[str, list[float]] = {}
 
     def keep(self, tasks: Sequence[Task], played: Sequence[TrainingEpisode], *, split: str) -> None:
-        """Take in the episodes of a step."""
+        """Count the episodes of a step, and record some of them."""
         prefix = "" if split == "train" else f"{split}/"
         for one in played:
             scores, episode = one.episode.scores, one.episode
@@ -67,7 +67,7 @@ class TrainingLog:
 
 
 def forget_after(path: Path, step: int) -> None:
-    """Take out of the metrics what a resumed training will do again: the lines after `step`."""
+    """Remove the lines after `step` from the metrics: a resumed training writes them again."""
     if not path.exists():
         return
     kept = []
@@ -82,12 +82,12 @@ def forget_after(path: Path, step: int) -> None:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; one that was being written when the training was broken off is passed over."""
+    """Return the newest complete checkpoint, or None. A checkpoint that is only partly written does not count."""
     return next(reversed(checkpoints(folder).values()), None)
 
 
 class MetricsCallback(TrainerCallback):  # type: ignore[misc]
-    """Writes the metrics, and ends the training when it was asked to or has come far enough."""
+    """Writes the metrics, and ends the training on a signal or when it has come far enough."""
 
     def __init__(self, out: Path, journal: TrainingLog, recipe: Recipe) -> None:
         self._path = out / METRICS
@@ -99,18 +99,18 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self._tokens: float | None = None
         self._asked = False
         self.peers: RankSync = SingleRank()
-        """The other processes that train: they stop together, or those that go on would wait for ever."""
+        """The other training processes. All stop together, because a collective call waits for every process."""
         self.why: str | None = None
         """Why the training stopped before its last step."""
 
     def recall(self) -> None:
-        """Take up, from the metrics that are there, what the decision to stop rests on: a resumed training goes on counting."""
+        """Read the rewards so far from the metrics, so that a resumed training decides on all of them."""
         if self._path.exists():
             for line in self._path.read_text(encoding="utf-8").splitlines():
                 self._weigh(json.loads(line))
 
     def listen(self) -> None:
-        """From now on a request to end (SIGTERM, SIGINT) is met after the step that is under way, with a checkpoint."""
+        """Handle SIGTERM and SIGINT: the training ends after the current step, with a checkpoint."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
 
@@ -120,7 +120,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self._asked = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """One line for each that the trainer prints."""
+        """Write a line of the metrics for each log of the trainer."""
         if not logs or "train_runtime" in logs:
             return
         row: dict[str, Any] = {"step": state.global_step, "max_steps": state.max_steps, "time": round(time.time(), 3)}
@@ -141,7 +141,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         self._end_if(self._far_enough(row), control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop the training if it was asked to end."""
+        """End the training if a signal has arrived."""
         self._end_if("it was asked to" if self._asked else None, control)
 
     def _weigh(self, row: Mapping[str, Any]) -> None:
@@ -154,7 +154,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
             self._best = max(self._best, found)
 
     def _far_enough(self, row: Mapping[str, Any]) -> str | None:
-        """Why the training need not go on after this line; None where it goes on."""
+        """Return why the training may end after this line; None if it continues."""
         goal, patience = self._recipe.stop_at_reward, self._recipe.patience
         if goal is not None and len(self._rewards) == self._rewards.maxlen:
             mean = sum(self._rewards) / len(self._rewards)
