@@ -24,20 +24,20 @@ ENTRY_POINTS = "hudtui.engines"
 
 
 class Engine(Protocol):
-    """A way to carry out a run."""
+    """An engine carries out runs: it plans their files and commands."""
 
     @property
     def name(self) -> str:
-        """As the user types it."""
+        """The name that users type."""
         ...
 
     @property
     def title(self) -> str:
-        """What it does, in a few words."""
+        """A few words for users."""
         ...
 
     def plan(self, spec: JobSpec, site: Site) -> Plan:
-        """Which files and commands the run takes at that place. Pure.
+        """Return the files and commands of the run at a site. Pure.
 
         Raises:
             InputError: Something is missing from the spec.
@@ -45,7 +45,7 @@ class Engine(Protocol):
         ...
 
     def reader(self) -> MetricsReader:
-        """A reader for the metrics file among the plan's outputs."""
+        """Return a reader for the metrics file among the plan's outputs."""
         ...
 
 
@@ -106,16 +106,16 @@ class Rollouts:
 
 
 LOCK = "base"
-"""The lock of what hudtui itself needs."""
+"""Name of the lock file with hudtui's own requirements."""
 _PYTHON = "3.12"
 _DISK = 2
-"""GiB that an environment for playing takes, with what is downloaded for it."""
+"""Disk space in GiB of a Python environment for rollouts, downloads included."""
 _BESIDE = 'PATH="$(cd "$0" && pwd):$PATH"; export PATH; exec "$@"'
-"""Runs a command with the programs of a folder first: tasks say `python` and mean one with hudtui."""
+"""Runs a command with a folder first in PATH, because `python` in a task means a Python with hudtui."""
 
 
 def _python_there(spec: JobSpec, site: Site, files: list[PlanFile]) -> tuple[list[Stage], list[str]]:
-    """The command that runs Python with hudtui on a machine that has none, and the stages and files that make it so."""
+    """Return the Python command for a machine without hudtui, and the stages and files that install it."""
     if spec.trainer_python is not None:
         return [], _beside(spec.trainer_python)
     lock = PlanFile(f"files/{LOCK}.txt", resource=f"requirements/{LOCK}.txt")
@@ -139,14 +139,14 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Rollouts(), Trl
 
 @cache
 def _others() -> dict[str, str]:
-    """Engines of other packages: name -> what to load. Nothing of theirs runs before one is asked for."""
+    """Return the entry points of other packages' engines by name. Their code runs only when one is chosen."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS) if entry.name not in ENGINES}
 
 
 def engine_names() -> tuple[str, ...]:
-    """Names of the engines that can be chosen, those of other packages included."""
+    """Return the names of all engines, those of other packages included."""
     return (*(name for name, engine in ENGINES.items() if getattr(engine, "ready", True)), *sorted(_others()))
 
 
@@ -174,35 +174,35 @@ def find_engine(name: str) -> Engine:
 # --- rehearsals --------------------------------------------------------------------------------------------------------------
 
 PYTHON_VARIABLE = "HUDTUI_TRAINER_PYTHON"
-"""Variable with the Python of a training environment of the user's own, to be used instead of making one."""
+"""Variable with the Python of an existing training environment, used instead of a new one."""
 SIZE = "1.5 GB on disk with the CPU build of PyTorch, where the package installer of this machine finds it; else about 5 GB"
 
 
 @dataclass(frozen=True)
 class TrainerEnvironment:
-    """The environment that a plan's training runs in."""
+    """The Python environment of a plan's training."""
 
     python: Path
     ready: bool
-    """It is there; otherwise the plan's first stage makes it."""
+    """Whether it exists; otherwise the plan's first stage makes it."""
 
 
 def as_rehearsal(spec: S, *, steps: int | None = None) -> S:
-    """The spec of a rehearsal of `spec`: the same files and settings, with a tiny model, few steps, and no GPU.
+    """Return the spec of a rehearsal: the same files and settings, with a tiny model, few steps and no GPU.
 
     Args:
-        spec: Of a training.
-        steps: None for three.
+        spec: The spec of a training.
+        steps: Number of training steps; None for three.
     """
     python = spec.trainer_python or os.environ.get(PYTHON_VARIABLE) or None
     return replace(spec, engine="trl", rehearse=True, model=None, learning_rate=None, steps=steps, gpus=0, trainer_python=python)
 
 
 def trainer_environment(plan: Plan) -> TrainerEnvironment:
-    """Which environment a plan for this machine trains in, and whether it is there.
+    """Return the Python environment that a plan for this machine trains in.
 
     Raises:
-        InputError: The plan trains nothing.
+        InputError: The plan has no training.
     """
     stage = next((stage for stage in plan.stages if stage.name == "train"), None)
     if stage is None:

@@ -1,4 +1,4 @@
-"""Taking a trained model out of a run: the adapter as it was saved, or merged with the model it belongs to."""
+"""Exports a trained model from a run: the adapter as the trainer saved it, or merged with its base model."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ class TrainedModel:
 
     folder: Path
     step: int | None
-    """None: the end of the training."""
+    """Step of the checkpoint; None for the end of the training."""
     kind: Literal["adapter", "weights"]
     base: str
-    """The model that was trained: what an adapter needs beside it. Empty where the run's files do not tell."""
+    """Name of the base model, which an adapter needs. Empty if the run's files do not name it."""
     rank: int | None = None
-    """Of an adapter."""
+    """Rank of the adapter; None for whole weights."""
 
     @property
     def why_not_served(self) -> str:
-        """Why there is no command that serves it, as a sentence."""
+        """A sentence that says why there is no command to serve the model."""
         if self.base == TINY:
             return "the tiny model of a rehearsal is not worth serving"
         return "how it is served is not known: the run's recipe is missing, which names the model that the adapter belongs to"
 
     def serve_command(self, folder: Path, name: str) -> tuple[str, ...]:
-        """The command that serves a copy of it in `folder`, where vLLM is installed, on the loopback address.
+        """Return the vLLM command that serves a copy of the model in `folder` on the loopback address.
 
-        Empty for the tiny model of a rehearsal, which nobody else has, and for an adapter of an unknown model.
+        Empty for the tiny model of a rehearsal, which vLLM does not know, and for an adapter without a known base model.
 
         Args:
-            folder: Where the copy is.
-            name: What clients call it.
+            folder: Folder of the copy.
+            name: Name of the model for clients.
         """
         if self.base == TINY or (self.kind == "adapter" and not self.base):
             return ()
@@ -63,7 +63,7 @@ class TrainedModel:
 
 
 def checkpoints(folder: Path) -> dict[int, Path]:
-    """The whole checkpoints in a folder, by their steps, in order. The trainer writes its `trainer_state.json` last."""
+    """Return the complete checkpoints in a folder by step, in order. The trainer writes `trainer_state.json` last."""
     found = [
         (int(name[1]), path)
         for path in folder.glob("checkpoint-*")
@@ -73,19 +73,19 @@ def checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def checkpoint_steps(run: Path) -> tuple[int, ...]:
-    """Steps of which a run has a whole checkpoint, in order."""
+    """Return the steps of a run's complete checkpoints, in order."""
     return tuple(checkpoints(run / "out" / "checkpoints"))
 
 
 def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
-    """The model that a run has saved.
+    """Return the model that a run has saved.
 
     Args:
         run: The run's folder on this machine.
-        step: Of a checkpoint; None for the end of the training, or the last checkpoint where there is none.
+        step: Step of a checkpoint; None for the end of the training, else the last checkpoint.
 
     Raises:
-        InputError: There is none, or it is not whole.
+        InputError: The run has no such model, or the model is not complete.
     """
     steps = checkpoint_steps(run)
     if step is not None and step not in steps:
@@ -115,12 +115,12 @@ def find_trained_model(run: Path, step: int | None = None) -> TrainedModel:
 
 
 def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
-    """Copy what is needed to use the model, without what only a training needs, all of it or nothing.
+    """Copy the files that are needed to use the model, but not the optimizer's. Copies all files or none.
 
-    An adapter of the Hub's models names its base, so that others find it.
+    The copy of an adapter names its base model on the Hub.
 
     Returns:
-        The files' names.
+        The names of the files.
 
     Raises:
         InputError: The target exists, or cannot be written.
@@ -147,10 +147,10 @@ def copy_model(trained: TrainedModel, target: Path) -> tuple[str, ...]:
 
 
 def merge_command(python: str, run: Path, trained: TrainedModel, target: Path) -> tuple[str, ...]:
-    """The command, in a training environment, that writes the adapter and its base as one model.
+    """Return the command that merges the adapter into its base model. It runs in a training environment.
 
     Raises:
-        InputError: There is nothing to merge, or the target exists.
+        InputError: The model is not an adapter, or the target exists.
     """
     if trained.kind != "adapter":
         raise InputError("this run trained all weights: there is no adapter to merge", fix="Leave out --format merged.")
@@ -160,7 +160,7 @@ def merge_command(python: str, run: Path, trained: TrainedModel, target: Path) -
 
 
 def card(trained: TrainedModel, name: str) -> str:
-    """What stands beside the model: what it is, and how it is served."""
+    """Return the model card: what the model is, and how to serve it."""
     known = (
         "" if not trained.base or trained.base == TINY or trained.base.startswith(("/", ".")) else f"base_model: {trained.base}\n"
     )
@@ -175,7 +175,7 @@ def card(trained: TrainedModel, name: str) -> str:
 
 
 def push(folder: Path, repo: str, *, token: str | None, public: bool = False) -> str:
-    """Send a folder to the Hub as a model. Blocking. Returns the model's address.
+    """Upload a folder to the Hub as a model, blocking, and return the URL of the model.
 
     Raises:
         HudtuiError: The Hub refused, or could not be reached.

@@ -1,8 +1,8 @@
-"""Numbers in the lines of a log, whoever wrote it.
+"""Reads metrics from the lines of any log.
 
-Known are JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, the statistics of
-vLLM, progress bars with figures behind them, and plain `key=value`. A line counts only when it tells a known quantity
-(`quantities`) or a step: a port number is no metric.
+It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, the statistics
+of vLLM, progress bars followed by numbers, and plain `key=value`. A line counts only if it has a known quantity
+(`metrics.QUANTITIES`) or a step: a port number is not a metric.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from hudtui.core.training.metrics import LAST_STEPS, STEPS, MetricsReader, quantity_named
 
 _LONGEST = 20_000
-"""Characters of a line that are looked at."""
+"""Most characters of a line that are read."""
 _MOST = 200
-"""Numbers of a line that are taken."""
+"""Most numbers that are read from a line."""
 
 _VALUE = r"[-+]?(?:\d[\d,_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Infinity)"
 _ITEM = re.compile(rf"""(?<![\w'"])(['"])([\w./@%:+\- ]{{1,80}})\1\s*:\s*(['"]?)({_VALUE})\3\s*(?=[,}}\]])""")
@@ -37,9 +37,9 @@ _MESSAGES = ("message", "msg", "event")
 
 
 def parse_log_line(line: str) -> dict[str, float] | None:
-    """The numbers that a line tells, by the names it gives them; None for a line that tells none.
+    """Return the numbers in a line by their names there; None if the line has none.
 
-    Values that are no finite numbers are among them. A step is called `step`, the last one `max_steps`.
+    They include values that are not finite. The step has the name `step`, the last step of the training `max_steps`.
     """
     if len(line) > _LONGEST or not any(mark in line for mark in ("=", ":", "|", "{")):
         return None
@@ -58,7 +58,7 @@ def parse_log_line(line: str) -> dict[str, float] | None:
 
 
 def _braces(line: str) -> dict[str, float] | None:
-    """The numbers of a JSON object, or of a dictionary as Python prints it, that the line holds."""
+    """Return the numbers of a JSON object, or of a printed Python dictionary, in the line."""
     start, end = line.find("{"), line.rfind("}")
     if end <= start:
         return None
@@ -93,7 +93,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _segments(line: str) -> dict[str, float] | None:
-    """The numbers of `Step 12 | 8.31s | Loss 0.0123 | ...`, with or without colons."""
+    """Return the numbers of `Step 12 | 8.31s | Loss 0.0123 | ...`, with or without colons."""
     first, *rest = [part.strip() for part in line.split("|")]
     step = _STEP.search(first)
     if step is None:
@@ -125,10 +125,9 @@ def _float(value: Any) -> float:
 
 
 class LogMetricsReader(MetricsReader):
-    """Reads the numbers out of a log line by line.
+    """Reads the metrics in a log, line by line.
 
-    A trainer that prints its numbers without a step gets its lines counted, each kind by itself: training and evaluation print
-    in turns.
+    If a trainer prints no step, its lines are counted instead, each kind separately: training and evaluation print in turns.
     """
 
     def __init__(self) -> None:
@@ -136,11 +135,11 @@ class LogMetricsReader(MetricsReader):
         self._kinds: dict[str, int] = {}
 
     def see(self, line: str, *, at: float | None = None) -> dict[str, float] | None:
-        """Take in a line of the log; returns what was recognised.
+        """Read a line of the log and return the numbers in it.
 
         Args:
-            line: The line, cleaned.
-            at: When it came, in seconds since the epoch.
+            line: The line, without control characters.
+            at: Time at which the line arrived, in seconds since the epoch.
         """
         row = parse_log_line(line)
         if row is None:

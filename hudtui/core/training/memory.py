@@ -11,14 +11,14 @@ from hudtui.core.training.recipe import Recipe, billions
 
 GIB = 2**30
 _VOCABULARY = 152_000
-"""Tokens that a model of today knows; the logits of a batch have that many numbers a token."""
+"""Size of a typical vocabulary; the logits of a batch have that many numbers per token."""
 _OVERHEAD = 2.0
-"""GiB that CUDA, NCCL and a fragmented heap take."""
+"""GiB for CUDA, NCCL and fragmentation."""
 
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """What one GPU holds. All in GiB."""
+    """Estimated memory use of one GPU, in GiB."""
 
     gpu: int
     role: Literal["serve", "train", "serve and train"]
@@ -27,20 +27,20 @@ class GpuMemory:
     """Gradients, and the optimizer's state."""
     activations: float
     cache: float
-    """Keys and values of the conversations that are generated at once."""
+    """Keys and values of the conversations that are generated at the same time."""
 
     @property
     def total(self) -> float:
-        """All of it, with what the libraries take."""
+        """The sum, with the libraries' overhead."""
         return self.weights + self.optimizer + self.activations + self.cache + _OVERHEAD
 
     @property
     def floor(self) -> float:
-        """What it cannot do without: the weights and what training keeps beside them."""
+        """The least that training needs: the weights, the gradients and the optimizer's state."""
         return self.weights + self.optimizer + _OVERHEAD
 
     def line(self) -> str:
-        """In one line, for people."""
+        """One line of text for users."""
         parts = {"weights": self.weights, "optimizer": self.optimizer, "activations": self.activations, "cache": self.cache}
         shown = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value >= 0.05)
         return f"GPU {self.gpu} ({self.role}): about {self.total:.0f} GiB ({shown})"
@@ -48,23 +48,23 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class GpuLayout:
-    """Which GPUs do what."""
+    """How the GPUs of a machine share the work."""
 
     serve: tuple[int, ...]
     train: tuple[int, ...]
     sharded: bool = False
-    """The weights are spread over the GPUs that train (FSDP)."""
+    """Whether the weights are spread over the training GPUs (FSDP)."""
     memory: tuple[GpuMemory, ...] | None = None
-    """What each GPU holds; None if the model's name does not tell its size."""
+    """Memory of each GPU; None if the model's size is unknown."""
 
     @property
     def shared(self) -> bool:
-        """One GPU does both."""
+        """Whether one GPU both serves and trains."""
         return bool(set(self.serve) & set(self.train))
 
 
 def layout(gpus: int, recipe: Recipe, gpu_memory: float) -> GpuLayout:
-    """Assign the GPUs: one does both; two share the work; of more, up to half serve (a power of two) and the rest train.
+    """Assign the GPUs: a single GPU serves and trains; with two, each has one task; with more, up to half (a power of two) serve.
 
     The weights are spread over the training GPUs if one of them cannot hold them.
 
@@ -124,10 +124,10 @@ def _memory(where: GpuLayout, recipe: Recipe) -> tuple[GpuMemory, ...] | None:
 
 
 def check_memory(found: tuple[GpuMemory, ...], gpu_memory: float) -> None:
-    """Refuse what cannot work, before anything is rented or downloaded.
+    """Check the memory before anything is rented or downloaded.
 
     Raises:
-        InputError: A GPU cannot even hold the weights and what training keeps beside them.
+        InputError: A GPU cannot hold the weights, the gradients and the optimizer's state.
     """
     for need in found:
         if need.floor > gpu_memory:
@@ -139,6 +139,6 @@ def check_memory(found: tuple[GpuMemory, ...], gpu_memory: float) -> None:
 
 
 def _shape(size: float) -> tuple[float, float]:
-    """Width and depth of a model with so many billions of parameters, roughly: both grow with its size."""
+    """Return the approximate width and depth of a model with that many billions of parameters."""
     depth = 28 * max(size / 1.5, 0.5) ** 0.3
     return math.sqrt(size * 1e9 / (12 * depth)), depth

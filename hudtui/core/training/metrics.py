@@ -13,38 +13,38 @@ from itertools import islice
 from typing import Any
 
 STEPS = ("training_step", "step", "global_step", "_step", "train/global_step")
-"""What a line may call the step it is of."""
+"""Names of the step in a line."""
 TIMES = ("time", "timestamp", "_timestamp", "ts", "recorded_at")
-"""What a line may call the moment it was written."""
+"""Names of the time in a line."""
 LAST_STEPS = ("max_steps", "total_steps", "num_steps")
-"""What a line may call the step that will be the last."""
+"""Names of the last step of the training in a line."""
 CURVE_CAP = 4096
-"""Points of a series that are held; beyond, neighbours are averaged."""
+"""Most points of a series in memory; beyond that, neighbours are averaged."""
 ROW_CAP = 10_000
-"""Lines that are held."""
+"""Most lines in memory."""
 SERIES_CAP = 500
-"""Series that are held: a line that makes up new names for ever must not fill the memory."""
+"""Most series in memory: a log that invents new names must not fill it."""
 _LONG = 256 * 1024
-"""Bytes of a line that are read; a longer one is no line of numbers."""
+"""Longest line in bytes; a longer line holds no metrics."""
 _DEPTH = 3
 _HUGE = 1e300
 _FIELDS = 50
-"""Fields of a line that are held with it."""
+"""Most fields of a line in memory."""
 _TEXT = 500
-"""Characters of a text among them."""
+"""Longest text of a field, in characters."""
 _NAME = 200
-"""Characters of a series' name."""
+"""Longest name of a series, in characters."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that is worth a curve of its own."""
+    """A metric that has a chart of its own."""
 
     name: str
-    """The same for all trainers."""
+    """The name that all trainers share here."""
     title: str
     aliases: tuple[str, ...]
-    """What trainers call it, the most telling first; see `normal`."""
+    """Names that trainers use, the best first; see `normal`."""
     unit: str = ""
 
 
@@ -105,25 +105,25 @@ QUANTITIES: tuple[Quantity, ...] = (
         "tokens",
     ),
 )
-"""In the order in which they are shown."""
+"""The quantities in display order."""
 
 _PLACE = {alias: (quantity.name, place) for quantity in QUANTITIES for place, alias in enumerate(quantity.aliases)}
 _SPACES = re.compile(r"[\s]+")
 
 
 def normal(name: str) -> str:
-    """A name as aliases are written: small letters, `_` for spaces, no dots."""
+    """Return a name in the form of the aliases: lower case, `_` for spaces, no dots."""
     return _SPACES.sub("_", name.strip().lower().replace(".", ""))
 
 
 def quantity_named(name: str) -> str | None:
-    """The quantity that a trainer's `name` stands for; None for one that has no common name."""
+    """Return the quantity that a trainer's name stands for; None if it is not a known quantity."""
     found = _PLACE.get(normal(name))
     return found[0] if found else None
 
 
 def best_series(quantity: str, names: Iterable[str]) -> str | None:
-    """Of a trainer's `names` the one that tells `quantity` best; None where none does."""
+    """Return the best of a trainer's names for a quantity; None if it has none."""
     best: tuple[int, str] | None = None
     for name in names:
         found = _PLACE.get(normal(name))
@@ -137,17 +137,17 @@ class Point:
     """One value of a series."""
 
     x: float
-    """The line's `step`, or the number of the line from 1."""
+    """The `step` of the line, else the line's number, from 1."""
     y: float
     at: float | None = field(default=None, compare=False)
-    """When it was written, in seconds since the epoch; None where nothing says so."""
+    """Time of the line in seconds since the epoch; None if it is not known."""
 
 
 class Curve:
-    """A series in bounded memory: when it is full, each two neighbours become one, their mean.
+    """A series in bounded memory. When it is full, each pair of neighbours is replaced by its mean.
 
     Args:
-        cap: Points that are held at most.
+        cap: Most points in memory.
     """
 
     def __init__(self, cap: int = CURVE_CAP) -> None:
@@ -157,9 +157,9 @@ class Curve:
         self._stride = 1
         self._ordered = True
         self.count = 0
-        """Values that were ever added."""
+        """Number of values added so far."""
         self.last: Point | None = None
-        """The newest value, as it came."""
+        """The newest value, not averaged."""
 
     def add(self, point: Point) -> None:
         """Add the next value."""
@@ -180,7 +180,7 @@ class Curve:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """By growing `x`; of those that were written twice for one `x` (a training that was taken up again) the last."""
+        """Return the points in order of `x`. Of several with the same `x`, as a resumed training writes them, the last."""
         found = [*self._points, *([_mean(self._bucket)] if self._bucket else [])]
         if self._ordered:
             return tuple(found)
@@ -196,21 +196,21 @@ def _mean(points: list[Point]) -> Point:
 
 @dataclass(frozen=True)
 class NotFiniteStreak:
-    """A value that is no finite number."""
+    """Consecutive values that are not finite."""
 
     name: str
     x: float
-    """The step at which it came first."""
+    """Step of the first of them."""
     count: int
-    """How many there were in a row, up to the newest value of that name."""
+    """Number of consecutive values, up to the newest value of the series."""
 
 
 class MetricsReader:
     """Reads a metrics file piece by piece.
 
-    Each line is an object; its numbers become series by their names, those of objects inside by `name/inside`. A half line waits
-    for its rest, a line that is no object is counted in `bad` and left out, and so are values that are no finite numbers (counted
-    in `not_finite`).
+    Each line is an object. Its numbers become series by their names, those of nested objects as `name/nested`. An incomplete line
+    waits for the rest of it. A line that is not an object is skipped and counted in `bad`; values that are not finite are skipped
+    and counted in `not_finite`.
     """
 
     _OTHER = frozenset({*STEPS, *TIMES, *LAST_STEPS})
@@ -221,52 +221,52 @@ class MetricsReader:
         self._curves: dict[str, Curve] = {}
         self._wrong: dict[str, NotFiniteStreak] = {}
         self.rows: deque[Mapping[str, Any]] = deque(maxlen=ROW_CAP)
-        """The newest lines, without what is nested in them."""
+        """The newest lines, without nested values."""
         self.count = 0
-        """Lines so far."""
+        """Number of lines so far."""
         self.bad = 0
         self.not_finite = 0
         self.max_step: float | None = None
-        """The step that will be the last, where a line said so."""
+        """The last step of the training, if a line named it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the series, in the order of their appearance."""
+        """Names of the series, in order of appearance."""
         return tuple(self._curves)
 
     @property
     def wrong(self) -> tuple[NotFiniteStreak, ...]:
-        """The series whose newest value is no finite number."""
+        """The series whose newest value is not finite."""
         return tuple(self._wrong.values())
 
     def series(self, name: str) -> tuple[Point, ...]:
-        """The points of a series; empty when there is none of that name."""
+        """Return the points of a series; empty if the series does not exist."""
         curve = self._curves.get(name)
         return curve.points if curve else ()
 
     def last(self, name: str) -> Point | None:
-        """The newest value of a series, as it came."""
+        """Return the newest value of a series, not averaged."""
         curve = self._curves.get(name)
         return curve.last if curve else None
 
     def named(self, quantity: str) -> str | None:
-        """Name of the series that tells a quantity, whatever the trainer calls it; None where there is none."""
+        """Return the name of the series of a quantity; None if the trainer writes none."""
         return best_series(quantity, self._curves)
 
     def quantity(self, quantity: str) -> tuple[Point, ...]:
-        """The points of a quantity, whatever the trainer calls it."""
+        """Return the points of a quantity, under any of its names."""
         name = self.named(quantity)
         return self.series(name) if name else ()
 
     @property
     def told(self) -> dict[str, str]:
-        """The quantities that are there, in the order in which they are shown: quantity -> name of the series."""
+        """Return the available quantities in display order: quantity -> name of the series."""
         found = {quantity.name: self.named(quantity.name) for quantity in QUANTITIES}
         return {quantity: name for quantity, name in found.items() if name}
 
     @property
     def newest(self) -> tuple[float, float | None] | None:
-        """Step and moment of the newest line that had numbers."""
+        """Step and time of the newest line with numbers."""
         lasts = [curve.last for curve in self._curves.values() if curve.last is not None]
         if not lasts:
             return None
@@ -274,7 +274,7 @@ class MetricsReader:
         return newest.x, newest.at
 
     def feed(self, data: bytes) -> int:
-        """Take in more bytes of the file; returns how many lines they completed."""
+        """Read more bytes of the file and return the number of lines that they complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         before = self.count
         for line in lines:
@@ -289,11 +289,11 @@ class MetricsReader:
         return self.count - before
 
     def add(self, row: Mapping[str, Any], *, at: float | None = None) -> None:
-        """Take in the numbers of one line.
+        """Add the numbers of one line.
 
         Args:
-            row: Names and values.
-            at: When it was written, where the line itself does not say so.
+            row: Values by name.
+            at: Time of the line, in seconds since the epoch, if the line itself has none.
         """
         self.rows.append(_held(row))
         self.count += 1
@@ -331,7 +331,7 @@ class MetricsReader:
 
 
 def _held(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The plain values of a line, so that ten thousand of them take a bounded memory."""
+    """Return the plain values of a line, cut so that `ROW_CAP` lines take a bounded memory."""
     plain = ((name, row[name]) for name in islice(row, _FIELDS) if len(name) <= _NAME)
     return {
         name: value[:_TEXT] if isinstance(value, str) else value
@@ -350,7 +350,7 @@ def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number that can be drawn and added up."""
+    """Return whether the value is a finite number, and not a boolean."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -360,7 +360,7 @@ def is_number(value: Any) -> bool:
 
 
 def _moment(value: Any) -> float | None:
-    """Seconds since the epoch, from a number of them, of milliseconds, or from ISO 8601 text; None for anything else."""
+    """Return seconds since the epoch for a number of seconds or milliseconds, or an ISO 8601 text; None for anything else."""
     if is_number(value):
         seconds = float(value) / (1000 if value > 1e11 else 1)
         return seconds if 1e9 < seconds < 1e10 else None

@@ -1,4 +1,4 @@
-"""Whether a model can be trained, as far as its name and this computer tell: nothing is asked for over the network."""
+"""Assesses from its name and the files here whether a model can be trained. Sends nothing over the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SERVED = re.compile(
     r"(?:gpt-(?:3\.5|4|5)|chatgpt|o[1-9](?:-|$)|text-(?:davinci|embedding)|davinci|claude|gemini|grok-(?:[2-9]|beta|code))",
     re.IGNORECASE,
 )
-"""Names of models that only their makers serve."""
+"""Names of models whose weights are not published."""
 _MAKERS = ("openai", "anthropic", "google", "xai", "x-ai")
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _OPEN = Recipe().model
@@ -22,7 +22,7 @@ _OPEN = Recipe().model
 
 @dataclass(frozen=True)
 class ModelAssessment:
-    """What is known of a model before anything is rented."""
+    """What is known about a model before anything is rented."""
 
     state: Literal["fine", "unknown", "refused"]
     text: str
@@ -30,12 +30,12 @@ class ModelAssessment:
 
 
 def assess_model(name: str, folder: Path, *, here: bool) -> ModelAssessment:
-    """What is known of a model.
+    """Assess a model by its name.
 
     Args:
         name: An id on the Hub, or a folder with a model.
-        folder: Where relative folders begin.
-        here: The training runs on this computer, and can read its folders.
+        folder: Start of relative paths.
+        here: Whether the training runs on this computer and can read its folders.
     """
     shown = clean_line(name, 100)
     open_one = f"Name an open model on the Hub, such as {_OPEN}."
