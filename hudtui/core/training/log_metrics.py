@@ -1,7 +1,7 @@
 """Reads metrics from the lines of any log.
 
-It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, the statistics
-of vLLM, progress bars followed by numbers, and plain `key=value`. A line counts only if it has a known quantity
+It recognises JSON objects, the dictionaries that TRL, transformers and verifiers print, the step lines of prime-rl, the
+statistics of vLLM, progress bars followed by numbers, and plain `key=value`. A line counts only if it has a known quantity
 (`metrics.QUANTITIES`) or a step: a port number is not a metric.
 """
 
