@@ -9,10 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from hudtui.cli import console
+from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.generate import Generated
     from hudtui.core.gym.generate import Draft
 
 
@@ -114,56 +116,38 @@ def init(
     """
     if to_stdout and output is not None:
         raise typer.BadParameter("give one of them", param_hint="--stdout, --output")
+    from hudtui.core.flows.generate import default_file, make_config, require_free, write_config
+    from hudtui.core.project import open_project
+
     with console.failures(as_json=as_json):
+        project = open_project()
         place = read_source(source, given_command(ctx), headers=header or (), env=env or (), sse=sse)
-        target = None if to_stdout else _target(output, name or place.image or place.text)
-        if target is not None:
-            _refuse_overwriting(target, force)  # before the environment is started for nothing
-    from hudtui.cli.analyses import look, say_warnings
+        target = None if to_stdout else output
+        if not to_stdout and (output is None or output.is_dir()):
+            target = default_file(name or place.image or place.text, folder=output or Path("configs"))
+        if target is not None and not force:
+            require_free(project, target)  # before the environment is started in vain
 
-    analysis = console.run(look(place, live=live or place.kind != "lock", timeout=timeout), as_json=as_json)
-    say_warnings(analysis)
-    from hudtui.core.files import write_atomic
-    from hudtui.core.gym.generate import render, usable_draft
-    from hudtui.core.gym.lint.check import lint
-    from hudtui.core.platform import choose_platform
+    async def work() -> Generated | None:
+        from hudtui.cli.analyses import look, say_warnings
 
-    with console.failures(as_json=as_json):
-        plan = usable_draft(analysis, name=name, per_value=per_value)
-        text = render(plan, platform=choose_platform(Path.cwd()))
-        findings = lint(text, name=str(target or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
-        if target is not None:
-            _refuse_overwriting(target, force)
-            write_atomic(target, text)
+        analysis = await look(place, live=live or place.kind != "lock", timeout=timeout)
+        say_warnings(analysis)
+        if target is None:
+            return make_config(project, analysis, name=name, per_value=per_value)
+        return await write_config(project, analysis, Terminal(), file=target, name=name, per_value=per_value, replace=force)
+
+    made = console.run(work(), as_json=as_json)
+    assert made is not None  # there was no question to decline
     if as_json:
-        console.out_json({**_summary(plan, target), "findings": [finding.to_json() for finding in findings], "yaml": text})
+        found = [finding.to_json() for finding in made.findings]
+        console.out_json({**_summary(made.draft, target), "findings": found, "yaml": made.text})
         return
     if target is None:
-        typer.echo(text, nl=False)
+        typer.echo(made.text, nl=False)
     else:
         console.out(str(target))
-    for finding in findings:
-        console.say(finding.render(str(target or "generated.yaml")))
-    _tell(plan, target, per_value=per_value)
-
-
-def _target(output: Path | None, named: str) -> Path:
-    from hudtui.core.gym.environment_name import config_file_name
-
-    if output is None:
-        return Path("configs") / config_file_name(named)
-    return output / config_file_name(named) if output.is_dir() else output
-
-
-def _refuse_overwriting(target: Path, force: bool) -> None:
-    from hudtui.core.errors import InputError, Location
-
-    if not force and (target.exists() or target.is_symlink()):
-        raise InputError(
-            "there is a file of this name already; it is left as it is",
-            fix="Overwrite it with --force, or write another one with -o FILE.",
-            where=Location(str(target)),
-        )
+    _report(made, per_value=per_value)
 
 
 def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
@@ -180,20 +164,20 @@ def _summary(plan: Draft, target: Path | None) -> dict[str, Any]:
     }
 
 
-def _tell(plan: Draft, target: Path | None, *, per_value: bool) -> None:
+def _report(made: Generated, *, per_value: bool) -> None:
     from hudtui.core.text import clean_line
 
-    count = len(plan.actions)
-    shown = ", ".join(action.name for action in plan.actions[:8]) + (", ..." if count > 8 else "")
-    console.say(f"{count} action{'' if count == 1 else 's'}{': ' + shown if shown else ''}, and done")
-    for action in plan.actions:
+    for finding in made.findings:
+        console.say(finding.render(str(made.file or "generated.yaml")))
+    console.say(made.summary)
+    for action in made.draft.actions:
         for note in action.notes:
             console.say(f"note: {action.name}: {note}")
-    for item in plan.left_out:
+    for item in made.draft.left_out:
         console.say(f"left out: {clean_line(item.tool, 80)} ({item.reason})")
     if not per_value:
-        for tool, names in list(plan.per_value.items())[:3]:
+        for tool, names in list(made.draft.per_value.items())[:3]:
             calls = " ".join(f"{each}()" for each in names)
             console.say(f"hint: {clean_line(tool, 80)} has one parameter with few values: --per-value writes {calls}")
-    if target is not None:
-        console.say(f"next: hudtui lint {target}")
+    if made.file is not None:
+        console.say(f"next: hudtui lint {made.file}")

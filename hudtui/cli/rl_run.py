@@ -186,7 +186,7 @@ async def _fix(check: Check, request: RunRequest, settings: Settings, place: Wor
         return await _set_key(check.options[0], request, place)
     if check.remedy == "generate-config":
         source = await _ask("Generate one from which environment? (empty: none)")
-        return await _generate(source, request, place) if source.strip() else None
+        return await _generate(source, request) if source.strip() else None
     if check.remedy == "make-key":
         return await _make_key(request)
     if check.remedy == "register-key":
@@ -237,21 +237,17 @@ async def _set_key(name: str, request: RunRequest, place: Workspace) -> RunReque
     return request
 
 
-async def _generate(source: str, request: RunRequest, place: Workspace) -> RunRequest:
-    from hudtui.cli.analyses import look
-    from hudtui.cli.sources import read_source
-    from hudtui.core.files import write_atomic
-    from hudtui.core.gym.environment_name import config_file_name
-    from hudtui.core.gym.generate import generate
+async def _generate(source: str, request: RunRequest) -> RunRequest | None:
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.generate import generate_from
+    from hudtui.core.project import open_project
 
-    found = read_source(source.strip(), (), headers=(), env=(), sse=False)
-    analysis = await look(found, live=found.kind != "lock", timeout=60.0)
-    target = place.folder / "configs" / config_file_name(found.image or found.text)
-    if not target.exists():
-        target.parent.mkdir(exist_ok=True)
-        write_atomic(target, generate(analysis, platform=place.platform))
-        console.say(f"wrote {place.relative(target)}")
-    return replace(request, config=target)
+    project = open_project()
+    made = await generate_from(project, source.strip(), Terminal(), on_event=console.tell)
+    if made is None or made.file is None:
+        return None
+    console.say(f"wrote {made.report}")
+    return replace(request, config=project.folder / made.file)
 
 
 async def _make_key(request: RunRequest) -> RunRequest | None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from hudtui.core.flows.person import Choice
     from hudtui.core.platform import Platform
+    from hudtui.core.project import Project
     from hudtui.core.runs.unattended import UnattendedPod
     from hudtui.core.trust import Power
     from hudtui.core.workspace import Workspace
@@ -448,6 +449,13 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
     def platform(self) -> Platform:
         """The platform of the project."""
         return self.workspace.platform
+
+    @property
+    def project(self) -> Project:
+        """The project, as the core's flows take it."""
+        from hudtui.core.project import Project
+
+        return Project(self.folder, self.platform)
 
     async def make_demo(self, folder: Path) -> None:
         """Write the demo workspace into a folder and show it; the app restarts in another folder."""

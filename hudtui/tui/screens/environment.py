@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
@@ -20,7 +19,7 @@ from textual.widgets.tree import TreeNode
 from hudtui.core.environment.form_args import form_fields, hub_call, read_form
 from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
-from hudtui.core.errors import HudtuiError, InputError, Location
+from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
 from hudtui.core.text import clean, clean_line
 from hudtui.core.workspace import STATE_FOLDER
@@ -214,19 +213,11 @@ class EnvironmentScreen(StationScreen):
             file: The file that names it; None when the user did.
         """
         from hudtui.core.environment.cache import load_analysis
-        from hudtui.core.environment.source import parse_source
-        from hudtui.core.settings import load_settings
-
-        folder, platform = self.shell.folder, self.shell.platform
-        command = shlex.split(text[2:]) if text.startswith("--") else ()
-
-        def read() -> Source:
-            lookup = load_settings(folder, platform).lookup
-            return parse_source(None if command else text, command, folder=folder, lookup=lookup, file=file)
+        from hudtui.core.flows.generate import typed_source
 
         self._show_state("● looking", "$accent")
         try:
-            source = await asyncio.to_thread(read)
+            source = await asyncio.to_thread(typed_source, self.shell.project, text, file=file)
         except HudtuiError:
             await self._forget()
             self._show_state("✗ not found", "$error")
@@ -594,52 +585,18 @@ class EnvironmentScreen(StationScreen):
         self.start(self._generate(), group="generate")
 
     async def _generate(self) -> None:
-        from hudtui.core.files import write_atomic
-        from hudtui.core.gym.environment_name import config_file_name
-        from hudtui.core.gym.generate import draft_config, generate
+        from hudtui.core.flows.generate import write_config
 
-        analysis = self.analysis
-        assert analysis is not None
-        name = config_file_name(analysis.image or analysis.source)
-        given = await self.shell.ask(
-            "Write the configuration to", value=f"configs/{name}", lines=("Relative to the project folder.",), accept="Write"
-        )
-        if given is None:
+        assert self.analysis is not None
+        made = await write_config(self.shell.project, self.analysis, self.shell)
+        if made is None or made.file is None:
             return
-        given = given.strip()
-        if not given:
-            self.say("Nothing is written: the configuration needs a file name.", "warning")
-            return
-        path = self.shell.folder / given
-        if not path.resolve().is_relative_to(self.shell.folder.resolve()):
-            raise InputError(
-                "this is outside of the project folder, and nothing is written",
-                fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
-                where=Location(given),
-            )
-        if path.exists() and not await self.shell.confirm(
-            f"Replace {given}?", ("What stands there now is lost.",), yes="Replace", danger=True
-        ):
-            return
-        offered = await asyncio.to_thread(lambda: draft_config(analysis).per_value)
-        each = [action for actions in offered.values() for action in actions]
-        per_value = bool(each) and await self.shell.confirm(
-            "One action for each value?",
-            (
-                f"{'  '.join(f'{action}()' for action in each[:12])}",
-                "Otherwise one action a tool, with the value as its argument.",
-            ),
-            yes="One a value",
-            no="One a tool",
-        )
-        text = await asyncio.to_thread(lambda: generate(analysis, per_value=per_value, platform=self.shell.platform))
-        await asyncio.to_thread(write_atomic, path, text)
         self.shell.reload()
-        self.say(f"Wrote {given}.", "success")
+        self.say(f"Wrote {made.report}", "success")
         if self.shell.leads_back(self.NAME):
             self.shell.go_back(self.NAME)
         else:
-            self.shell.open_station("mapping", path=path)
+            self.shell.open_station("mapping", path=self.shell.folder / made.file)
 
 
 def _told(result: ToolResult, seconds: float) -> str:

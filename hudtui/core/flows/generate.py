@@ -1,0 +1,222 @@
+"""From an analyzed environment to a written configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hudtui.core.environment.cache import save_analysis
+from hudtui.core.environment.source import Source, parse_source
+from hudtui.core.environment.values import Analysis
+from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Progress
+from hudtui.core.files import write_atomic
+from hudtui.core.flows.person import Person
+from hudtui.core.gym.environment_name import config_file_name
+from hudtui.core.gym.generate import Draft, render, usable_draft
+from hudtui.core.gym.lint.check import lint
+from hudtui.core.gym.lint.findings import Finding
+from hudtui.core.project import Project
+from hudtui.core.text import plural
+
+_MOST_NAMES = 8
+"""Actions that a summary names."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A configuration, and what lint finds in it."""
+
+    draft: Draft
+    text: str
+    """The YAML."""
+    findings: tuple[Finding, ...]
+    file: Path | None = None
+    """Where the configuration is written, as the user named it: relative to the project folder, or absolute."""
+
+    @property
+    def summary(self) -> str:
+        """The actions of the configuration in one line."""
+        names = [action.name for action in self.draft.actions]
+        listed = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+        return f"{plural(len(names), 'action')}: {listed}, and done"
+
+    @property
+    def report(self) -> str:
+        """The file, its actions and the number of findings in one line."""
+        found = f"; lint has {plural(len(self.findings), 'finding')}" if self.findings else ""
+        return f"{self.file}: {self.summary}{found}"
+
+
+def default_file(environment: str, *, folder: Path = Path("configs")) -> Path:
+    """Return where the configuration of an environment goes by default.
+
+    Args:
+        environment: The image of the environment, or its source.
+        folder: The folder of the file.
+    """
+    return folder / config_file_name(environment)
+
+
+def require_free(project: Project, file: Path) -> None:
+    """Check that a configuration replaces no file, nor a link.
+
+    Raises:
+        InputError: There is one.
+    """
+    if _taken(project.folder / file):
+        raise InputError(
+            "there is a file of this name already; it is left as it is",
+            fix="Overwrite it with --force, or write another one with -o FILE.",
+            where=Location(str(file)),
+        )
+
+
+def make_config(
+    project: Project, analysis: Analysis, *, name: str | None = None, per_value: bool = False, file: Path | None = None
+) -> Generated:
+    """Make a configuration for the project's platform. Writes nothing.
+
+    Args:
+        project: The project.
+        analysis: The analysis of the environment.
+        name: The name of the environment; taken from the source by default.
+        per_value: Write tools with one small enum parameter as one action for each value.
+        file: The file that findings name.
+
+    Raises:
+        InputError: The environment has no tool for an agent.
+    """
+    draft = usable_draft(analysis, name=name, per_value=per_value)
+    text = render(draft, platform=project.platform)
+    findings = lint(text, name=str(file or "generated.yaml"), tools={tool.name: tool for tool in analysis.tools})
+    return Generated(draft, text, findings, file)
+
+
+async def write_config(
+    project: Project,
+    analysis: Analysis,
+    person: Person,
+    *,
+    file: Path | None = None,
+    name: str | None = None,
+    per_value: bool | None = None,
+    replace: bool | None = None,
+) -> Generated | None:
+    """Write a configuration for an environment, and ask for what is not given.
+
+    The questions come in this order: the file, whether it replaces what is there, whether each value becomes an action.
+
+    Args:
+        project: The project.
+        analysis: The analysis of the environment.
+        person: The user.
+        file: Where to write it, in the project folder or anywhere else. A file that the user is asked for is in the folder.
+        name: The name of the environment; taken from the source by default.
+        per_value: See `make_config`.
+        replace: False refuses to replace a file, True replaces it without a question.
+
+    Returns:
+        The configuration, or None if the user declines. Nothing is written then.
+
+    Raises:
+        InputError: The environment has no tool for an agent, or the file cannot be written.
+    """
+    offered = (await asyncio.to_thread(usable_draft, analysis)).per_value
+    if file is None:
+        file = await _ask_for_file(project, person, default_file(analysis.image or analysis.source))
+        if file is None:
+            return None
+    if replace is None and _taken(project.folder / file):
+        lines = ("Its present content is lost.",)
+        if not await person.confirm(f"Replace {file}?", lines, yes="Replace", danger=True):
+            return None
+        replace = True
+    if per_value is None:
+        per_value = bool(offered) and await _ask_for_values(person, offered)
+    made = await asyncio.to_thread(make_config, project, analysis, name=name, per_value=per_value, file=file)
+    if not replace:
+        require_free(project, file)  # the questions took their time
+    await asyncio.to_thread(write_atomic, project.folder / file, made.text)
+    return made
+
+
+async def generate_from(
+    project: Project, text: str, person: Person, *, on_event: Callable[[Progress], None] | None = None
+) -> Generated | None:
+    """Analyze an environment, keep the analysis in the project, and write a configuration; see `write_config`.
+
+    Args:
+        project: The project.
+        text: The source of the environment, as the user types it. A lock file is read, everything else is started or reached.
+        person: The user.
+        on_event: Receives the progress of the analysis.
+
+    Raises:
+        InputError: The source cannot be used, the environment has no tool for an agent, or the file cannot be written.
+        ConnectError: The environment cannot be reached.
+    """
+    from hudtui.core.environment.discover import analyze
+
+    source = await asyncio.to_thread(typed_source, project, text)
+    analysis = await analyze(source, live=source.kind != "lock", on_event=on_event)
+    if analysis.analyzed_at is not None:
+        try:
+            await asyncio.to_thread(save_analysis, source, analysis)
+        except InputError as error:
+            person.say(f"The analysis is not kept: {error.what}")
+    return await write_config(project, analysis, person)
+
+
+def typed_source(project: Project, text: str, *, file: Path | None = None) -> Source:
+    """Return the source that a user types; a command follows `--`.
+
+    Args:
+        project: The project, whose settings the source may use.
+        text: The source.
+        file: The file that names the source; None if the user does.
+
+    Raises:
+        InputError: The source cannot be understood.
+    """
+    try:
+        command = shlex.split(text[2:]) if text.startswith("--") else []
+    except ValueError as error:
+        raise InputError("this command cannot be understood", why=str(error), where=Location(text)) from None
+    return parse_source(None if command else text, command, folder=project.folder, lookup=project.settings().lookup, file=file)
+
+
+def _taken(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+async def _ask_for_file(project: Project, person: Person, default: Path) -> Path | None:
+    given = await person.ask(
+        "Write the configuration to", value=str(default), lines=("Relative to the project folder.",), accept="Write"
+    )
+    if given is None:
+        return None
+    if not given.strip():
+        person.say("Nothing is written: the configuration needs a file name.")
+        return None
+    file = Path(given.strip())
+    if not (project.folder / file).resolve().is_relative_to(project.folder.resolve()):
+        raise InputError(
+            "this is outside of the project folder, and nothing is written",
+            fix="Name a file inside it. In a terminal, hudtui rl init -o FILE writes anywhere.",
+            where=Location(str(file)),
+        )
+    return file
+
+
+async def _ask_for_values(person: Person, offered: Mapping[str, tuple[str, ...]]) -> bool:
+    calls = [f"{action}()" for actions in offered.values() for action in actions]
+    return await person.confirm(
+        "One action for each value?",
+        ("  ".join(calls[:12]), "Otherwise one action for each tool, with the value as its argument."),
+        yes="One a value",
+        no="One a tool",
+    )
