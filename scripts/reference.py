@@ -1,0 +1,220 @@
+"""Write the pages of docs/reference from the code: `python scripts/reference.py [--check]`.
+
+The pages list every command with its options, every key, every setting and every exit code. `--check` writes nothing, and exits
+with 1 if a page differs from what the code says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import typer
+
+import hudtui.core
+import hudtui.tui
+from hudtui.cli.app import build
+from hudtui.core.errors import HudtuiError
+from hudtui.core.platform import HUD
+from hudtui.core.settings import known_settings
+from hudtui.tui.keymap import REGISTRY, AppAction, shown
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+NEWLINE = "\n"
+BAR = r"\\|"
+BARE_BAR = re.compile(r"(?<!\\)\|")
+NOTE = "This page is generated from the code by `scripts/reference.py`."
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join('---' for _ in heads)} |"
+    for row in rows:
+        yield f"| {' | '.join(BARE_BAR.sub(BAR, cell).replace(NEWLINE, ' ') for cell in row)} |"
+
+
+def commands() -> Iterator[str]:
+    """Yield the lines of the page of commands."""
+    yield "# Commands"
+    yield ""
+    yield f"{NOTE} Options before the command (`hudtui -C folder runs`) apply to all commands; every command has `--help`."
+    root: Any = typer.main.get_command(build())
+    yield ""
+    yield "## hudtui"
+    yield ""
+    yield root.help
+    yield ""
+    yield from _parameters(root)
+    for name, command in root.commands.items():
+        yield from _one_command(f"hudtui {name}", command)
+
+
+def _one_command(path: str, command: Any) -> Iterator[str]:
+    if command.hidden:
+        return
+    subcommands = getattr(command, "commands", {})
+    yield ""
+    yield f"## {path}"
+    yield ""
+    words = [
+        f"{_value_name(one) if one.required else f'[{_value_name(one)}]'}{'...' if one.nargs == -1 else ''}"
+        for one in command.params
+        if _is_argument(one) and not one.hidden
+    ]
+    yield f"`{' '.join([path, '[OPTIONS]', *words, *(['COMMAND'] if subcommands else [])])}`"
+    yield ""
+    yield "\n".join(line.strip() for line in (command.help or "").split("\f")[0].strip().splitlines())
+    yield ""
+    yield from _parameters(command)
+    for name, inner in subcommands.items():
+        yield from _one_command(f"{path} {name}", inner)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return not parameter.opts[0].startswith("-")
+
+
+def _value_name(parameter: Any) -> str:
+    """What stands for the value: the parameter's own word, its choices, or its kind."""
+    if parameter.metavar:
+        return str(parameter.metavar).strip("[]")
+    if _is_argument(parameter):
+        return str(parameter.name).upper()
+    kind = parameter.type_descriptor.annotation
+    kinds = [one for one in get_args(kind) if one is not type(None)] if get_origin(kind) in (Union, UnionType) else [kind]
+    if get_origin(kinds[0]) is Literal:
+        return "\\|".join(str(choice) for choice in get_args(kinds[0]))
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kinds[0], "TEXT")
+
+
+def _parameters(command: Any) -> Iterator[str]:
+    rows = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) or parameter.name == "help":
+            continue
+        if _is_argument(parameter):
+            names = f"`{_value_name(parameter)}`"
+        else:
+            names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+            if not parameter.is_flag and not parameter.count:
+                names += f" {_value_name(parameter)}"
+        default = parameter.default
+        plain = isinstance(default, str | int | float) and not isinstance(default, bool)
+        rows.append((names, (parameter.help or "").strip(), f"`{default}`" if plain and default != "" else ""))
+    if rows:
+        yield from _table(("option", "meaning", "default"), rows)
+
+
+def keys() -> Iterator[str]:
+    """Yield the lines of the page of keys."""
+    for module in pkgutil.walk_packages(hudtui.tui.__path__, "hudtui.tui."):
+        importlib.import_module(module.name)
+    yield "# Keys"
+    yield ""
+    yield (
+        f"{NOTE} Each action has an id; `keymap.toml` in the configuration folder (`hudtui doctor` names it) gives an action "
+        'other keys: `"dataset.convert" = "c,f6"`. Actions without a key are in the command palette, `Ctrl-P`.'
+    )
+    for scope, actions in groupby(sorted(REGISTRY.values(), key=_order), key=lambda action: action.scope):
+        yield ""
+        yield f"## {scope}"
+        yield ""
+        rows = [
+            (
+                ", ".join(f"`{shown(key)}`" for key in action.keys.split(",") if key),
+                action.title,
+                action.tooltip,
+                f"`{action.id}`",
+            )
+            for action in actions
+        ]
+        yield from _table(("key", "action", "meaning", "id"), rows)
+
+
+def _order(action: AppAction) -> tuple[bool, str, bool, str]:
+    return action.scope != "app", action.scope, not action.keys, action.id
+
+
+def settings() -> Iterator[str]:
+    """Yield the lines of the page of settings."""
+    yield "# Settings"
+    yield ""
+    yield (
+        f"{NOTE} A setting is a variable of the environment, a line in the project's `.env` or a line in the user's file; see "
+        "[settings and platforms](../settings.md) for their order."
+    )
+    yield ""
+    yield from _table(
+        ("setting", "meaning", "kind", "default"),
+        [(f"`{one.name}`", one.about, one.kind, f"`{one.default}`" if one.default else "") for one in known_settings(HUD)],
+    )
+
+
+def exit_codes() -> Iterator[str]:
+    """Yield the lines of the page of exit codes."""
+    for module in pkgutil.walk_packages(hudtui.core.__path__, "hudtui.core."):
+        importlib.import_module(module.name)
+    yield "# Exit codes"
+    yield ""
+    yield (
+        f"{NOTE} A command that fails prints what happened, why, and what to do on standard error. With `--json` it also prints "
+        "one object on standard output: `error` holds `type` (the names below), `what`, `why`, `fix` and `where` (`file`, "
+        "`line`, `column`, `field`)."
+    )
+    yield ""
+    rows = [("0", "The command did its work.", "")]
+    by_code: dict[int, list[type[HudtuiError]]] = {}
+    for error in _errors(HudtuiError):
+        by_code.setdefault(error.exit_code, []).append(error)
+    meanings = {1: "The command found problems (`lint`, `tasks check`, `doctor`), or failed in another way."}
+    for code, found in sorted(by_code.items()):
+        first = min(found, key=lambda error: len(error.__mro__))
+        meaning = meanings.get(code) or (first.__doc__ or "").partition("\n")[0]
+        rows.append((str(code), meaning, ", ".join(f"`{name}`" for name in sorted({error.__name__ for error in found}))))
+    rows += [
+        ("130", "Ctrl-C stopped the command.", ""),
+        ("141", "The reader of the command's output went away, as `head` does.", ""),
+        ("129, 143", "A signal stopped the command: SIGHUP, SIGTERM.", ""),
+    ]
+    yield from _table(("code", "meaning", "error types"), rows)
+
+
+def _errors(kind: type[HudtuiError]) -> Iterator[type[HudtuiError]]:
+    if not kind.__name__.startswith("_"):
+        yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)
+
+
+PAGES = {"commands.md": commands, "keys.md": keys, "settings.md": settings, "exit-codes.md": exit_codes}
+
+
+def main() -> int:
+    """Write or check the pages, and return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
+    check = parser.parse_args().check
+    stale = []
+    for name, page in PAGES.items():
+        text = "\n".join(page()) + "\n"
+        path = FOLDER / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                FOLDER.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    if stale and check:
+        print(f"out of date: {', '.join(stale)}. Run: python scripts/reference.py", file=sys.stderr)
+    return 1 if stale and check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

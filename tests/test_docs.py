@@ -1,0 +1,88 @@
+"""The documentation against the code: commands that parse, links that lead somewhere, generated pages that are up to date."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from hudtui.cli.app import build
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(hudtui [^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+COMMAND: Any = typer.main.get_command(build())
+SHELL = ("|", ">", ">>", "<", "&&", ";", "&", "2>")
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Every command of hudtui in blocks of code and in running text."""
+    for block in FENCED.findall(text):
+        for line in re.sub(r"\\\n", " ", block).splitlines():
+            if re.match(r"(\$ )?hudtui( |$)", line):
+                yield line.removeprefix("$ ")
+    yield from (line for line in INLINE.findall(FENCED.sub("", text)) if "[OPTIONS]" not in line)
+
+
+def parse(line: str) -> None:
+    """Parse a command as the command line does, down to the last subcommand, and run nothing."""
+    command: Any = COMMAND
+    words = shlex.split(line, comments=True)[1:]
+    words = words[: next((place for place, word in enumerate(words) if word in SHELL), len(words))]
+    context = None
+    while True:
+        if command.name == "rl" and words and words[0] not in command.commands:
+            words = ["run", *words]  # `hudtui rl TASKS` is `hudtui rl run TASKS`
+        context = command.context_class(command, parent=context, info_name=command.name)
+        _, words, _ = command.make_parser(context).parse_args(words)
+        if not words or not hasattr(command, "commands"):
+            return
+        assert words[0] in command.commands, f"{words[0]!r} is not a command of {command.name}"
+        command, words = command.commands[words[0]], words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_parses(page: Path) -> None:
+    wrong = []
+    for line in command_lines(page.read_text(encoding="utf-8")):
+        try:
+            parse(line)
+        except Exception as error:  # whatever the parser raises, the line is wrong
+            wrong.append(f"{line}: {error!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_parser_finds_mistakes() -> None:
+    parse("hudtui env analyze text-2048 --json | head")
+    for wrong in ("hudtui env analyse text-2048", "hudtui runs logs --folow", "hudtui nothing"):
+        with pytest.raises(Exception):  # noqa: B017 - the parser's own errors and the assertion
+            parse(wrong)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in anchors, f"{page.name} links to {link}"
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
