@@ -244,16 +244,3 @@ def notes_text(offer: Offer) -> str:
     notes += [f"{price.prepaid_hours:g} h prepaid"] if price.prepaid_hours else []
     notes += [f"disk {price.disk:.3f} of it"] if price.disk else []
     return ", ".join(notes)
-
-
-def confirm(question: str) -> None:
-    """Ask the person; never without one.
-
-    Raises:
-        Exit, Abort: There is no terminal to ask in, or the answer was no.
-    """
-    if not console.interactive():
-        console.say("error: this is no terminal, so hudtui cannot ask")
-        console.say("  Add --yes to do it without a question.")
-        raise typer.Exit(2)
-    typer.confirm(question, abort=True, err=True)

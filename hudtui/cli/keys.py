@@ -9,9 +9,9 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import Json, Yes
+from hudtui.cli.person import Terminal
 
 if TYPE_CHECKING:
-    from hudtui.core.compute.ssh_key import KeyFile
     from hudtui.core.compute.values import SshKey
 
 
@@ -92,14 +92,12 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make an SSH key for rented machines (ed25519, without a pass-phrase). Nothing that exists is overwritten."""
-    from hudtui.core.compute.ssh_key import VARIABLE, keep_path, key_path, make_key, read_key, usual_path
+    from hudtui.core.compute.ssh_key import usual_path
+    from hudtui.core.flows.keys import create_key
+    from hudtui.core.project import open_project
 
-    with console.failures(as_json=as_json):
-        key = read_key(make_key((path or usual_path()).expanduser().absolute()))
-        file = keep_path(key.path, compute.settings())
-        counts = key_path(compute.settings().get)
-    if counts != key.path:
-        console.say(f"warning: {VARIABLE} is set to {counts}, and that one counts")
+    target = (path or usual_path()).expanduser().absolute()
+    key, file = console.run(create_key(open_project(), target, Terminal()), as_json=as_json)
     if as_json:
         told = {"path": str(key.path), "public": key.public_key, "fingerprint": key.fingerprint, "file": file and str(file)}
         console.out_json(told)
@@ -121,38 +119,30 @@ def register_key(
     """Make your public key known to Prime Intellect, as the primary one: new machines let it in. The private part stays here."""
     from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
     from hudtui.core.errors import InputError
+    from hudtui.core.flows import keys
 
-    settings = compute.settings(as_json=as_json)
-    with console.failures(as_json=as_json):
+    settings, person = compute.settings(as_json=as_json), Terminal(yes=yes)
+
+    async def work() -> list[dict[str, Any]]:
         chosen = path or key_path(settings.get)
         if chosen is None:
             raise InputError("you have no SSH key", fix="Make one with: hudtui keys create")
-        key = read_key(chosen)
+        key = await keys.make_private(read_key(chosen), person)
+        entries = []
+        async with compute.asked(settings, paid=True) as providers:
+            for one in providers.values():
+                if one.features.brings_ssh_key:
+                    continue
+                known = find_registered(key, await one.keys())
+                entry = await keys.register(key, one, person, known=known, name=name)
+                if entry is None:
+                    raise typer.Abort
+                entries.append({**vars(entry), "provider": one.title})
+        return entries
 
-    async def ask() -> dict[str, SshKey | None]:
-        async with compute.asked(settings, paid=True) as providers, compute.busy("asking for the keys"):
-            return {one.title: find_registered(key, await one.keys()) for one in providers.values()}
-
-    known = console.run(ask(), as_json=as_json)
-    lacking = [title for title, entry in known.items() if entry is None or not entry.primary]
-    if lacking and not yes:
-        compute.confirm(f"Make {key.fingerprint} ({key.path}) the primary key at {', '.join(lacking)}?")
-
-    async def work() -> list[dict[str, Any]]:
-        async with compute.asked(settings, paid=True) as providers, compute.busy("registering the key"):
-            return [
-                {**vars(await one.register_key(name or key.label, key.public_key)), "provider": one.title}
-                for one in providers.values()
-            ]
-
-    done = console.run(work(), as_json=as_json)
-    for entry in done:
-        before = known.get(entry["provider"])
-        how = "knows it already" if before and before.primary else "made it the primary one" if before else "knows it now"
-        console.say(f"{entry['provider']} {how}: {entry['name']}")
-    _warn(key)
+    entries = console.run(work(), as_json=as_json)
     if as_json:
-        console.out_json(done)
+        console.out_json(entries)
 
 
 def set_path(
@@ -162,6 +152,7 @@ def set_path(
 ) -> None:
     """Say which private key is for rented machines."""
     from hudtui.core.compute.ssh_key import VARIABLE, read_key
+    from hudtui.core.flows.keys import make_private
     from hudtui.core.settings import save_project_setting, save_user_setting
 
     with console.failures(as_json=as_json):
@@ -170,7 +161,10 @@ def set_path(
             save_project_setting(Path.cwd(), VARIABLE, str(key.path)) if project else save_user_setting(VARIABLE, str(key.path))
         )
         hidden = compute.settings()
-    _warn(key)
+    if console.interactive():
+        key = console.run(make_private(key, Terminal()), as_json=as_json)
+    if key.warning:
+        console.say(f"warning: {key.warning}")
     if hidden.get(VARIABLE) != str(key.path):
         console.say(f"warning: {VARIABLE} is also set in {hidden.origin(VARIABLE)}, and that one counts")
     if as_json:
@@ -178,8 +172,3 @@ def set_path(
         return
     console.out(f"{key.path}  {key.fingerprint}")
     console.say(f"kept in {file}; hudtui keys register makes it known to Prime Intellect")
-
-
-def _warn(key: KeyFile) -> None:
-    if key.warning:
-        console.say(f"warning: {key.warning}")

@@ -266,7 +266,9 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     found = console.run(find(), as_json=as_json)
     living = [one for one in found if one.pod.alive]
     if living and not yes:
-        compute.confirm(f"End {', '.join(one.pod.name or one.pod.id for one in living)}? What is only there is lost.")
+        console.run(
+            console.confirm(f"End {', '.join(one.pod.name or one.pod.id for one in living)}? What is only there is lost.")
+        )
     _end(settings, living, already=[one for one in found if not one.pod.alive], as_json=as_json)
 
 
@@ -384,7 +386,9 @@ def reconcile(
         _print_reconciled(found, providers, as_json)
     if end and found.orphans:
         if not yes:
-            compute.confirm(f"End {', '.join(orphan.pod.name for orphan in found.orphans)}? What is only there is lost.")
+            console.run(
+                console.confirm(f"End {', '.join(orphan.pod.name for orphan in found.orphans)}? What is only there is lost.")
+            )
         _end(settings, [_Found(providers[o.pod.provider], o.pod, o.owned) for o in found.orphans], as_json=as_json)
     elif end and as_json:
         console.out_json([])

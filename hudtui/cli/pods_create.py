@@ -10,14 +10,15 @@ import typer
 
 from hudtui.cli import compute, console
 from hudtui.cli.compute import Cloud, Count, Hours, Json, MaxPrice, MinVram, Providers, Region, Sort, Spot, Yes
+from hudtui.cli.person import Terminal
 from hudtui.core.text import duration
 
 if TYPE_CHECKING:
     from hudtui.core.compute.choose import OfferChoice
     from hudtui.core.compute.limits import Limits
     from hudtui.core.compute.provider import Provider
-    from hudtui.core.compute.ssh_key import KeyFile
     from hudtui.core.compute.values import Account, Order
+    from hudtui.core.flows.keys import LoginKey
     from hudtui.core.settings import Settings
 
 
@@ -30,11 +31,7 @@ class _Prepared:
     title: str
     simulated: bool
     account: Account | None
-    key: KeyFile | None
-    """The user's; None where the provider brings one of its own."""
-    key_id: str | None
-    """The provider's id of the key; None when it does not know the key, or does not say."""
-    key_unknown: bool
+    key: LoginKey
     limits: Limits
     afterwards: str
     """What holds the limits when hudtui is gone."""
@@ -79,6 +76,8 @@ def create(
         from hudtui.core.compute.gpus import parse_spec
         from hudtui.core.compute.provider import find_offer
         from hudtui.core.errors import InputError
+        from hudtui.core.flows.keys import prepare_key
+        from hudtui.core.project import open_project
 
         async with compute.asked(settings, provider or (), paid=True) as providers:
             market, _ = await compute.gather_offers(providers, strict=len(providers) == 1)
@@ -92,18 +91,15 @@ def create(
             for warning in market.warnings:
                 console.say(f"warning: {warning}")
             chosen = providers[choice.offer.provider]
-            return await _prepared(choice, chosen, None if chosen.features.brings_ssh_key else _own_key(settings), settings)
+            key = await prepare_key(open_project(), chosen, Terminal(yes=yes), set_up=not yes)
+            if key is None:
+                raise typer.Abort
+            return await _prepared(choice, chosen, key, settings)
 
     ready = console.run(prepare(), as_json=as_json)
     _say_price(ready, hours)
-    if ready.key is not None and ready.key_unknown and not console.interactive():
-        console.say(f"error: {ready.title} does not know your SSH key {ready.key.path}, so you could not log in")
-        console.say("  Make it known first: hudtui keys register")
-        raise typer.Exit(2)
     if not yes:
-        compute.confirm(f"Rent it for {_hourly(ready)}?")
-    if ready.key is not None and ready.key_unknown:
-        compute.confirm(f"Make your public key {ready.key.path}.pub known to {ready.title}, as the primary one?")
+        console.run(console.confirm(f"Rent it for {_hourly(ready)}?"))
 
     async def rent() -> dict[str, Any]:
         from hudtui.core.compute.lifecycle import unique_name
@@ -111,15 +107,12 @@ def create(
 
         async with compute.asked(settings, [ready.provider], paid=True) as providers:
             chosen = providers[ready.provider]
-            key_id = ready.key_id
-            if ready.key is not None and ready.key_unknown:
-                key_id = (await chosen.register_key("hudtui", ready.key.public_key)).id
             order = Order(
                 unique_name(name or "pod"),
                 ready.choice.offer,
                 image=image,
                 disk_gb=disk,
-                ssh_key=key_id,
+                ssh_key=ready.key.id,
             )
             return await _acquire(order, chosen, settings, ready.limits, ready.account.name if ready.account else None)
 
@@ -133,34 +126,17 @@ def create(
     console.say(f"  hudtui pods terminate {made['name']}")
 
 
-def _own_key(settings: Settings) -> KeyFile:
-    from hudtui.core.compute.ssh_key import key_path, read_key
-    from hudtui.core.errors import InputError
-
-    path = key_path(settings.get)
-    if path is None:
-        raise InputError(
-            "you have no SSH key to log in with",
-            fix="Make one with: hudtui keys create, then: hudtui keys register",
-        )
-    key = read_key(path)
-    if key.warning:
-        console.say(f"warning: {key.warning}")
-    return key
-
-
 def _of_type(gpu_type: str) -> Any:
     from hudtui.core.compute.values import Query
 
     return Query(gpu_types=(gpu_type,))
 
 
-async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None, settings: Settings) -> _Prepared:
+async def _prepared(choice: OfferChoice, provider: Provider, key: LoginKey, settings: Settings) -> _Prepared:
     from hudtui.core.compute.budget import grant_new
     from hudtui.core.compute.limits import limits_from_settings
     from hudtui.core.compute.pods import Ledger
     from hudtui.core.compute.provider import ProviderError
-    from hudtui.core.compute.ssh_key import find_registered
     from hudtui.core.compute.watchdog import UNLIMITED, watchdog_notice
 
     limits = replace(limits_from_settings(settings), idle_minutes=None)  # nobody measures whether it is idle
@@ -168,17 +144,11 @@ async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None
     afterwards = (
         UNLIMITED if until is None and not provider.features.terminates_itself else watchdog_notice(provider, settings.get)
     )
-    account, known, unknown = None, None, False
+    account = None
     try:
         account = await provider.account()
     except ProviderError as error:
         console.say(f"warning: {provider.title} does not say what the wallet has: {error.what}")
-    try:
-        if key is not None:
-            known = find_registered(key, await provider.keys())
-            unknown = known is None
-    except ProviderError as error:
-        console.say(f"warning: {provider.title} does not say which SSH keys it knows: {error.what}")
     return _Prepared(
         choice,
         provider.name,
@@ -186,8 +156,6 @@ async def _prepared(choice: OfferChoice, provider: Provider, key: KeyFile | None
         provider.features.simulated,
         account,
         key,
-        known.id if known else None,
-        unknown,
         limits,
         afterwards,
     )

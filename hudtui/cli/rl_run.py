@@ -187,10 +187,8 @@ async def _fix(check: Check, request: RunRequest, settings: Settings, place: Wor
     if check.remedy == "generate-config":
         source = await _ask("Generate one from which environment? (empty: none)")
         return await _generate(source, request) if source.strip() else None
-    if check.remedy == "make-key":
-        return await _make_key(request)
-    if check.remedy == "register-key":
-        return await _register_key(check.options[0], request, settings)
+    if check.remedy in ("make-key", "register-key"):
+        return await _prepare_key(request, settings)
     if check.remedy == "push-image":
         name = await _ask("Push it under which name, such as ghcr.io/my-org/? (empty: not now)")
         if not name.strip():
@@ -250,33 +248,21 @@ async def _generate(source: str, request: RunRequest) -> RunRequest | None:
     return replace(request, config=project.folder / made.file)
 
 
-async def _make_key(request: RunRequest) -> RunRequest | None:
-    from hudtui.core.compute.ssh_key import keep_path, make_key, usual_path
-
-    path = usual_path()
-    if not await console.ask(lambda: typer.confirm(f"Make an SSH key for machines, {path}?", err=True)):
-        return None
-    await asyncio.to_thread(make_key, path)
-    keep_path(path, runlog.settings())
-    return request
-
-
-async def _register_key(path: str, request: RunRequest, settings: Settings) -> RunRequest | None:
+async def _prepare_key(request: RunRequest, settings: Settings) -> RunRequest | None:
+    """Get an SSH key that the provider of the run's machine knows."""
+    from hudtui.cli.person import Terminal
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import open_provider
-    from hudtui.core.compute.ssh_key import read_key
+    from hudtui.core.flows.keys import prepare_key
+    from hudtui.core.project import open_project
 
     name = request.offer.provider if request.offer else request.provider or "prime"
     await asyncio.to_thread(ensure_simulator, settings.get)
     provider = open_provider(name, settings.get)
-    if not await console.ask(lambda: typer.confirm(f"Make {path}.pub known to {provider.title}?", err=True)):
-        return None
-    key = await asyncio.to_thread(read_key, Path(path))
     try:
-        await provider.register_key(key.label, key.public_key)
+        return request if await prepare_key(open_project(), provider, Terminal()) is not None else None
     finally:
         await provider.close()
-    return request
 
 
 def _complete(prepared: Preparation) -> RunRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 MASK = "••••"
@@ -49,6 +50,13 @@ def clean_line(text: str, limit: int | None = None) -> str:
     """`clean`, on one line: white space becomes one blank, and a line of more than `limit` characters ends with an ellipsis."""
     line = " ".join(clean(text[: limit * 8] if limit else text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+
+
+def home_short(folder: Path) -> str:
+    """Return a path as people write it: `~/x` for what lies in the home folder."""
+    text = clean_line(str(folder))
+    home = str(Path.home())
+    return "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:

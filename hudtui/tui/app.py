@@ -37,7 +37,6 @@ from hudtui.tui.tending import Tending
 from hudtui.tui.texts import takes_text
 from hudtui.tui.theme import DEFAULT, MONOCHROME, OWN
 from hudtui.tui.typed import Passed, TypedAhead
-from hudtui.tui.widgets.fit import home_short
 from hudtui.tui.widgets.message import GLYPHS, Severity
 from hudtui.tui.widgets.scrollbar import ThinScrollBar
 
@@ -686,6 +685,7 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Explain the current screen."""
+        from hudtui.core.text import home_short
         from hudtui.tui.screens.help import HelpScreen
         from hudtui.tui.widgets.keybar import active_keys, text_keys
 

@@ -200,7 +200,7 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
     assert found["orphans"] == [] and found["by_hand"] == [name], "it was rented on purpose"
     assert f"{name} was rented by hand" in run("pods", "reconcile").stderr and "by hand" in table
 
-    assert "Add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1
+    assert "add --yes" in run("pods", "terminate", name, rc=2).stderr and len(known.alive) == 1
     (gone,) = json.loads(run("pods", "terminate", name, "--yes", "--json").stdout)
     assert gone["stage"] == "gone" and gone["billed"] > 0 and not known.alive
     assert "has ended already" in run("pods", "terminate", name, "--yes").stderr
@@ -212,7 +212,7 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
 
 def test_nothing_is_rented_without_a_yes(known: PrimeSimulator, run: Run) -> None:
     done = run("pods", "create", "H100", rc=2)
-    assert "Add --yes" in done.stderr and "$1.05 an hour" in done.stderr and "spot" in done.stderr
+    assert "add --yes" in done.stderr and "$1.05 an hour" in done.stderr and "spot" in done.stderr
     assert posts(known) == []
 
 
@@ -271,10 +271,21 @@ def test_an_unknown_key_is_told_before_money_is_spent(sim: PrimeSimulator, key: 
 
 
 def test_a_person_registers_the_key_on_the_way(sim: PrimeSimulator, key: Path, run: Run, person: None) -> None:
-    run("pods", "create", "H100", rc=1, answers="y\nn\n")
+    run("pods", "create", "H100", rc=1, answers="n\n")
     assert posts(sim) == [] and posts(sim, "/api/v1/ssh_keys/") == []
-    done = run("pods", "create", "H100", answers="y\ny\n")
+    run("pods", "create", "H100", rc=1, answers="y\nn\n")
+    assert posts(sim) == [] and len(posts(sim, "/api/v1/ssh_keys/")) == 1, "the key is known, and the machine too dear"
+    done = run("pods", "create", "H100", answers="y\n")
     assert "is ready: root@" in done.stderr and len(posts(sim, "/api/v1/ssh_keys/")) == 1
+    assert posts(sim, "/api/v1/ssh_keys/")[0]["name"] == "hudtui id_ed25519", "the label that all parts of hudtui give it"
+
+
+def test_a_key_that_others_may_read_is_repaired_on_the_way(known: PrimeSimulator, key: Path, run: Run, person: None) -> None:
+    key.chmod(0o644)
+    assert "Others may read your private key" in run("pods", "create", "H100", rc=1, answers="n\n").stderr
+    assert posts(known) == [] and key.stat().st_mode & 0o777 == 0o644
+    run("keys", "register", "--yes")
+    assert key.stat().st_mode & 0o777 == 0o400
 
 
 def test_the_way_in_is_found_also_where_the_provider_names_another_user(known: PrimeSimulator, run: Run) -> None:
@@ -296,7 +307,7 @@ def test_orphans_are_ended_by_one_command(known: PrimeSimulator, run: Run) -> No
     found = json.loads(run("pods", "reconcile", "--json").stdout)["orphans"]
     assert [orphan["pod"]["name"] for orphan in found] == [made["name"]] and found[0]["age_seconds"] < 600
     assert "hudtui pods reconcile --end" in run("pods", "reconcile").stderr
-    assert "Add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
+    assert "add --yes" in run("pods", "reconcile", "--end", rc=2).stderr
     (ended,) = json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout)
     assert ended["name"] == made["name"] and [pod.name for pod in known.alive] == [kept["name"]]
     assert json.loads(run("pods", "reconcile", "--end", "--yes", "--json").stdout) == []
@@ -442,7 +453,7 @@ def test_a_key_is_made_once(sim: PrimeSimulator, run: Run) -> None:
 def test_keys(sim: PrimeSimulator, key: Path, run: Run) -> None:
     done = run("keys")
     assert str(key) in done.stdout and "SHA256:" in done.stdout and "does not know your key" in done.stderr
-    assert "Add --yes" in run("keys", "register", rc=2).stderr
+    assert "add --yes" in run("keys", "register", rc=2).stderr
     (entry,) = json.loads(run("keys", "register", "--yes", "--json").stdout)
     assert entry["primary"] and entry["public_key"].split()[:2] == key.with_name("id_ed25519.pub").read_text().split()[:2]
     run("keys", "register", "--yes")

@@ -63,6 +63,30 @@ def usual_path() -> Path:
     return Path.home() / ".ssh" / USUAL[0]
 
 
+def unused_path() -> Path:
+    """Where a new key goes without replacing one: the usual path, or one beside it."""
+    path = usual_path()
+    while path.exists():
+        path = path.with_name(f"{path.stem}-new{path.suffix}")
+    return path
+
+
+def private_keys() -> list[Path]:
+    """Return the private keys in `~/.ssh`, by name."""
+    found = []
+    try:
+        files = sorted((Path.home() / ".ssh").iterdir())
+    except OSError:
+        return []
+    for path in files:
+        try:
+            if path.is_file() and path.suffix != ".pub" and b"PRIVATE KEY" in path.read_bytes()[:200]:
+                found.append(path)
+        except OSError:
+            continue
+    return found
+
+
 def keep_path(path: Path, settings: Settings) -> Path | None:
     """Write down that this key is for machines: in the user's own settings, or in the project's `.env` where that names another.
 

@@ -359,7 +359,7 @@ def _with_rental(
 
 async def _ssh_key(provider: Provider, settings: Settings, report: PreflightReport) -> str | None:
     """Return the provider's id of this computer's SSH key."""
-    from hudtui.core.compute.ssh_key import key_path, read_key
+    from hudtui.core.compute.ssh_key import find_registered, key_path, read_key
 
     if provider.features.brings_ssh_key:
         return None
@@ -374,8 +374,7 @@ async def _ssh_key(provider: Provider, settings: Settings, report: PreflightRepo
     except HudtuiError as error:
         report.refuse("keys", error)
         return None
-    words = mine.public_key.split()[:2]
-    found = next((key for key in known if key.public_key.split()[:2] == words), None)
+    found = find_registered(mine, known)
     if found is None:
         text, fix = f"{provider.title} does not know the SSH key {path}", "Make it known: hudtui keys register"
         report.add("keys", "missing", text, fix, remedy="register-key", options=(str(path),))

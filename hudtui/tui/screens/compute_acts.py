@@ -63,14 +63,15 @@ class Acts(ComputeCore):
         from hudtui.core.compute.registry import pod_login
         from hudtui.core.compute.values import Order
         from hudtui.core.compute.watchdog import watchdog_notice
-        from hudtui.tui.screens.compute_access import ready_to_log_in
+        from hudtui.core.flows.keys import prepare_key
 
         office = await self.shell.purse.open()
         office.settings.require_trust()
         provider = office.desk.provider_of(offer.provider)
-        key = await ready_to_log_in(self, office, provider)
+        key = await prepare_key(self.shell.project, provider, self.shell)
         if key is None:
             return
+        office = await self.shell.purse.open()  # another key may have been chosen
         # Nobody measures whether a machine without a run is idle.
         limits = replace(await asyncio.to_thread(limits_from_settings, office.settings), idle_minutes=None)
         # What the day's budget has no room for is refused here, before anything is asked.

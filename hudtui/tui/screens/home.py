@@ -10,12 +10,12 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, home_short
 from hudtui.tui.facts import Facts, RunFact
 from hudtui.tui.keymap import AppAction, keys_of, shown
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.stations import GLYPHS, ROAD, SCREENS, STYLES, WORDS
-from hudtui.tui.widgets.fit import cut, cut_left, home_short, pad
+from hudtui.tui.widgets.fit import cut, cut_left, pad
 from hudtui.tui.widgets.words import ago, span
 
 RECENT = 5

@@ -21,13 +21,12 @@ from textual.widgets import Static
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.knobs import Knob, knobs_of
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, home_short
 from hudtui.core.training.recipe import Recipe, parse_settings
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import Field
-from hudtui.tui.widgets.fit import home_short
 
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
@@ -469,10 +468,11 @@ class LaunchScreen(StationScreen):
         self._plan_soon()
 
     async def _set_up_key(self) -> None:
-        from hudtui.tui.screens.compute_access import ready_to_log_in
+        from hudtui.core.flows.keys import prepare_key
 
         office = await self.shell.purse.open()
-        if await ready_to_log_in(self, office, office.desk.provider_of(self._value("machine"))) is not None:
+        if await prepare_key(self.shell.project, office.desk.provider_of(self._value("machine")), self.shell) is not None:
+            self.shell.reload()
             self._quoted.clear()
             self._plan_soon()
 

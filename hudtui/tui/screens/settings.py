@@ -13,12 +13,12 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, Static
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, home_short
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.fields import FilterField
-from hudtui.tui.widgets.fit import cut, home_short
+from hudtui.tui.widgets.fit import cut
 from hudtui.tui.widgets.tables import Grid
 
 if TYPE_CHECKING:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.cells import cell_len, set_cell_size
-
-from hudtui.core.text import clean_line
 
 
 def cut(text: str, width: int) -> str:
@@ -31,10 +27,3 @@ def pad(text: str, width: int) -> str:
     """`text` in exactly `width` cells: cut, or filled with blanks."""
     text = cut(text, width)
     return text + " " * (width - cell_len(text))
-
-
-def home_short(folder: Path) -> str:
-    """A path as people write it: what lies in the home folder begins with `~`."""
-    text = clean_line(str(folder))
-    home = str(Path.home())
-    return "~" + text[len(home) :] if text == home or text.startswith(home + "/") else text

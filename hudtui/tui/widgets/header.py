@@ -7,9 +7,9 @@ from pathlib import Path
 from textual.content import Content
 from textual.widget import Widget
 
-from hudtui.core.text import clean_line
+from hudtui.core.text import clean_line, home_short
 from hudtui.tui.facts import Facts, Money
-from hudtui.tui.widgets.fit import cut, cut_left, home_short
+from hudtui.tui.widgets.fit import cut, cut_left
 
 
 class HeaderBar(Widget):

@@ -41,14 +41,14 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         await settle(pilot)
         assert "a sets one up" in screen_text(app)
         await pilot.press("a")
-        await until(pilot, lambda: "Step 1" in screen_text(app))
+        await until(pilot, lambda: "An API key" in screen_text(app))
         app.screen.query_one("#answer").value = nobody.sim.api_key
         await pilot.press("enter")
         await until(pilot, lambda: "Write this key?" in screen_text(app))
         assert nobody.sim.api_key not in screen_text(app)
         await pilot.press("y")
 
-        await until(pilot, lambda: "Step 2" in screen_text(app))
+        await until(pilot, lambda: "An SSH key" in screen_text(app))
         await pilot.press("enter")  # make a new one
         await until(pilot, lambda: "Register this SSH key?" in screen_text(app))
         await pilot.press("y")
@@ -76,7 +76,7 @@ async def test_giving_up_changes_nothing(
         await pilot.press("4")
         await settle(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: "Step 1" in screen_text(app))
+        await until(pilot, lambda: "An API key" in screen_text(app))
         await pilot.press("escape")
         await settle(pilot)
         assert "Nothing was changed" in app.screen.message and not (project / ".env").exists()
