@@ -1,8 +1,10 @@
-"""`hudtui tasks`: check, list and carry over task files."""
+"""`hudtui tasks`: check, list, test and carry over task files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +13,15 @@ import typer
 
 from hudtui.cli import console
 from hudtui.cli.hf import follow, known_analysis, show_problems
+from hudtui.core.text import clean_line, plural
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.trial import Trial
     from hudtui.core.settings import Settings
     from hudtui.core.tasks.dataset import DatasetRequest
+    from hudtui.core.tasks.read import OpenedSource
+    from hudtui.core.tasks.table import TaskStats
+    from hudtui.core.tasks.task import Task
 
 _TASKS = "JSON, JSONL, Parquet file or folder of a dataset, or ORG/NAME[@REVISION][:SPLIT] on the Hub."
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -23,9 +30,11 @@ _Split = Annotated[str | None, typer.Option("--split", help="Split of the source
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    tasks = typer.Typer(no_args_is_help=True, help="Check, list and carry over task files.", rich_markup_mode=None)
+    tasks = typer.Typer(no_args_is_help=True, help="Check, list, test and carry over task files.", rich_markup_mode=None)
     tasks.command("check")(check)
     tasks.command("list")(list_tasks)
+    tasks.command("stats")(stats)
+    tasks.command("test")(test)
     tasks.command("convert")(convert)
     app.add_typer(tasks, name="tasks")
 
@@ -50,8 +59,6 @@ def check(
         analysis = known_analysis(env, settings) if env is not None else None
         request = DatasetRequest(tasks, split=split, token_budget=token_budget, analysis=analysis)
         found = follow(check_tasks(request, settings), quiet=as_json)
-    from hudtui.core.text import plural
-
     findings = found.findings
     failed = findings.count("error") + (findings.count("warning") if strict else 0)
     if as_json:
@@ -91,7 +98,6 @@ def list_tasks(
             _list_files(settings, as_json=as_json)
             return
         from hudtui.core.tasks.dataset import DatasetRequest
-        from hudtui.core.text import clean_line
 
         rows = islice(_rows(DatasetRequest(tasks, split=split), settings), limit)
         if as_json:
@@ -100,6 +106,55 @@ def list_tasks(
         for row in rows:
             calls = ", ".join(row["evaluate"])
             console.out(f"{clean_line(row['id'], 30):<30}  {clean_line(row['prompt'], 70):<70}  {clean_line(calls, 60)}")
+
+
+def stats(tasks: Annotated[str, typer.Argument(help=_TASKS)], split: _Split = None, as_json: _Json = False) -> None:
+    """Count the usable tasks by length of their prompt, evaluator, set-up, server and metadata."""
+    from hudtui.core.tasks.table import read_stats
+
+    with console.failures(as_json=as_json):
+        found: TaskStats = follow(read_stats(_opened(tasks, split)), quiet=as_json)
+    if as_json:
+        console.out_json({"source": tasks, **found.to_json()})
+        return
+    console.out(f"{plural(found.total, 'task')}, {found.tasks:,} usable")
+    if (lengths := found.lengths) is not None:
+        bins = [(f"{low:,}-{high - 1:,}" if high - low > 1 else f"{low:,}", count) for low, high, count in lengths.bins]
+        told = f"estimated tokens; median {lengths.median:,}, 95 % up to {lengths.most:,}, longest {lengths.longest:,}"
+        _counts("prompt length", bins, found.tasks, told)
+    for group in found.groups:
+        _counts(group.title, group.bars, found.tasks, group.note)
+
+
+def test(
+    tasks: Annotated[str, typer.Argument(help=_TASKS)],
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="Id of the task; by default the first usable one.")
+    ] = None,
+    split: _Split = None,
+    as_json: _Json = False,
+) -> None:
+    """Set one task up in its environment and evaluate it at once; no agent plays.
+
+    Shows a broken set-up or evaluator before anything is trained on it. Ends with 1 when the test fails.
+    """
+    from hudtui.core.tasks.read import find_task
+
+    with console.failures(as_json=as_json):
+        chosen = find_task(_opened(tasks, split), task)
+    trial = console.run(_test(chosen, tasks), as_json=as_json)
+    if as_json:
+        console.out_json(trial.to_json())
+    else:
+        for step in trial.steps:
+            arguments = clean_line(json.dumps(dict(step.arguments), ensure_ascii=False, default=repr), 400)
+            console.out(f"{clean_line(step.tool)} {arguments}  {'failed' if step.failed else 'answered'} in {step.seconds:.1f} s")
+            console.out(textwrap.indent(step.answer, "  "))
+        for line in trial.details:
+            console.say(line)
+        console.out(f"{trial.task}: {trial.verdict}")
+    if trial.severity == "error":
+        raise typer.Exit(1)
 
 
 def convert(
@@ -139,6 +194,39 @@ def convert(
         console.out(str(output))
     if written < result.total:
         raise typer.Exit(1)
+
+
+def _opened(tasks: str, split: str | None) -> OpenedSource:
+    from hudtui.core.project import open_project
+    from hudtui.core.tasks.read import download_source, open_source
+
+    project = open_project()
+    opened = open_source(tasks, project.folder, project.platform, split=split)
+    for notice in opened.notices:
+        console.say(f"{notice.severity}: {notice.message}")
+    return download_source(opened)
+
+
+async def _test(task: Task, tasks: str) -> Trial:
+    from hudtui.cli.person import Terminal
+    from hudtui.core.flows.trial import Trial, try_task
+    from hudtui.core.project import open_project
+
+    # The command names the task, so that there is nothing to ask.
+    async for step in try_task(open_project(), Terminal(yes=True), task, tasks):
+        if isinstance(step, Trial):
+            return step
+        console.tell(step)
+    raise AssertionError("unreachable")  # pragma: no cover
+
+
+def _counts(title: str, counts: Sequence[tuple[str, int]], total: int, note: str) -> None:
+    """Print how many tasks have each value, with their share of `total`."""
+    console.out(f"\n{clean_line(title)}" + (f" ({clean_line(note)})" if note else ""))
+    width = max((len(clean_line(name)) for name, _ in counts), default=0)
+    digits = max((len(f"{count:,}") for _, count in counts), default=0)
+    for name, count in counts:
+        console.out(f"  {clean_line(name):<{width}}  {count:>{digits},}  {100 * count / total:>3.0f} %")
 
 
 def _settings() -> Settings:

@@ -101,3 +101,53 @@ def test_v4_with_its_fields_as_data() -> None:
     assert json.loads(Path("out.json").read_text()) == [task(1)]
     assert tasks("convert", "t.jsonl", "-o", "out.txt").exit_code == 2
     assert tasks("convert", "t.jsonl", "-o", "out.json", "--to", "v3").exit_code == 2
+
+
+BUNDLED = {"text-2048": {"command": "${HUDTUI_PYTHON:-python3}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}}
+BOARD = {"name": "setup", "arguments": {"name": "board", "arguments": {"board_size": 3, "seed": 2}}}
+
+
+def board(number: int, target: int = 64) -> dict[str, Any]:
+    judge = {"name": "evaluate", "arguments": {"name": "max_number", "arguments": {"target": target}}}
+    return task(number, mcp_config=BUNDLED, setup_tool=BOARD, evaluate_tool=judge)
+
+
+def test_a_task_is_set_up_and_evaluated() -> None:
+    name = write("tasks.json", task(1, prompt=...), board(2), board(3, target=4), board(4) | {"setup_tool": {"name": "gone"}})
+    result = tasks("test", name)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith('setup {"name": "board"') and "answered in" in lines[0]
+    assert lines[-1].startswith("t2: set-up and evaluation work: reward 0")
+    result = tasks("test", name, "--task", "t3", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and (found["task"], found["ok"], found["severity"], found["reward"]) == (
+        "t3",
+        True,
+        "warning",
+        1,
+    )
+    assert [step["tool"] for step in found["steps"]] == ["setup", "evaluate"]
+    result = tasks("test", name, "--task", "t4")
+    assert result.exit_code == 1 and "t4: the set-up failed" in result.stdout
+
+
+@pytest.mark.parametrize(("wanted", "said"), [("t1", "task t1 cannot be used"), ("t9", "there is no task t9")])
+def test_a_task_that_cannot_be_tested(wanted: str, said: str) -> None:
+    result = tasks("test", write("tasks.json", task(1, prompt=...), board(2)), "--task", wanted, "--json")
+    assert result.exit_code == 2 and said in json.loads(result.stdout)["error"]["what"]
+
+
+def test_statistics() -> None:
+    rows = (task(number, metadata={"category": ["easy", "hard"][number % 2]}) for number in range(5))
+    name = write("tasks.json", *rows, task(9, prompt=...))
+    result = tasks("stats", name)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("6 tasks, 5 usable\n\nprompt length (estimated tokens; median ")
+    assert "metadata.category\n  easy  3   60 %\n  hard  2   40 %\n" in result.stdout
+    found = json.loads(tasks("stats", name, "--json").stdout)
+    assert (found["source"], found["tasks"], found["valid"]) == (name, 6, 5)
+    assert sum(part["tasks"] for part in found["prompt_tokens"]["bins"]) == 5
+    assert {"title": "metadata.category", "tasks": {"easy": 3, "hard": 2}, "note": ""} in found["groups"]
+    found = json.loads(tasks("stats", write("none.json", task(1, prompt=...)), "--json").stdout)
+    assert (found["valid"], found["prompt_tokens"], found["groups"]) == (0, None, [])

@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from hudtui.core.environment.values import ContentBlock, ToolResult
+from hudtui.core.json_text import pretty
 from hudtui.core.tasks.table import Bars, Lengths, TaskStats
 from hudtui.tui.screens.dataset_detail import stats_content
 from hudtui.tui.widgets.hanging import Hanging
-from hudtui.tui.widgets.json_text import pretty
 
 
 @pytest.mark.parametrize(

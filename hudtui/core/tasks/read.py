@@ -146,7 +146,13 @@ class OpenedSource:
 
 
 def open_source(
-    text: str, folder: Path, platform: Platform, *, analysis: Analysis | None = None, token_budget: int | None = None
+    text: str,
+    folder: Path,
+    platform: Platform,
+    *,
+    split: str | None = None,
+    analysis: Analysis | None = None,
+    token_budget: int | None = None,
 ) -> OpenedSource:
     """Find a source and the rules of the project around it. Reads no task.
 
@@ -154,6 +160,7 @@ def open_source(
         text: A file, a folder or a dataset on the Hub.
         folder: Project folder.
         platform: Platform of the project.
+        split: Split of a dataset that has several.
         analysis: Environment to check the calls against, of the tasks that run on it.
         token_budget: Longest prompt, in estimated tokens.
 
@@ -165,7 +172,7 @@ def open_source(
     from hudtui.core.tasks.validate import Rules
 
     settings = load_settings(folder, platform)
-    source = find_source(text, folder=folder)
+    source = find_source(text, split=split, folder=folder)
     _, image, notices = lock_image(settings)
     rules = Rules(
         lookup=settings.lookup,
@@ -769,6 +776,32 @@ def read_tasks(
         problems += batch.problems
         total += batch.count
     return LoadedTasks(tuple(tasks), tuple(problems), os.fspath(path), total)
+
+
+def find_task(opened: OpenedSource, wanted: str | None = None) -> Task:
+    """Return one usable task of a source on this machine.
+
+    Args:
+        opened: The source.
+        wanted: Id of the task; None for the first usable one.
+
+    Raises:
+        InputError: The source cannot be read, has no such task, or the task cannot be used.
+    """
+    broken: TaskProblem | None = None
+    for batch in scan(opened.source, opened.rules):
+        for checked in batch.tasks:
+            if wanted in (None, checked.id):
+                return as_task(checked)
+        errors = (problem for problem in batch.problems if problem.severity == "error" and wanted in (None, problem.id))
+        broken = broken or next(errors, None)
+    where = Location(opened.source.name)
+    if broken is not None:
+        what = "no task can be used" if wanted is None else f"task {wanted} cannot be used"
+        raise InputError(what, why=str(broken), where=where)
+    if wanted is None:
+        raise InputError("there is no task", where=where)
+    raise InputError(f"there is no task {wanted}", fix="`hudtui tasks list TASKS` lists the ids.", where=where)
 
 
 def as_task(checked: CheckedTask) -> Task:

@@ -25,9 +25,10 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from hudtui.core.errors import InputError, Location
+from hudtui.core.events import Progress
 from hudtui.core.tasks.json_records import decode_json
-from hudtui.core.tasks.read import OpenedSource, TableChunk, TaskBatch, TaskSource, read_chunks, scan
-from hudtui.core.tasks.task import Severity, TaskProblem
+from hudtui.core.tasks.read import OpenedSource, TableChunk, TaskBatch, TaskSource, read_chunks, scan, tool_calls
+from hudtui.core.tasks.task import Severity, Task, TaskProblem
 from hudtui.core.tasks.validate import CHARS_PER_TOKEN, CheckedTask
 
 State = Literal["ok", "warning", "error"]
@@ -92,6 +93,12 @@ class TaskRecord:
     prompt: str
     columns: dict[str, Any]
     """Data by field: `mcp_config`, `setup_tool`, `evaluate_tool`, `metadata` first, then the kept fields."""
+
+    def task(self) -> Task:
+        """Return the task, to be played."""
+        data = self.columns
+        calls = tool_calls(data.get("setup_tool")), tool_calls(data.get("evaluate_tool"))
+        return Task(self.id, self.prompt, data.get("mcp_config") or {}, *calls, data.get("metadata") or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,6 +563,26 @@ class TaskStats:
     lengths: Lengths | None
     """None without a usable task."""
     groups: tuple[Bars, ...]
+    total: int = 0
+    """All tasks, the unusable ones included."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of `hudtui tasks stats --json`."""
+        lengths = self.lengths
+        return {
+            "tasks": self.total,
+            "valid": self.tasks,
+            "prompt_tokens": None
+            if lengths is None
+            else {
+                "shortest": lengths.shortest,
+                "median": lengths.median,
+                "p95": lengths.most,
+                "longest": lengths.longest,
+                "bins": [{"from": low, "below": high, "tasks": count} for low, high, count in lengths.bins],
+            },
+            "groups": [{"title": group.title, "tasks": dict(group.bars), "note": group.note} for group in self.groups],
+        }
 
 
 def task_stats(index: TaskIndex) -> TaskStats:
@@ -577,7 +604,25 @@ def task_stats(index: TaskIndex) -> TaskStats:
             groups.append(_group(f"metadata.{name}", counter))
     if single or index.crowded:
         groups.append(Bars("metadata with many values", (), ", ".join(sorted([*single, *index.crowded]))))
-    return TaskStats(lengths.total(), length_stats(lengths), tuple(group for group in groups if group.bars or group.note))
+    found = tuple(group for group in groups if group.bars or group.note)
+    return TaskStats(lengths.total(), length_stats(lengths), found, index.total)
+
+
+def read_stats(opened: OpenedSource) -> Iterator[Progress | TaskStats]:
+    """Read a source on this machine and yield its progress, then the statistics of its tasks.
+
+    Raises:
+        InputError: The source as a whole cannot be read.
+    """
+    index = TaskIndex()
+    with (
+        contextlib.closing(index),
+        contextlib.closing(cast("Generator[TaskBatch, None, None]", scan(opened.source, opened.rules))) as batches,
+    ):
+        for batch in batches:
+            index.add(batch)
+            yield Progress("read", f"{index.total:,} tasks", batch.done, batch.size)
+        yield task_stats(index)
 
 
 def length_stats(tokens: Counter[int]) -> Lengths | None:

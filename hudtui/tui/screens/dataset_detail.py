@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from textual.content import Content
 
-from hudtui.core.settings import looks_secret
-from hudtui.core.tasks.servers import masked, without_secrets
+from hudtui.core.json_text import pretty
+from hudtui.core.tasks.masking import masked_config, masked_text
 from hudtui.core.tasks.table import ProblemKind, TaskIndex, TaskRecord, TaskRow
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.widgets.fit import cut, pad
-from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.words import span
 
 if TYPE_CHECKING:
+    from hudtui.core.flows.trial import Trial
     from hudtui.core.platform import Platform
     from hudtui.core.tasks.table import TaskStats
-    from hudtui.tui.screens.dataset_trial import Trial
 
 LONGEST = 20_000
 """Characters of one text that are shown; copying gives all."""
@@ -32,47 +30,6 @@ LONGEST_BAR = 32
 
 GLYPHS = {"ok": ("✓", "$success"), "warning": ("!", "$warning"), "error": ("✗", "bold $error")}
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d[\d.eE+-]*)|\b(true|false|null)\b')
-_PAIR = re.compile(r'("([^"\\\n]{1,80})"\s*:\s*")((?:[^"\\]|\\.)*)"')
-
-
-def masked_config(config: Any, platform: Platform) -> Any:
-    """An `mcp_config` with every secret that is written out masked."""
-    if not isinstance(config, Mapping):
-        return masked_text(config) if isinstance(config, str) else config
-    return _masked(copy.deepcopy(dict(config)), without_secrets(config, platform))
-
-
-def _masked(value: Any, without: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        other = without if isinstance(without, Mapping) else {}
-        return {key: _masked(item, other.get(key, item), str(key)) for key, item in value.items()}
-    if isinstance(value, list):
-        others = without if isinstance(without, list) and len(without) == len(value) else value
-        return [_masked(item, other, name) for item, other in zip(value, others, strict=True)]
-    if isinstance(value, str) and "$" not in value and value and (value != without or looks_secret(name)):
-        head, blank, secret = value.rpartition(" ")
-        if "=" in value and value != without:
-            head, blank, secret = value.rpartition("=")
-        return f"{head}{blank}{masked(secret)}"
-    if isinstance(value, str) and value != without:
-        return masked(value)
-    return value
-
-
-def shown_config(text: str, platform: Platform) -> str:
-    """The JSON text of an `mcp_config` with every secret that is written out masked."""
-    return json.dumps(masked_config(json.loads(text), platform), ensure_ascii=False)
-
-
-def masked_text(text: str) -> str:
-    """Text that may be damaged JSON, with the values of keys that sound like secrets masked."""
-
-    def hide(match: re.Match[str]) -> str:
-        if "$" in match[3] or not match[3] or not looks_secret(match[2]):
-            return match[0]
-        return f'{match[1]}{masked(match[3])}"'
-
-    return _PAIR.sub(hide, text)
 
 
 def json_content(value: Any) -> Content:
@@ -259,20 +216,6 @@ def trial_content(trial: Trial) -> Content:
             _long(step.answer),
         ]
     return Content("\n").join(lines)
-
-
-def server_lines(config: Any, platform: Platform) -> tuple[str, ...]:
-    """What the servers of a task start or reach, one line each, secrets masked."""
-    lines = []
-    for name, server in (masked_config(config, platform) or {}).items():
-        if not isinstance(server, Mapping):
-            continue
-        if server.get("url"):
-            lines.append(f"{name}: connects to {server['url']}")
-        else:
-            words = [str(server.get("command", "")), *map(str, server.get("args") or [])]
-            lines.append(f"{name}: starts {' '.join(words)}")
-    return tuple(cut(clean_line(line), 300) for line in lines)
 
 
 def suggested_output(source: str, index: TaskIndex | None) -> str:

@@ -20,9 +20,9 @@ from textual.widgets import Button, OptionList, Static
 
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.events import Progress
+from hudtui.core.tasks.masking import masked_json, masked_text
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import Acting, AppAction
-from hudtui.tui.screens.dataset_detail import masked_text, shown_config
 from hudtui.tui.widgets.dialog import Dialog
 from hudtui.tui.widgets.fields import Field
 from hudtui.tui.widgets.fit import pad
@@ -357,7 +357,7 @@ class MakeDialog(Dialog["DatasetRequest | None"]):
             lines.append(Content.styled(f"row {number}", "bold $primary"))
             for name, text in zip(found.columns, row, strict=True):
                 if text is not None and text != "{}":
-                    shown = masked_text(text) if name != "mcp_config" else shown_config(text, self.offer.settings.platform)
+                    shown = masked_text(text) if name != "mcp_config" else masked_json(text, self.offer.settings.platform)
                     lines.append(
                         Content.assemble((f"  {pad(clean_line(name), 14)}", "$foreground-muted"), clean_line(shown, 400))
                     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from hudtui.core.environment.values import Analysis
     from hudtui.core.tasks.dataset import DatasetRequest, DatasetResult
     from hudtui.core.tasks.read import OpenedSource
-    from hudtui.core.tasks.table import TaskIndex
+    from hudtui.core.tasks.table import TaskIndex, TaskRecord
     from hudtui.tui.screens.dataset_dialogs import ConvertContext
 
 _TOLD = 0.1
@@ -43,7 +42,8 @@ class Making(StationScreen):
         """Index of the task under the cursor."""
         self.complete = False
         """Everything was read."""
-        self._trusted: set[str] = set()
+        self._agreed: set[str] = set()
+        """Configurations of servers that the user agreed to test with."""
         self._entries: dict[tuple[bool, str], dict[str, str | bool]] = {}
         """What was entered into the dialogs that make datasets and did not come to anything, by dialog and source."""
 
@@ -63,34 +63,28 @@ class Making(StationScreen):
         if record is not None:
             self.start(lambda: self._test(record), group="test")
 
-    async def _test(self, record: Any) -> None:
-        from hudtui.core.environment.powers import task_powers
-        from hudtui.core.settings import load_settings
-        from hudtui.core.trust import require
-        from hudtui.tui.screens.dataset_detail import server_lines, trial_content
-        from hudtui.tui.screens.dataset_trial import task_of, try_task
+    async def _test(self, record: TaskRecord) -> None:
+        from hudtui.core.flows.trial import Trial, try_task
+        from hudtui.core.project import Project
+        from hudtui.tui.screens.dataset_detail import trial_content
 
-        config = record.columns.get("mcp_config") or {}
-        key = json.dumps(config, sort_keys=True)
-        if key not in self._trusted:
-            lines = (*server_lines(config, self.shell.platform), "", "It is set up and judged at once; no agent plays.")
-            if not await self.shell.confirm(f"Test {record.id}?", lines, yes="Test"):
-                return
-            self._trusted.add(key)
-        await asyncio.to_thread(require, self.shell.folder, task_powers([config], self.shell.folder / "tasks"))
-        shown = self.query_one("#ds-test", Static)
-        shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
-        self.show_tab("test")
-        self.busy(f"Testing {record.id} (Ctrl-X cancels)")
+        assert self.source is not None
+        project = Project(self.shell.folder, self.shell.platform)
+        shown, begun = self.query_one("#ds-test", Static), False
         try:
-            settings = await asyncio.to_thread(load_settings, self.shell.folder, self.shell.platform)
-            trial = await try_task(task_of(record), settings.lookup)
+            async for step in try_task(project, self.shell, record.task(), self.source, agreed=self._agreed):
+                if isinstance(step, Trial):
+                    shown.update(trial_content(step))
+                    self.say(f"{record.id}: {step.verdict}", step.severity)
+                else:
+                    begun = True
+                    shown.update(Content.styled(f"Testing {clean_line(record.id, 100)} … Ctrl-X cancels.", "$foreground-muted"))
+                    self.show_tab("test")
+                    self.busy(f"Testing {record.id} (Ctrl-X cancels)")
         except BaseException:
-            if self.is_attached:
+            if begun and self.is_attached:
                 shown.update(Content.styled("The test did not come to an end.", "$warning"))
             raise
-        shown.update(trial_content(trial))
-        self.say(f"{record.id}: {trial.verdict}", trial.severity)  # type: ignore[arg-type]
 
     # -- making datasets ---------------------------------------------------------------------------------------------
 

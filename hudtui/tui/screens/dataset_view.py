@@ -345,7 +345,7 @@ class Viewing(Making):
             self.table.focus()
 
     def action_copy(self) -> None:
-        from hudtui.tui.screens.dataset_detail import masked_config
+        from hudtui.core.tasks.masking import masked_config
 
         index, task = self.index, self.chosen
         assert index is not None and task is not None

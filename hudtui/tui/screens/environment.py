@@ -21,6 +21,7 @@ from hudtui.core.environment.images import describe_image, save_image
 from hudtui.core.environment.values import Analysis, ContentBlock, Prompt, Resource, Tool, ToolResult
 from hudtui.core.errors import HudtuiError
 from hudtui.core.events import Progress
+from hudtui.core.json_text import pretty
 from hudtui.core.text import clean, clean_line
 from hudtui.core.workspace import STATE_FOLDER
 from hudtui.tui.facts import Facts
@@ -29,7 +30,6 @@ from hudtui.tui.screens.base import StationScreen
 from hudtui.tui.widgets.empty import EmptyState
 from hudtui.tui.widgets.fields import Field, FilterField, TextEntry
 from hudtui.tui.widgets.fit import cut
-from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.json_view import JsonView, schema_text
 from hudtui.tui.widgets.scrolling import Page
 from hudtui.tui.widgets.tool_form import ToolForm

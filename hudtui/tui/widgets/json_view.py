@@ -12,10 +12,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from hudtui.core.json_text import pretty
 from hudtui.core.text import clean, clean_line
 from hudtui.tui.keymap import AppAction
 from hudtui.tui.widgets.fit import pad
-from hudtui.tui.widgets.json_text import pretty
 from hudtui.tui.widgets.lists import MOVES
 from hudtui.tui.widgets.log_lines import LogLines
 from hudtui.tui.widgets.log_model import LogBuffer

@@ -1,0 +1,77 @@
+"""Testing a task: the question, the calls, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.person import ScriptedPerson
+
+from hudtui.core.events import Progress
+from hudtui.core.flows.trial import Trial, try_task
+from hudtui.core.platform import HUD
+from hudtui.core.project import Project
+from hudtui.core.tasks.task import Task, ToolCall
+from hudtui.core.trust import VARIABLE, Untrusted
+
+BOARD = ToolCall("setup", {"name": "board", "arguments": {"board_size": 3, "seed": 2}})
+BUNDLED = {"text-2048": {"command": "${HUDTUI_PYTHON:-/no/such/python}", "args": ["-P", "-m", "hudtui.envs.text_2048"]}}
+
+
+def task(config: Mapping[str, Any] = BUNDLED, target: int = 64, setup: ToolCall = BOARD) -> Task:
+    judge = ToolCall("evaluate", {"name": "max_number", "arguments": {"target": target}})
+    return Task("board-1", "Play.", config, (setup,), (judge,))
+
+
+async def trial(person: ScriptedPerson, tried: Task, agreed: set[str] | None = None) -> list[Progress | Trial]:
+    return [step async for step in try_task(Project(Path.cwd(), HUD), person, tried, "tasks.json", agreed=agreed)]
+
+
+async def test_the_person_sees_what_is_started_and_then_every_call() -> None:
+    person = ScriptedPerson(True)
+    began, found = await trial(person, task())
+    assert person.titles == ["Test board-1?"]
+    assert person.questions[0].lines[0].startswith("text-2048: starts ") and not person.questions[0].danger
+    assert began == Progress("test", "testing board-1") and isinstance(found, Trial)
+    assert (found.severity, found.details) == ("success", ()) and 0 <= (found.reward or 0) < 1
+    assert [(step.tool, step.failed) for step in found.steps] == [("setup", False), ("evaluate", False)]
+    told = found.to_json()
+    assert told["ok"] and told["steps"][0]["arguments"] == BOARD.arguments and told["reward"] == found.reward
+
+
+async def test_nothing_starts_without_a_yes() -> None:
+    assert await trial(ScriptedPerson(False), task({"a": {"command": "touch", "args": ["started"]}})) == []
+    assert not Path("started").exists()
+
+
+async def test_the_same_servers_are_agreed_to_once() -> None:
+    agreed: set[str] = set()
+    person = ScriptedPerson(True, True)
+    await trial(person, task(), agreed)
+    await trial(person, task(target=32), agreed)
+    assert len(person.questions) == 1
+    await trial(person, task({"a": {"command": "/no/such/program"}}), agreed)
+    assert len(person.questions) == 2
+
+
+async def test_a_yes_is_no_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(Untrusted):
+        await trial(ScriptedPerson(True), task({"a": {"command": "touch", "args": ["started"]}}))
+    assert not Path("started").exists()
+
+
+@pytest.mark.parametrize(
+    ("tried", "severity", "said"),
+    [
+        (task(setup=ToolCall("setup", {"name": "bored"})), "error", "the set-up failed"),
+        (task({"a": {"command": "/no/such/program"}}), "error", "the environment failed"),
+        (task(target=4), "warning", "full marks for nothing"),
+    ],
+)
+async def test_verdicts(tried: Task, severity: str, said: str) -> None:
+    found = (await trial(ScriptedPerson(True), tried))[-1]
+    assert isinstance(found, Trial) and found.severity == severity and said in found.verdict
+    assert found.to_json()["ok"] is (severity != "error")
