@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hudtui.cli import console
-from hudtui.core import trust
+
+if TYPE_CHECKING:
+    from hudtui.core.flows.export import Exported, ExportRequest
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +44,26 @@ def export(
     if script:
         console.run(_script(run), as_json=as_json)
         return
-    console.run(_export(run, step, form, out, folder, push_to, public, as_json), as_json=as_json)
+    from hudtui.core.flows.export import ExportRequest
+
+    request = ExportRequest(run, folder, step, form == "merged", out, push_to, public)
+    made = console.run(_export(request), as_json=as_json)
+    if as_json:
+        console.out_json(
+            {
+                "folder": str(made.folder),
+                "step": made.model.step,
+                "kind": made.form,
+                "base": made.model.base,
+                "serve": list(made.serve),
+                "pushed": made.address,
+            }
+        )
+        return
+    console.out(str(made.folder))
+    if made.address:
+        console.say(f"pushed: {made.address}")
+    console.say(f"serve it: {shlex.join(made.serve)}" if made.serve else made.model.why_not_served)
 
 
 async def _script(run: str | None) -> None:
@@ -52,116 +73,12 @@ async def _script(run: str | None) -> None:
     runlog.print_script(store.record(store.find(run)))
 
 
-async def _export(
-    run: str | None,
-    step: int | None,
-    form: str,
-    out: Path | None,
-    folder: Path | None,
-    push_to: str | None,
-    public: bool,
-    as_json: bool,
-) -> None:
-    import asyncio
-    from dataclasses import replace
+async def _export(request: ExportRequest) -> Exported:
+    from hudtui.core.flows.export import Exported, export_model
+    from hudtui.core.project import open_project
 
-    from hudtui.cli import runlog
-    from hudtui.core.errors import HudtuiError, InputError
-    from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
-
-    if push_to is not None and push_to.count("/") != 1:
-        raise InputError(f"{push_to!r} is no name for a model", fix="Name it ORG/NAME.")
-    place, name = _place(run, folder)
-    trained = find_trained_model(place, step)
-    label = name if trained.step is None else f"{name}-step{trained.step}"
-    target = (out or Path("exports") / (f"{label}-merged" if form == "merged" else label)).absolute()
-    if form == "merged":
-        await _merge(merge_command(_python(place), place.absolute(), trained, target))
-        trained = replace(trained, kind="weights")
-    else:
-        copy_model(trained, target)
-    served = trained.serve_command(target, label)
-    address = None
-    if push_to is not None:
-        token = runlog.settings().lookup("HF_TOKEN")
-        console.say(f"sending {target} to {push_to}")
-        try:
-            address = await asyncio.to_thread(push, target, push_to, token=token, public=public)
-        except HudtuiError:
-            console.say(f"the copy stays here; to send it later: {shlex.join(('hf', 'upload', push_to, str(target)))}")
-            raise
-    if as_json:
-        console.out_json(
-            {
-                "folder": str(target),
-                "step": trained.step,
-                "kind": form,
-                "base": trained.base,
-                "serve": list(served),
-                "pushed": address,
-            }
-        )
-        return
-    console.out(str(target))
-    if address:
-        console.say(f"pushed: {address}")
-    console.say(f"serve it: {shlex.join(served)}" if served else trained.why_not_served)
-
-
-def _place(run: str | None, folder: Path | None) -> tuple[Path, str]:
-    """The run's folder on this machine, and what to call what comes out of it."""
-    from hudtui.cli import runlog
-    from hudtui.core.errors import InputError
-    from hudtui.core.runs.results import results_folder
-
-    if folder is not None:
-        return folder, folder.absolute().name
-    store, _ = runlog.open_store()
-    record = store.record(store.find(run))
-    store.require_own(record.id)
-    place = results_folder(record, store)
-    if not (place / "out").is_dir():
-        raise InputError(
-            f"the files of run {record.id} are not on this machine",
-            fix=f"Fetch them first: hudtui runs pull {record.id}; or name their folder: --from.",
-        )
-    return place, record.id
-
-
-def _python(place: Path) -> str:
-    """Python of the environment that the run was trained in."""
-    import json
-
-    from hudtui.core.errors import InputError
-
-    try:
-        plan = json.loads((place / "plan.json").read_text())
-        python = next(stage["argv"][0] for stage in plan["stages"] if stage["name"] == "train")
-    except (OSError, ValueError, KeyError, StopIteration):
-        python = ""
-    trust.require(
-        Path.cwd(), [trust.power("command", f"{python} -m hudtui.trainers.merge", place.absolute() / "plan.json", python)]
-    )
-    if not python or not Path(python).is_absolute() or not Path(python).exists():
-        raise InputError(
-            "merging needs the environment that the run was trained in, and that is not on this machine",
-            fix="Export the adapter; vLLM serves it beside its base model.",
-        )
-    return str(python)
-
-
-async def _merge(command: tuple[str, ...]) -> None:
-    import asyncio
-
-    from hudtui.core.errors import HudtuiError
-    from hudtui.core.text import clean
-
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-    try:
-        said, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise HudtuiError("the adapter could not be merged", why=clean(said.decode(errors="replace"))[-1500:].strip())
+    async for step in export_model(open_project(), request):
+        if isinstance(step, Exported):
+            return step
+        console.say(step.message)
+    raise AssertionError("unreachable")  # pragma: no cover

@@ -1,0 +1,145 @@
+"""Export the model that a run has trained: copy it, or merge it with its base, and push the copy to the Hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hudtui.core import trust
+from hudtui.core.errors import HudtuiError, InputError
+from hudtui.core.events import Notice, Progress
+from hudtui.core.project import Project
+from hudtui.core.text import clean
+
+if TYPE_CHECKING:
+    from hudtui.core.training.export import TrainedModel
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """Which model to export, in which form, and where to."""
+
+    run: str | None = None
+    """Id of the run, its name, or the beginning of its id; None for the newest."""
+    folder: Path | None = None
+    """Folder of a run outside the project, instead of `run`."""
+    step: int | None = None
+    """Step of a checkpoint; None for the end of the training."""
+    merged: bool = False
+    """Merge the adapter with its base, in the environment that the run was trained in."""
+    out: Path | None = None
+    """Folder to make; None for one in `exports/`, named after the run."""
+    push_to: str | None = None
+    """`ORG/NAME` of the model on the Hub; None to keep the copy on this machine."""
+    public: bool = False
+    """Anyone may read a model that is new on the Hub."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model that was exported."""
+
+    folder: Path
+    model: TrainedModel
+    form: str
+    """`adapter` or `merged`, as `hudtui export --format` takes it."""
+    serve: tuple[str, ...]
+    """The command that serves the copy; empty if there is none: `model.why_not_served`."""
+    address: str | None = None
+    """The model's address on the Hub, if it was pushed."""
+
+
+async def export_model(project: Project, request: ExportRequest) -> AsyncIterator[Progress | Notice | Exported]:
+    """Export a model.
+
+    Yields:
+        A `Progress` for each step that takes time, then one `Exported`. If the push fails, a `Notice` that names the command to
+        push the copy later.
+
+    Raises:
+        InputError: The run has no such model on this machine, the folder exists already, or the model's name is not valid.
+        Untrusted: The user has not agreed to run the Python of the run's training environment.
+        HudtuiError: The model cannot be merged, or the Hub refuses it. The copy stays where it is in the second case.
+    """
+    from hudtui.core.training.export import copy_model, find_trained_model, merge_command, push
+
+    if request.push_to is not None and request.push_to.count("/") != 1:
+        raise InputError(f"{request.push_to!r} is no name for a model", fix="Name it ORG/NAME.")
+    place, name = await asyncio.to_thread(_run_folder, project, request)
+    model = await asyncio.to_thread(find_trained_model, place, request.step)
+    label = name if model.step is None else f"{name}-step{model.step}"
+    out = request.out or Path("exports") / (f"{label}-merged" if request.merged else label)
+    target = project.folder.absolute() / out
+    if request.merged:
+        command = merge_command(_training_python(project, place), place.absolute(), model, target)
+        yield Progress("merge", f"merging the adapter with {model.base}" if model.base else "merging the adapter with its base")
+        await _merge(command)
+        model = replace(model, kind="weights")
+    else:
+        await asyncio.to_thread(copy_model, model, target)
+    form = "merged" if request.merged else "adapter"
+    exported = Exported(target, model, form, model.serve_command(target, label))
+    if request.push_to is not None:
+        token = project.settings().lookup("HF_TOKEN")
+        yield Progress("push", f"sending {target} to {request.push_to}")
+        try:
+            address = await asyncio.to_thread(push, target, request.push_to, token=token, public=request.public)
+        except HudtuiError:
+            later = shlex.join(("hf", "upload", request.push_to, str(target)))
+            yield Notice("info", f"the copy stays here; to send it later: {later}")
+            raise
+        exported = replace(exported, address=address)
+    yield exported
+
+
+def _run_folder(project: Project, request: ExportRequest) -> tuple[Path, str]:
+    """Return the run's folder on this machine, and the name of what is exported from it."""
+    from hudtui.core.runs.results import results_folder
+
+    if request.folder is not None:
+        folder = project.folder / request.folder
+        return folder, folder.absolute().name
+    store = project.runs
+    record = store.record(store.find(request.run))
+    store.require_own(record.id)
+    place = results_folder(record, store)
+    if not (place / "out").is_dir():
+        raise InputError(
+            f"the files of run {record.id} are not on this machine",
+            fix=f"Fetch them first: hudtui runs pull {record.id}; or name their folder: --from.",
+        )
+    return place, record.id
+
+
+def _training_python(project: Project, place: Path) -> str:
+    """Return the Python of the environment that the run was trained in."""
+    file = place.absolute() / "plan.json"
+    try:
+        plan = json.loads(file.read_text())
+        python = next(stage["argv"][0] for stage in plan["stages"] if stage["name"] == "train")
+    except (OSError, ValueError, KeyError, IndexError, TypeError, StopIteration):
+        python = ""
+    if not isinstance(python, str) or not Path(python).is_absolute() or not Path(python).exists():
+        raise InputError(
+            "merging needs the environment that the run was trained in, and that is not on this machine",
+            fix="Export the adapter; vLLM serves it beside its base model.",
+        )
+    trust.require(project.folder, [trust.power("command", f"{python} -m hudtui.trainers.merge", file, python)])
+    return python
+
+
+async def _merge(command: tuple[str, ...]) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise HudtuiError("the adapter could not be merged", why=clean(output.decode(errors="replace"))[-1500:].strip())
