@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,3 +87,16 @@ def test_the_reference_is_what_the_code_says() -> None:
         [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(config)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    listed = set(re.findall(r"[\w/-]+\.md", config))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
+    done = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and "No issues found" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert "hudtui tasks check" in (tmp_path / "build" / "site" / "tutorial" / "index.html").read_text(encoding="utf-8")
