@@ -99,4 +99,4 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
         [sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0 and "No issues found" in done.stdout + done.stderr, done.stdout + done.stderr
-    assert "hudtui tasks check" in (tmp_path / "build" / "site" / "tutorial" / "index.html").read_text(encoding="utf-8")
+    assert "Make a workspace" in (tmp_path / "build" / "site" / "tutorial" / "index.html").read_text(encoding="utf-8")
