@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hudtui.cli import console, runlog
 from hudtui.cli.options import takes_request
+from hudtui.cli.person import Terminal
 from hudtui.core.runs.request import RunRequest
 
 if TYPE_CHECKING:
-    from hudtui.core.runs.preflight import Check
+    from hudtui.core.events import Progress
+    from hudtui.core.project import Project
     from hudtui.core.runs.prepare import Preparation
     from hudtui.core.runs.store import RunRecord, RunStore
-    from hudtui.core.settings import Settings
-    from hudtui.core.workspace import Workspace
 
 _GLYPHS = {"fine": "✓", "warning": "!", "missing": "✗"}
 _GOES_ON = "a run that has started keeps running: hudtui runs shows it"
@@ -114,15 +113,16 @@ class _How:
 
 async def _work(request: RunRequest, how: _How) -> None:
     from hudtui.core.flows.trust import require_run
+    from hudtui.core.project import open_project
 
     async with runlog.machines():
         store, _ = runlog.open_store()
-        place = runlog.workspace()
+        project = open_project()
         if not how.only_looks:
             await runlog.reconcile_runs(store)
             if how.push_image is not None:
-                await _push(how.push_image, place)
-        prepared = await _prepare(request, store, place, how)
+                await _push(how.push_image, project)
+        prepared = await _prepare(request, store, project, how)
         if how.emit_script:
             runlog.print_script(_complete(prepared))
             return
@@ -134,7 +134,7 @@ async def _work(request: RunRequest, how: _How) -> None:
                 raise typer.Exit(2)
             return
         record = _complete(prepared)
-        await asyncio.to_thread(require_run, record.spec, runlog.settings())
+        await asyncio.to_thread(require_run, record.spec, project.settings())
         if how.detach:
             _may_detach(record)
         _show(prepared, record, store)
@@ -152,117 +152,36 @@ async def _work(request: RunRequest, how: _How) -> None:
 # --- what is missing ------------------------------------------------------------------------------------------------------
 
 
-async def _prepare(request: RunRequest, store: RunStore, place: Workspace, how: _How) -> Preparation:
+async def _prepare(request: RunRequest, store: RunStore, project: Project, how: _How) -> Preparation:
     """Check the request; where a person can be asked, offer to fix what is missing until the person declines."""
+    from hudtui.core.flows.prepare import fix
     from hudtui.core.runs.prepare import prepare_run
 
-    settings = runlog.settings()
     while True:
-        prepared = await prepare_run(request, place, settings, store, starts=not how.emit_script)
+        prepared = await prepare_run(request, project.workspace(), project.settings(), store, starts=not how.emit_script)
         if not console.interactive() or how.only_looks or how.yes:
             return prepared
         for check in prepared.missing:
             console.say(f"✗ {check.name}: {check.text}")
-            fixed = await _fix(check, request, settings, place)
-            if fixed is None:
-                continue
-            request, place, settings = fixed, runlog.workspace(), runlog.settings()
-            break
+            fixed = await fix(check, request, project, Terminal(), on_event=_say_progress)
+            if fixed is not None:
+                request = fixed
+                break
         else:
             return prepared
 
 
-async def _fix(check: Check, request: RunRequest, settings: Settings, place: Workspace) -> RunRequest | None:
-    """Offer a fix for something that is missing. Returns the changed request; None if nothing was done."""
-    if check.remedy in ("choose-config", "choose-tasks"):
-        for number, option in enumerate(check.options, 1):
-            console.say(f"  {number}  {option}")
-        chosen = await console.ask(lambda: typer.prompt("Which one?", type=int, err=True))
-        if not 1 <= chosen <= len(check.options):
-            return None
-        option = check.options[chosen - 1]
-        return replace(request, config=Path(option)) if check.remedy == "choose-config" else replace(request, tasks=option)
-    if check.remedy == "set-key":
-        return await _set_key(check.options[0], request, place)
-    if check.remedy == "generate-config":
-        source = await _ask("Generate one from which environment? (empty: none)")
-        return await _generate(source, request) if source.strip() else None
-    if check.remedy in ("make-key", "register-key"):
-        return await _prepare_key(request, settings)
-    if check.remedy == "push-image":
-        name = await _ask("Push it under which name, such as ghcr.io/my-org/? (empty: not now)")
-        if not name.strip():
-            return None
-        await _push(name, place)
-        return request
-    if check.remedy == "choose-machine":
-        text = await _ask("On which machine? local, user@host, or prime")
-        if not text.strip():
-            return None
-        return (
-            replace(request, provider="prime", host=None)
-            if text == "prime"
-            else replace(request, host=text.strip(), provider=None)
-        )
-    return None
+def _say_progress(event: Progress) -> None:
+    console.say(f"  {event.message or event.stage}")
 
 
-async def _ask(question: str) -> str:
-    answer: str = await console.ask(lambda: typer.prompt(question, default="", show_default=False, err=True))
-    return answer
-
-
-async def _push(name: str, place: Workspace) -> None:
+async def _push(name: str, project: Project) -> None:
     """Push the environment's local image, and write its digest into the lock file."""
     from hudtui.core.runs.preflight import push_lock_image
 
-    async with contextlib.aclosing(push_lock_image(place, name)) as steps:
+    async with contextlib.aclosing(push_lock_image(project.workspace(), name)) as steps:
         async for step in steps:
             console.say(f"  {step.text}")
-
-
-async def _set_key(name: str, request: RunRequest, place: Workspace) -> RunRequest | None:
-    from hudtui.core.settings import save_project_setting, save_user_setting
-
-    own = name == "PRIME_API_KEY"  # it pays for machines: a key of the user, not of one project
-    value = await console.ask_secret(f"{name} (kept in {'your own settings' if own else '.env'}; empty: not now): ")
-    if value is None or not value.strip():
-        return None
-    if own:
-        save_user_setting(name, value)
-    else:
-        save_project_setting(place.folder, name, value)
-    return request
-
-
-async def _generate(source: str, request: RunRequest) -> RunRequest | None:
-    from hudtui.cli.person import Terminal
-    from hudtui.core.flows.generate import generate_from
-    from hudtui.core.project import open_project
-
-    project = open_project()
-    made = await generate_from(project, source.strip(), Terminal(), on_event=console.tell)
-    if made is None or made.file is None:
-        return None
-    console.say(f"wrote {made.report}")
-    return replace(request, config=project.folder / made.file)
-
-
-async def _prepare_key(request: RunRequest, settings: Settings) -> RunRequest | None:
-    """Get an SSH key that the provider of the run's machine knows."""
-    from hudtui.cli.person import Terminal
-    from hudtui.core.compute.demo_simulator import ensure_simulator
-    from hudtui.core.compute.registry import open_provider
-    from hudtui.core.flows.keys import prepare_key
-    from hudtui.core.project import open_project
-
-    name = request.offer.provider if request.offer else request.provider or "prime"
-    await asyncio.to_thread(ensure_simulator, settings.get)
-    provider = open_provider(name, settings.get)
-    try:
-        return request if await prepare_key(open_project(), provider, Terminal()) is not None else None
-    finally:
-        await provider.close()
 
 
 def _complete(prepared: Preparation) -> RunRecord:

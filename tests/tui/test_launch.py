@@ -32,6 +32,7 @@ from hudtui.sim import PrimeSimulator
 from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Services
 from hudtui.tui.screens.launch import LaunchScreen
+from hudtui.tui.widgets.fields import Field
 
 own_tmux = tmux_world.own_tmux
 
@@ -517,19 +518,59 @@ async def test_each_hint_of_a_setting_says_what_the_trainer_takes_else(open_app:
             assert field.region.area and str(getattr(Recipe(), name)) in field.placeholder
 
 
-async def test_what_is_missing_elsewhere_comes_back(open_app: Any, workspace: Path, settle: Any) -> None:
+async def test_a_missing_config_is_generated_without_leaving_the_screen(open_app: Any, workspace: Path, settle: Any) -> None:
     (workspace / "configs" / "2048.yaml").unlink()
     async with open_app(workspace) as (app, pilot):
         app.open_station("launch", config="")
         await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
-        assert app.screen._to_mend.remedy == "generate-config"
+        screen = app.screen
+        assert screen._to_fix.remedy == "generate-config"
+        for answer in ("text-2048", "configs/new.yaml"):
+            if not app.screen.is_modal:
+                await pilot.press("f4")
+            await until(pilot, lambda: app.screen.is_modal)
+            app.screen.query_one(Field).value = answer
+            asked = app.screen
+            await pilot.press("enter")
+            await until(pilot, lambda asked=asked: app.screen.is_modal and app.screen is not asked)
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is screen and screen.record is not None)
+        assert screen.record.spec.config.name == "new.yaml" and "Wrote configs/new.yaml" in screen.message
+
+
+async def test_a_missing_key_is_set_without_leaving_the_screen(open_app: Any, workspace: Path, screen_text: Any) -> None:
+    tasks = json.loads((workspace / "tasks.json").read_text())
+    for task in tasks:
+        task["mcp_config"]["text-2048"]["env"] = {"KEY": "$GAME_KEY"}
+    (workspace / "tasks.json").write_text(json.dumps(tasks))
+    async with open_app(workspace) as (app, pilot):
+        app.open_station("launch")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        screen = app.screen
         await pilot.press("f4")
-        await until(pilot, lambda: app.screen.NAME == "environment")
-        await settle(pilot)
-        while app.screen.NAME == "environment":
-            await pilot.press("escape")
-            await settle(pilot)
-        assert app.screen.NAME == "launch"
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press(*"s3cret-of-the-game")
+        assert "s3cret" not in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen and screen.record is not None)
+        assert "GAME_KEY is in" in screen.message and "s3cret" not in screen_text(app)
+    assert "s3cret-of-the-game" in (workspace / ".env").read_text()
+
+
+async def test_another_machine_is_chosen_without_leaving_the_screen(open_app: Any, workspace: Path, sim: PrimeSimulator) -> None:
+    async with open_app(workspace, size=(120, 50)) as (app, pilot):
+        app.open_station("launch", engine="trl", machine="local")
+        await until(pilot, lambda: app.screen.prepared is not None and app.screen.prepared.missing)
+        screen = app.screen
+        assert screen._to_fix.remedy == "choose-machine"
+        await pilot.press("f4")
+        await until(pilot, lambda: app.screen.is_modal)
+        await pilot.press("enter")  # rent one
+        await until(pilot, lambda: app.screen.is_modal and app.screen.query(Field))
+        await pilot.press("enter")  # the suggested GPUs
+        await until(pilot, lambda: app.screen is screen and screen.record is not None)
+        assert screen.record.spec.rent is not None and screen.record.spec.gpus == 2
+        assert [one for one in sim.requests if one.method == "POST"] == []
 
 
 async def test_esc_in_the_settings_leads_to_where_they_were_opened(open_app: Any, workspace: Path, settle: Any) -> None:

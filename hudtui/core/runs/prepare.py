@@ -91,13 +91,13 @@ async def prepare_run(
     provider: Provider | None = None
     machine: Hardware | None = None
     key: str | None = None
-    host = _host(request)
+    host = request_host(request)
     limits = _limits(request, settings, report)
     if host is not None:
         machine = await _check_machine(host, request, report)
     else:
         try:
-            provider = await asyncio.to_thread(_provider, request, settings, providers)
+            provider = await asyncio.to_thread(open_request_provider, request, settings, providers)
             choice = await _choose_offer(request, provider, report)
             key = await _ssh_key(provider, settings, report) if starts else None
         except HudtuiError as error:
@@ -200,7 +200,7 @@ def _file(workspace: Workspace, named: str | Path | None, found: Sequence[Path],
 # --- machines -------------------------------------------------------------------------------------------------------------
 
 
-def _host(request: RunRequest) -> str | None:
+def request_host(request: RunRequest) -> str | None:
     """Return the host to run on, or None for a machine to rent."""
     if request.host is not None:
         return request.host
@@ -247,8 +247,12 @@ def _with_machine(spec: RunSpec, request: RunRequest, machine: Hardware | None) 
     return replace(spec, gpus=max(gpus, 1), gpu_memory=memory)
 
 
-def _provider(request: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
-    """Open the provider to rent from. Blocks while the demo's simulator starts."""
+def open_request_provider(request: RunRequest, settings: Settings, providers: Mapping[str, Provider] | None) -> Provider:
+    """Open the provider to rent from. Blocks while the demo's simulator starts.
+
+    Raises:
+        HudtuiError: See `registry.open_provider`.
+    """
     from hudtui.core.compute.demo_simulator import ensure_simulator
     from hudtui.core.compute.registry import open_provider
 

@@ -21,7 +21,7 @@ from textual.widgets import Static
 from hudtui.core.errors import HudtuiError, InputError, Location
 from hudtui.core.knobs import Knob, knobs_of
 from hudtui.core.runs.request import RunRequest
-from hudtui.core.text import clean_line, home_short
+from hudtui.core.text import clean_line
 from hudtui.core.training.recipe import Recipe, parse_settings
 from hudtui.tui.facts import Facts
 from hudtui.tui.keymap import AppAction
@@ -31,6 +31,7 @@ from hudtui.tui.widgets.fields import Field
 if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.values import Offer, Offers, Query, SshKey
+    from hudtui.core.events import Progress
     from hudtui.core.runs.plan_text import PlanLine
     from hudtui.core.runs.preflight import Check
     from hudtui.core.runs.prepare import Preparation
@@ -86,7 +87,7 @@ class LaunchScreen(StationScreen):
         AppAction(
             "launch.start", "Start", "Start this run. It goes on when hudtui is closed.", "ctrl+g", priority=True, decides=True
         ),
-        AppAction("launch.mend", "Mend", "Do something about the first thing that is missing.", "f4"),
+        AppAction("launch.mend", "Fix", "Offer a fix for the first thing that is missing.", "f4"),
         AppAction(
             "launch.rehearse", "Rehearse", "The training for nothing: a tiny model, on this machine's CPU.", "f7", decides=True
         ),
@@ -202,8 +203,10 @@ class LaunchScreen(StationScreen):
             return "a rehearsal is being started"
         if action_id == "launch.cancel" and self._getting is None:
             return "no machine is being got"
-        if action_id == "launch.mend" and self._to_mend is None:
-            return "nothing is missing that could be mended from here"
+        if action_id == "launch.mend" and self.going("fix"):
+            return "a fix is going on already"
+        if action_id == "launch.mend" and self._to_fix is None:
+            return "nothing is missing that hudtui has a fix for"
         return None
 
     def action_back(self) -> None:
@@ -377,8 +380,8 @@ class LaunchScreen(StationScreen):
             if getting is not None:
                 words = f"A machine is being got for {clean_line(getting.name, 60)}. F8 gives it up."
             lines += [Content(""), Content.styled(words, "bold $accent")]
-        elif self._to_mend is not None:
-            lines += [Content(""), Content.styled("f4 does something about what is missing.", "bold $accent")]
+        elif self._to_fix is not None:
+            lines += [Content(""), Content.styled("f4 offers a fix for what is missing.", "bold $accent")]
         self.query_one("#launch-plan", Static).update(Content("\n").join(lines))
 
     def action_copy(self) -> None:
@@ -402,79 +405,43 @@ class LaunchScreen(StationScreen):
     # -- what is missing ---------------------------------------------------------------------------------------------
 
     @property
-    def _to_mend(self) -> Check | None:
-        """The first thing that is missing and about which something can be done here."""
+    def _to_fix(self) -> Check | None:
+        """The first thing that is missing and that a fix is offered for."""
         return next((check for check in self.prepared.missing if check.remedy), None) if self.prepared is not None else None
 
     def action_mend(self) -> None:
-        """Do something about the first thing that is missing."""
-        check = self._to_mend
+        """Offer a fix."""
+        check = self._to_fix
         if check is not None:
-            self.start(self._mend(check), group="mend")
+            self.start(lambda: self._fix(check), group="fix")
 
-    async def _mend(self, check: Check) -> None:
-        if check.remedy in ("choose-config", "choose-tasks"):
-            from hudtui.tui.widgets.pick import Pick
+    async def _fix(self, check: Check) -> None:
+        from hudtui.core.flows.prepare import fix
 
-            chosen = await self.app.push_screen_wait(Pick("Which one?", check.options))
-            if chosen is not None:
-                self._field("config" if check.remedy == "choose-config" else "tasks").value = check.options[chosen]
-        elif check.remedy == "generate-config":
-            self.shell.open_station("environment", back=self.NAME)
-        elif check.remedy == "set-key":
-            await self._set_keys(check.options)
-        elif check.remedy == "choose-machine":
-            self.shell.open_station("compute", back=self.NAME)
-        elif check.remedy == "push-image":
-            await self._push_image(check.options[0])
-        elif check.remedy in ("make-key", "register-key"):
-            await self._set_up_key()
-
-    async def _set_keys(self, names: Iterable[str]) -> None:
-        """Ask for keys and other values that are missing, one after the other, and note them in the project's `.env`."""
-        from hudtui.core.settings import check_setting_value, mask, save_project_setting
-
-        settings = await asyncio.to_thread(self._settings)
-        for name in names:
-            key = settings.keys.get(name)
-            where = (f"Make one at {key.get_it}",) if key is not None and key.get_it else ()
-            given = await self.shell.ask(
-                f"What is {name}?", lines=where, placeholder="it is not shown", secret=True, accept="Next"
-            )
-            value = (given or "").strip()
-            if not value:
-                break
-            problem = check_setting_value(key, value) if key is not None else None
-            if problem is not None:
-                raise InputError(f"{name} cannot be that", why=problem)
-            lines = (f"{name} = {mask(value)}", f"into {home_short(self.shell.folder / '.env')}, which only you can read")
-            if not await self.shell.confirm("Write this key?", lines, yes="Write"):
-                break
-            await asyncio.to_thread(save_project_setting, self.shell.folder, name, value)
-        self.shell.reload()
-        self._plan_soon()
-
-    async def _push_image(self, image: str) -> None:
-        from hudtui.core.runs.preflight import push_lock_image
-
-        name = await self.shell.ask(f"Push {clean_line(image, 60)} under which name?", placeholder="ghcr.io/my-org/")
-        if not name:
-            return
-        self.busy("Pushing the image")
-        async with aclosing(push_lock_image(self.shell.workspace, name)) as steps:
-            async for step in steps:
-                self.busy(clean_line(step.text, 200))
-        self.clear_message()
-        self._plan_soon()
-
-    async def _set_up_key(self) -> None:
-        from hudtui.core.flows.keys import prepare_key
-
-        office = await self.shell.purse.open()
-        if await prepare_key(self.shell.project, office.desk.provider_of(self._value("machine")), self.shell) is not None:
-            self.shell.reload()
+        rents = self._value("machine") in _RENTED
+        providers = (await self.shell.purse.open()).desk.providers if rents else None
+        fixed = await fix(
+            check, self._request(), self.shell.project, self.shell, providers=providers, on_event=self._show_progress
+        )
+        if self.is_busy:
+            self.clear_message()
+        if fixed is not None:
+            self._take_request(fixed)
             self._quoted.clear()
+            self.shell.reload()
             self._plan_soon()
+
+    def _show_progress(self, event: Progress) -> None:
+        self.busy(event.message or event.stage)
+
+    def _take_request(self, request: RunRequest) -> None:
+        """Show the choices of a fix in the form."""
+        self.offer = request.offer
+        self._typed_machine = request.host or request.provider or self._value("machine")
+        shown = {"tasks": request.tasks, "config": request.config, "machine": self._typed_machine, "gpus": request.gpus}
+        for name, value in shown.items():
+            if value is not None:
+                self._field(name).value = str(value)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
