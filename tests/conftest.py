@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 # How fast a machine draws examples says nothing about what is tested.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# With Python's own thresholds, meant for small heaps, the collection of cycles takes a fifth of the time of a test of a screen.
+gc.set_threshold(20_000, 10, 10)
 
 _KEPT = {
     "PATH",
@@ -77,6 +81,12 @@ def key_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keys") / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)], check=True)
     return path
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector does not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
