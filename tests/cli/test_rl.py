@@ -1,4 +1,4 @@
-"""`hudtui rl` as a user types it, against the simulated Prime: processes, exit codes, streams, machines that are gone after."""
+"""`hudtui rl` as a user types it, against the simulated Prime: exit codes, streams, machines that are gone after."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import tmux_world
+from support.command import hudtui
 
 from hudtui.sim import PrimeSimulator
 
@@ -21,13 +21,6 @@ own_tmux = tmux_world.own_tmux
 MOVE = "  {0}: {{_parser: {{positional: []}}, _tool: move, direction: {{static: {0}}}}}\n"
 CONFIG = "parser: {use_thinking: false}\naction_mappings:\n" + "".join(map(MOVE.format, ("left", "right", "up", "down")))
 SECRET = "hud-secret-0123456789"
-
-
-def hudtui(*words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "hudtui", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, **more)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done
 
 
 @pytest.fixture

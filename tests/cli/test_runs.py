@@ -1,4 +1,4 @@
-"""`hudtui runs` as a user types it: processes, exit codes, streams."""
+"""`hudtui runs` as a user types it: exit codes, streams, and runs that go on without the command."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from support import tmux_world
+from support.command import hudtui
 
 from hudtui.cli import runlog
 from hudtui.core.errors import MachineError
@@ -36,13 +37,6 @@ action_mappings:
     f"  {word}:\n    _parser: {{positional: []}}\n    _tool: move\n    direction: {{static: {word}}}\n"
     for word in ("left", "right", "up", "down")
 )
-
-
-def hudtui(*words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "hudtui", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, **more)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done
 
 
 @pytest.fixture

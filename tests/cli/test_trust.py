@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.command import hudtui
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +31,6 @@ def folder(own_world: Path) -> Path:
         "parser: {use_thinking: false}\naction_mappings:\n  x: {_parser: {positional: []}, _tool: x}\n"
     )
     return own_world
-
-
-def hudtui(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-P", "-m", "hudtui", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done
 
 
 PLAY = ("eval", "tasks.json", "--config", "play.yaml", "--policy", "random")
