@@ -3,47 +3,76 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandInfo, DefaultPlaceholder, TyperInfo
 
 from hudtui import __version__
 from hudtui.cli import console
+from hudtui.cli.help import HelpCommand, HelpGroup
 
 MODULES: tuple[str, ...] = (
     "demo",
+    "doctor",
     "env",
-    "rl",
     "lint",
     "parse",
     "tasks",
     "hf",
+    "rl",
     "eval",
     "runs",
     "watch",
     "rehearse",
     "export",
-    "machine",
     "gpus",
     "pods",
     "keys",
     "wallet",
+    "machine",
     "settings",
     "trust",
-    "doctor",
 )
-"""Modules of `hudtui.cli` that add commands. `--help` lists single commands in this order, and after them groups of commands.
+"""Modules of `hudtui.cli` that add commands. Each has a `register(app)`; heavy imports stay inside its commands."""
 
-Each has a `register(app)`; heavy imports stay inside its commands.
-"""
+SHOWN = ("demo", "doctor", "env", "config", "tasks", "rl", "eval", "runs", "watch", "pods", "machine", "settings", "trust")
+"""The commands that `hudtui --help` lists, in its order. All others are other spellings of them."""
+
+SPELLINGS = {
+    "env analyze": "env show",
+    "rl init": "config init",
+    "lint": "config check",
+    "parse": "config try",
+    "transform": "config transform",
+    "hf": "tasks push",
+    "export": "runs export",
+    "runs watch": "watch",
+    "gpus": "pods offers",
+    "wallet": "pods wallet",
+    "keys": "pods keys",
+    "pods status": "pods show",
+}
+"""Commands with two spellings. Both work alike; help lists the second one (and `rl init`, which belongs beside `rl`)."""
+
+
+class _Root(HelpGroup):
+    """The command itself."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, those of `SHOWN` first and in its order."""
+        return sorted(super().list_commands(ctx), key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
 
 
 def build() -> typer.Typer:
     """The complete `hudtui` command."""
     app = typer.Typer(
         name="hudtui",
+        cls=_Root,
         no_args_is_help=False,
         invoke_without_command=True,
         pretty_exceptions_enable=False,
@@ -54,7 +83,65 @@ def build() -> typer.Typer:
     app.callback()(_root)
     for name in MODULES:
         import_module(f"hudtui.cli.{name}").register(app)
+    config = typer.Typer(help="Gym configurations: write, check and try them.", rich_markup_mode=None)
+    app.add_typer(config, name="config")
+    for old, new in SPELLINGS.items():
+        _respell(app, old, new)
+    _finish(app)
+    for entry in _entries(app):
+        entry.hidden = _name(entry) not in SHOWN
     return app
+
+
+def _entries(app: typer.Typer) -> list[CommandInfo | TyperInfo]:
+    return [*app.registered_commands, *app.registered_groups]
+
+
+def _name(entry: CommandInfo | TyperInfo) -> str:
+    """The name of a command or group, which Typer derives from the function if it is not given."""
+    if isinstance(entry.name, str):
+        return entry.name
+    callback = getattr(entry, "callback", None)
+    return callback.__name__.replace("_", "-") if callback is not None else ""
+
+
+def _entry(app: typer.Typer, path: str) -> tuple[typer.Typer, CommandInfo | TyperInfo]:
+    """The app that holds a command or group, and its entry there."""
+    first, _, rest = path.partition(" ")
+    entry = next(one for one in _entries(app) if _name(one) == first)
+    if not rest:
+        return app, entry
+    assert isinstance(entry, TyperInfo) and entry.typer_instance is not None
+    return _entry(entry.typer_instance, rest)
+
+
+def _respell(app: typer.Typer, old: str, new: str) -> None:
+    """Add another spelling of a command or group, and hide the old one."""
+    _, entry = _entry(app, old)
+    group, _, name = new.rpartition(" ")
+    holder = app
+    if group:
+        found = _entry(app, group)[1]
+        assert isinstance(found, TyperInfo) and found.typer_instance is not None
+        holder = found.typer_instance
+    twin = copy(entry)
+    twin.name = name
+    (holder.registered_groups if isinstance(twin, TyperInfo) else holder.registered_commands).append(twin)  # type: ignore[arg-type]
+    entry.hidden = old != "rl init"
+
+
+def _finish(app: typer.Typer) -> None:
+    """Give every command and group the help of `hudtui.cli.help`, unless it has a class of its own."""
+    for command in app.registered_commands:
+        if command.cls in (None, TyperCommand):
+            command.cls = HelpCommand
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            if group.typer_instance.info.cls in (None, TyperGroup) or isinstance(
+                group.typer_instance.info.cls, DefaultPlaceholder
+            ):
+                group.typer_instance.info.cls = HelpGroup
+            _finish(group.typer_instance)
 
 
 def _version(wanted: bool) -> None:

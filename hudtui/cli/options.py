@@ -68,6 +68,7 @@ def _annotation(name: str, kind: Any, about: Knob, default: Any, *, argument: bo
     kind = list[str] | None if kind == tuple[str, ...] else kind
     bounds = {} if about.minimum is None and about.maximum is None else {"min": about.minimum, "max": about.maximum}
     shown: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "show_default": default not in (None, ()), **bounds}
+    shown["rich_help_panel"] = about.group or None
     if argument:
         return Annotated[kind, typer.Argument(**shown)]
     return Annotated[kind, typer.Option(*(about.flags or (f"--{name.replace('_', '-')}",)), **shown)]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from hudtui.cli import console
+from hudtui.cli.help import HelpGroup
 from hudtui.cli.person import Terminal
 from hudtui.cli.rl_run import run
 from hudtui.cli.sources import TakesCommand, given_command, read_source
@@ -26,12 +26,12 @@ def register(app: typer.Typer) -> None:
         rich_markup_mode=None,
     )
     rl.callback()(_group)
-    rl.command("run")(run)
+    rl.command("run", hidden=True)(run)
     rl.command("init", cls=TakesCommand)(init)
     app.add_typer(rl, name="rl")
 
 
-class _RunsByItself(TyperGroup):
+class _RunsByItself(HelpGroup):
     """The group whose own call is its command `run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

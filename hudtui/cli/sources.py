@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand
+
+from hudtui.cli.help import HelpCommand
 
 if TYPE_CHECKING:
     from hudtui.core.environment.source import Source
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _KEY = "hudtui.command"
 
 
-class TakesCommand(TyperCommand):
+class TakesCommand(HelpCommand):
     """A command that may be given another program's command line after `--`; `given_command` tells it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

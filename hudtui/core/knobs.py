@@ -32,6 +32,8 @@ class Knob:
     """Its name in a form."""
     hint: str = ""
     """What a form shows while the field is empty; by default the help, and the default value."""
+    group: str = ""
+    """Title of the group of options that it belongs to, in a command's help and in a form."""
 
 
 def knob(
@@ -43,9 +45,10 @@ def knob(
     maximum: float | None = None,
     label: str = "",
     hint: str = "",
+    group: str = "",
 ) -> Any:
     """A field of a dataclass that is an option of the user's. See `Knob` for the arguments."""
-    return field(default=default, metadata={_KEY: Knob(help, flags, metavar, minimum, maximum, label, hint)})
+    return field(default=default, metadata={_KEY: Knob(help, flags, metavar, minimum, maximum, label, hint, group)})
 
 
 def knobs_of(kind: type) -> Mapping[str, Knob]:

@@ -42,7 +42,7 @@ def test_a_shell_gets_completions_and_no_app(program: Path) -> None:
     )
     *some, everything = done.stdout.splitlines()
     assert some == ["runs", "show", "init", "--gpus", "--cloud"], done
-    assert {"env", "rl", "hf", "eval", "pods", "settings"} <= set(everything.split())
+    assert {"env", "rl", "tasks", "config", "eval", "pods", "settings"} <= set(everything.split())
     assert "\x1b" not in done.stdout + done.stderr
 
 

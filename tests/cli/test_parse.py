@@ -210,6 +210,6 @@ def test_transform_failures() -> None:
 
 
 def test_help_names_them() -> None:
-    out, _ = hudtui("--help")
-    assert "parse" in out
-    assert "transform" in out
+    out, _ = hudtui("config", "--help")
+    assert "\n  try " in out
+    assert "\n  transform " in out

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hudtui.core.knobs import knob
-from hudtui.core.training.options import JobOptions
+from hudtui.core.training.options import LIMITS, TRAINING, WHAT, WHERE, JobOptions
 
 if TYPE_CHECKING:
     from hudtui.core.compute.values import Offer
@@ -23,13 +23,14 @@ class RunRequest(JobOptions):
 
     engine: str = knob(
         "trl",
-        "trl trains; rollouts plays with --policy; or another one.",
+        "What carries out the run: trl trains, rollouts plays with --policy.",
         "--engine",
         "-e",
         hint="rollouts plays the tasks, trl trains a model",
+        group=WHAT,
     )
     tasks: str | None = knob(
-        None, "A task file or folder, or a dataset on the Hub (org/name).", hint="task file, or a dataset on the Hub"
+        None, "A task file or folder, or a dataset on the Hub (org/name).", hint="task file, or a dataset on the Hub", group=WHAT
     )
     config: Path | None = knob(
         None,
@@ -37,54 +38,65 @@ class RunRequest(JobOptions):
         "--config",
         "-c",
         hint="gym configuration, e.g. configs/2048.yaml",
+        group=WHAT,
     )
     training: Path | None = knob(
         None,
-        "The trainer's settings (YAML or JSON).",
+        "File with settings of the trainer (YAML or JSON).",
         label="settings",
         hint="a file (YAML or JSON) with these and all other settings of the trainer",
+        group=TRAINING,
     )
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Single settings of the trainer, by the names of `Recipe`. They take precedence over the file."""
-    name: str | None = knob(None, "What to call the run.", hint="what to call it; made from config and policy when empty")
-    host: str | None = knob(None, "A machine of yours: user@host, a name of ~/.ssh/config, local.")
-    provider: str | None = knob(None, "Who to rent from: prime; local for this machine.")
+    name: str | None = knob(None, "Name of the run.", hint="what to call it; made from config and policy when empty", group=WHAT)
+    host: str | None = knob(None, "Your own machine: user@host, a name in ~/.ssh/config, or local.", group=WHERE)
+    provider: str | None = knob(None, "Provider to rent from: prime; or local for this machine.", group=WHERE)
     gpus: str | None = knob(
         None,
-        "Such as 4xH100; a training gets 2xA100 otherwise.",
+        "GPUs to rent, such as 4xH100; 2xA100 for a training by default.",
         "--gpus",
         "-g",
         label="GPUs",
         hint="to rent, such as 4xH100; 2xA100 for a training when empty",
+        group=WHERE,
     )
     offer: Offer | None = None
     """The offer to rent."""
-    offer_name: str | None = knob(None, "This very offer: its six characters in hudtui gpus.", "--offer")
-    clouds: tuple[str, ...] = knob((), "Whose machines: datacrunch, hyperstack, ... May be repeated.", "--cloud")
-    regions: tuple[str, ...] = knob((), "Region (eu, eu_north), country (FI) or data centre. May be repeated.", "--region")
+    offer_name: str | None = knob(None, "Rent this offer: its six characters in hudtui pods offers.", "--offer", group=WHERE)
+    clouds: tuple[str, ...] = knob((), "Cloud to rent from, such as datacrunch; may be repeated.", "--cloud", group=WHERE)
+    regions: tuple[str, ...] = knob(
+        (), "Region (eu, eu_north), country (FI) or data centre; may be repeated.", "--region", group=WHERE
+    )
     budget: str | None = knob(
-        None, "What the machine may cost in all, or none.", hint="what the machine may cost; the settings' when empty"
+        None,
+        "Most that the machine may cost, or none.",
+        hint="what the machine may cost; the settings' when empty",
+        group=LIMITS,
     )
     max_hours: str | None = knob(
         None,
-        "Hours it may take in all, or none.",
+        "Longest time in hours, or none.",
         label="max hours",
         hint="the run is stopped after this time; no limit, or the settings', when empty",
+        group=LIMITS,
     )
-    idle_minutes: str | None = knob(None, "Minutes it may do nothing, or none.")
-    keep_on_failure: bool = knob(False, "Leave the machine of a failed run to me; I pay for it.")
+    idle_minutes: str | None = knob(None, "End the machine after this many idle minutes, or none.", group=LIMITS)
+    keep_on_failure: bool = knob(False, "Keep the machine of a failed run; you keep paying for it.", group=LIMITS)
     environments: str = knob(
         AS_IS,
-        "as-is; or remote: those of this computer run on the platform, from the lock's image.",
+        "as-is; or remote: the platform runs the environments of this computer, from the lock file's image.",
         label="envs",
         hint="as-is; or remote: those of this computer run on the platform, from the lock's image",
+        group=WHAT,
     )
     python: str | None = knob(
         None,
-        "Python on the machine with all that is needed; else it is installed there.",
+        "Python on the machine with all requirements; by default an environment is made there.",
         hint="on the machine, with all that is needed; an environment is made there when empty",
+        group=WHAT,
     )
-    output_dir: Path | None = knob(None, "Folder that the results come to.", "--output-dir", "-o")
+    output_dir: Path | None = knob(None, "Folder for the results.", "--output-dir", "-o", group=WHERE)
 
     @property
     def trains(self) -> bool:

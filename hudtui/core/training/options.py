@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from hudtui.core.knobs import knob
 
+WHAT, TRAINING, ROLLOUTS, WHERE, LIMITS = "What to run", "Training", "Rollouts", "Where", "Limits"
+"""Groups of the options of a run, in the order of the command's help and of the form."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
@@ -13,35 +16,51 @@ class JobOptions:
 
     model: str | None = knob(
         None,
-        "What is trained: an id on the Hub.",
+        "Model to train: an id on the Hub, or a folder.",
         "--model",
         "-m",
         hint="what is trained, an id on the Hub; the engine's usual one when empty",
+        group=TRAINING,
     )
     policy: str = knob(
         "greedy",
-        "Of rollouts: random, greedy, replay:TRACE, or openai:MODEL.",
+        "Player: random, greedy, replay:TRACE, or openai:MODEL.",
         "--policy",
         "-p",
         hint="greedy, random, replay:FILE, openai:MODEL",
+        group=ROLLOUTS,
     )
     base_url: str | None = knob(
-        None, "Endpoint for openai:MODEL.", label="endpoint", hint="for openai:MODEL; its usual one when empty"
+        None, "Endpoint for openai:MODEL.", label="endpoint", hint="for openai:MODEL; its usual one when empty", group=ROLLOUTS
     )
     group: int = knob(
-        1, "Of rollouts: episodes for each task.", "--group", "-r", minimum=1, label="per task", hint="episodes a task"
+        1,
+        "Episodes per task.",
+        "--group",
+        "-r",
+        minimum=1,
+        label="per task",
+        hint="episodes a task",
+        group=ROLLOUTS,
     )
-    concurrency: int = knob(4, "Of rollouts: episodes at once.", minimum=1, maximum=256)
+    concurrency: int = knob(4, "Episodes at the same time.", minimum=1, maximum=256, group=ROLLOUTS)
     limit: int | None = knob(
-        None, "Of rollouts: only the first tasks.", "--limit", "-n", minimum=1, hint="only the first tasks; all when empty"
+        None,
+        "Play only the first tasks.",
+        "--limit",
+        "-n",
+        minimum=1,
+        hint="only the first tasks; all when empty",
+        group=ROLLOUTS,
     )
-    seed: int | None = knob(None, "Seed of all that is random.")
+    seed: int | None = knob(None, "Random seed.", group=ROLLOUTS)
     max_turns: int | None = knob(
         None,
-        "Replies an episode may have.",
+        "Most replies in an episode.",
         minimum=1,
         label="max turns",
         hint="replies an episode may have; the config's when empty",
+        group=ROLLOUTS,
     )
-    steps: int | None = knob(None, "Training steps.", minimum=1, hint="{steps} when empty")
-    rehearse: bool = knob(False, "A tiny model for a few steps on the CPU: here, or on the machine that is named.")
+    steps: int | None = knob(None, "Training steps.", minimum=1, hint="{steps} when empty", group=TRAINING)
+    rehearse: bool = knob(False, "Train a tiny model for a few steps on the CPU, here or on the chosen machine.", group=TRAINING)
