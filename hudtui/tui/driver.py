@@ -1,4 +1,7 @@
-"""Textual's terminal driver with two additions: it sleeps while no key is pressed, and it notices a terminal that went away."""
+"""Textual's terminal driver with three additions.
+
+It sleeps while no key is pressed, it notices a terminal that went away, and it sends ASCII where the locale is not UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
+from hudtui.tui.ascii import AsciiTable, wants_ascii
+
 if TYPE_CHECKING:
     from hudtui.tui.app import HudtuiApp
 
@@ -22,11 +27,12 @@ _TICK = 0.1
 class _Output:
     """A stream that reports a lost terminal once instead of raising in the thread that writes."""
 
-    def __init__(self, stream: Any, lost: Any) -> None:
-        self._stream, self._lost, self._dead = stream, lost, False
+    def __init__(self, stream: Any, lost: Any, table: AsciiTable | None) -> None:
+        self._stream, self._lost, self._table, self._dead = stream, lost, table, False
 
     def write(self, text: str) -> None:
-        self._attempt(lambda: self._stream.write(text))
+        plain = text if self._table is None or text.isascii() else text.translate(self._table)
+        self._attempt(lambda: self._stream.write(plain))
 
     def flush(self) -> None:
         self._attempt(self._stream.flush)
@@ -52,7 +58,8 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
-        self._file = cast(Any, _Output(self._file, self._lost))
+        table = AsciiTable() if wants_ascii(os.environ) else None
+        self._file = cast(Any, _Output(self._file, self._lost, table))
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
 

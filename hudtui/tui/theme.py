@@ -1,4 +1,7 @@
-"""Themes: two of our own, one without any colour, and all of Textual's."""
+"""Themes: dark, light, high contrast, one without any colour, and all of Textual's.
+
+`ansi-dark` and `ansi-light`, which are Textual's, use the sixteen colours of the terminal itself.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +55,45 @@ _LIGHT = Theme(
     variables={
         "border": "#9fb0be",
         "border-blurred": "#c6d1da",
+        "foreground-muted": "#55606a",
         "block-cursor-background": "#0b6a94",
         "block-cursor-foreground": "#ffffff",
         "footer-background": "#e1e8ee",
         "footer-key-foreground": "#8a5a00",
+    },
+)
+
+_CONTRAST = Theme(
+    name="hudtui-contrast",
+    primary="#00ffff",
+    secondary="#87d7ff",
+    accent="#ffff00",
+    warning="#ffff00",
+    error="#ff8080",
+    success="#00ff00",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#262626",
+    dark=True,
+    variables={
+        "border": "#ffffff",
+        "border-blurred": "#8a8a8a",
+        "foreground-muted": "#d0d0d0",
+        "foreground-disabled": "#a8a8a8",
+        "text-muted": "#d0d0d0",
+        "text-disabled": "#a8a8a8",
+        "block-cursor-background": "#ffff00",
+        "block-cursor-foreground": "#000000",
+        "block-cursor-blurred-background": "#444444",
+        "block-cursor-blurred-foreground": "#ffffff",
+        "footer-background": "#000000",
+        "footer-key-foreground": "#ffff00",
+        "input-selection-background": "#0000ff",
+        "scrollbar": "#a8a8a8",
+        "scrollbar-background": "#262626",
+        "scrollbar-hover": "#ffffff",
+        "scrollbar-active": "#00ffff",
     },
 )
 
@@ -123,5 +161,5 @@ _MONO = Theme(
     },
 )
 
-OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _MONO)
+OWN: tuple[Theme, ...] = (_DARK, _LIGHT, _CONTRAST, _MONO)
 """The themes of hudtui. The monochrome one sends no colour at all: bold, underline and reverse only."""

@@ -259,3 +259,13 @@ def test_an_end_that_was_not_asked_for_is_no_success(start: Callable[..., Termin
     terminal = start("-c", code)
     assert terminal.wait(60) == 1
     assert b"ended without having been asked" in terminal.output and restored(terminal)
+
+
+def test_a_terminal_without_unicode_gets_ascii(start: Callable[..., Terminal]) -> None:
+    terminal = start(LC_ALL="C")
+    terminal.ready()
+    for key in (b"?", b"\x1b", b"1", b"5", b",", b"\x10"):
+        terminal.type(key)
+        terminal.read(1.0)
+    assert terminal.output.isascii()
+    assert b"environment" in terminal.output
