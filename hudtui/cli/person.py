@@ -25,16 +25,19 @@ class Terminal:
     async def confirm(
         self, title: str, lines: tuple[str, ...] = (), *, yes: str = "Yes", no: str = "Cancel", danger: bool = False
     ) -> bool:
-        """See `Person.confirm`.
+        """See `Person.confirm`. What the user agrees to is said also where the user has agreed in advance.
 
         Raises:
             BadParameter: There is no terminal, and the user has not agreed in advance.
         """
-        if self._yes:
-            return True
-        self._require_terminal()
         for line in lines:
             console.say(line)
+        if self._yes:
+            console.say(f"{title} yes")
+            return True
+        if not console.interactive():
+            console.say(title)
+            self._require_terminal()
         return await console.ask(lambda: typer.confirm(title, default=False, err=True))
 
     async def ask(

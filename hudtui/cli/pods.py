@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 
 from hudtui.cli import compute, console, pods_create
 from hudtui.cli.compute import Json, Providers, Yes
+from hudtui.cli.person import Terminal
 from hudtui.core.text import clean_line, duration
 
 if TYPE_CHECKING:
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
     from hudtui.core.compute.provider import Provider
     from hudtui.core.compute.reconcile import Orphan, Reconciliation
     from hudtui.core.compute.values import Pod
-    from hudtui.core.settings import Settings
+    from hudtui.core.flows.rent import PodToEnd
 
 Name = Annotated[str, typer.Argument(metavar="POD", help="Name or id of the pod, or the beginning of one.")]
 Names = Annotated[list[str], typer.Argument(metavar="POD...", help="Names or ids of pods, or the beginnings of them.")]
-_WHY = "asked for with hudtui pods terminate"
+_MAY_LIVE = "a pod may still be alive and cost money: hudtui pods list"
 
 
 def register(app: typer.Typer) -> None:
@@ -258,42 +260,65 @@ def terminate(names: Names, yes: Yes = False, as_json: Json = False) -> None:
     """End pods, see that they are gone, and show their bills."""
     settings = compute.settings(as_json=as_json)
 
-    async def find() -> list[_Found]:
+    async def work() -> list[dict[str, Any]]:
         ledger = _ledger()
         async with compute.asked(settings, paid=True) as providers:
-            return [await _find(name, providers, ledger, ended=True) for name in names]
+            found = [await _find(name, providers, ledger, ended=True) for name in names]
+            already = [one for one in found if not one.pod.alive]
+            for one in already:
+                console.say(f"{one.pod.name or one.pod.id} has ended already")
+            living = await _to_end([one for one in found if one.pod.alive], ledger)
+            ended = await _end(living, ledger, Terminal(yes=yes))
+            return [*(one.to_json() for one in already), *ended]
 
-    found = console.run(find(), as_json=as_json)
-    living = [one for one in found if one.pod.alive]
-    if living and not yes:
-        console.run(
-            console.confirm(f"End {', '.join(one.pod.name or one.pod.id for one in living)}? What is only there is lost.")
-        )
-    _end(settings, living, already=[one for one in found if not one.pod.alive], as_json=as_json)
-
-
-def _end(settings: Settings, living: Sequence[_Found], *, already: Sequence[_Found] = (), as_json: bool) -> None:
-    async def work() -> list[dict[str, Any]]:
-        from hudtui.core.compute.costs import charge_text
-        from hudtui.core.compute.lifecycle import terminate_pod
-
-        ended: list[dict[str, Any]] = [one.to_json() for one in already]
-        for one in already:
-            console.say(f"{one.pod.name or one.pod.id} has ended already")
-        async with compute.asked(settings, paid=True) as providers:
-            for one in living:
-                async with compute.busy(f"ending {one.pod.name}"):
-                    gone = await terminate_pod(one.pod, providers[one.provider.name], _ledger(), why=_WHY)
-                bill = "its bill is not there yet" if gone.billed is None else f"it cost {charge_text(gone)}"
-                simulated = " (simulated)" if one.provider.features.simulated else ""
-                what = f"is gone for certain; {bill}" if gone.id else "was never created"
-                console.say(f"{one.pod.name or one.pod.id}{simulated} {what}")
-                ended.append({**gone.to_json(), "simulated": one.provider.features.simulated})
-        return ended
-
-    ended = console.run(work(), as_json=as_json, when_ended="a pod may still be alive and cost money: hudtui pods list")
+    ended = console.run(work(), as_json=as_json, when_ended=_MAY_LIVE)
     if as_json:
         console.out_json(ended)
+
+
+async def _end(pods: Sequence[PodToEnd], ledger: Ledger, person: Terminal) -> list[dict[str, Any]]:
+    """End pods and print how each has ended. Returns them as JSON values.
+
+    Raises:
+        Abort: The user declined.
+    """
+    from hudtui.core.flows.rent import Ended, end_pods
+
+    simulated = {one.provider.name: one.provider.features.simulated for one in pods}
+    ended: list[dict[str, Any]] = []
+    line = compute.Spinner("")
+    async with AsyncExitStack() as stack, aclosing(end_pods(pods, ledger, person)) as steps:
+        async for step in steps:
+            if isinstance(step, Ended):
+                line.say(step.text)
+                ended.append({**step.pod.to_json(), "simulated": simulated[step.pod.provider]})
+            elif line.text:
+                line.text = step.message
+            else:
+                line = await stack.enter_async_context(compute.busy(step.message))
+    if pods and not ended:
+        raise typer.Abort
+    return ended
+
+
+async def _to_end(found: Sequence[_Found], ledger: Ledger) -> list[PodToEnd]:
+    """Pods with what the user should know before their end."""
+    from hudtui.core.compute.costs import sum_costs
+    from hudtui.core.compute.lifecycle import PREFIX
+    from hudtui.core.flows.rent import PodToEnd
+    from hudtui.core.runs.remote_run import is_run_active
+
+    def work() -> list[PodToEnd]:
+        costs = sum_costs(ledger, {}, time.time(), here=[one.provider for one in found])
+        pods = []
+        for one in found:
+            run = one.owned.run if one.owned is not None and is_run_active(one.owned) else None
+            cost = costs.of(one.pod.name) or costs.of(one.pod.id)
+            ours = one.owned is not None or one.pod.name.startswith(PREFIX)
+            pods.append(PodToEnd(one.pod, one.provider, run, ours, cost.text if cost else None))
+        return pods
+
+    return await ledger.run(work)
 
 
 def history(
@@ -375,23 +400,22 @@ def reconcile(
     """Compare what is rented with what is written down: machines that no run owns are shown, with age and cost."""
     settings = compute.settings(as_json=as_json)
 
-    async def work() -> tuple[Reconciliation, dict[str, Provider]]:
+    async def work() -> list[dict[str, Any]]:
         from hudtui.core.compute.reconcile import reconcile as compare
+        from hudtui.core.flows.rent import PodToEnd
 
-        async with compute.asked(settings, paid=True) as providers, compute.busy("comparing"):
-            return await compare(providers, _ledger()), dict(providers)
+        ledger = _ledger()
+        async with compute.asked(settings, paid=True) as providers:
+            async with compute.busy("comparing"):
+                found = await compare(providers, ledger)
+            if not (as_json and end):
+                _print_reconciled(found, providers, as_json)
+            orphans = [PodToEnd(one.pod, providers[one.pod.provider], cost=one.cost_text) for one in found.orphans]
+            return await _end(orphans, ledger, Terminal(yes=yes)) if end else []
 
-    found, providers = console.run(work(), as_json=as_json)
-    if not (as_json and end):
-        _print_reconciled(found, providers, as_json)
-    if end and found.orphans:
-        if not yes:
-            console.run(
-                console.confirm(f"End {', '.join(orphan.pod.name for orphan in found.orphans)}? What is only there is lost.")
-            )
-        _end(settings, [_Found(providers[o.pod.provider], o.pod, o.owned) for o in found.orphans], as_json=as_json)
-    elif end and as_json:
-        console.out_json([])
+    ended = console.run(work(), as_json=as_json, when_ended=_MAY_LIVE if end else "")
+    if end and as_json:
+        console.out_json(ended)
 
 
 def _print_reconciled(found: Reconciliation, providers: Mapping[str, Provider], as_json: bool) -> None:

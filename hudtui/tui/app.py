@@ -554,7 +554,9 @@ class HudtuiApp(Acting, App[None], inherit_bindings=False):
             self._messages.append((self.services.now(), severity, words))
 
     def say(self, message: str, *, severity: Severity = "information") -> None:
-        """Show a line on the current screen, or as a toast over a dialog."""
+        """Show a line on the current screen, or as a toast over a dialog. What comes after the end is lost."""
+        if not self.is_running:
+            return
         screen = self.screen
         if isinstance(screen, StationScreen):
             screen.say(message, severity)

@@ -208,22 +208,15 @@ class Purse:
         if self.office is not None:
             await self._count(self.office)
 
-    def wallet_lasts(self, provider: str, hourly: float) -> str | None:
+    def wallet_lasts(self, provider: str, hourly: float, currency: str) -> str | None:
         """How long the wallet pays for one more machine beside those that are alive; None where the balance is not known."""
         holdings = self.holdings
         account = holdings.accounts.get(provider) if holdings is not None else None
-        if holdings is None or account is None or account.balance is None:
+        if holdings is None or account is None:
             return None
-        from hudtui.core.compute.limits import money
-        from hudtui.core.text import duration
+        from hudtui.core.compute.costs import wallet_text
 
-        together = hourly + sum(one.per_hour for one in holdings.spending.open if one.provider == provider)
-        if together <= 0:
-            return None
-        seconds = max(account.balance, 0.0) / together * 3600
-        others = "" if together == hourly else f", together with what is alive ({money(together, account.currency)}/h)"
-        mark = "! " if seconds < 3600 else ""
-        return f"{mark}Your wallet ({money(account.balance, account.currency)}) lasts {duration(seconds)}{others}."
+        return wallet_text(account, holdings.spending, provider, hourly, currency)
 
     # -- leaving --------------------------------------------------------------------------------------------------------------
 

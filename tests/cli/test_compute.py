@@ -54,8 +54,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between two looks and two attempts are left out: the simulator's clock moves with each request."""
     from hudtui.core.compute.lifecycle import acquire, terminate_pod
     from hudtui.core.compute.prime.provider import PrimeProvider
+    from hudtui.core.flows.rent import end_pods, rent
 
-    for function in (acquire, terminate_pod, PrimeProvider.__init__):
+    for function in (acquire, terminate_pod, rent, end_pods, PrimeProvider.__init__):
         monkeypatch.setitem(function.__kwdefaults__, "sleep", lambda seconds: asyncio.sleep(0.01))
 
 
@@ -172,7 +173,7 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
     for said in (
         "$2.71 an hour (simulated)",
         "disk",
-        "The wallet has",
+        "Your wallet ($100.00) lasts",
         "is ready: root@127.0.0.1:",
         "A guard on the machine switches it off after 9.21 h",
         "THAT MAY NOT STOP THE CHARGES",
@@ -212,7 +213,7 @@ def test_the_life_of_a_pod(known: PrimeSimulator, run: Run, monkeypatch: pytest.
 
 def test_nothing_is_rented_without_a_yes(known: PrimeSimulator, run: Run) -> None:
     done = run("pods", "create", "H100", rc=2)
-    assert "add --yes" in done.stderr and "$1.05 an hour" in done.stderr and "spot" in done.stderr
+    assert "add --yes" in done.stderr and "$1.05/h" in done.stderr and "spot" in done.stderr
     assert posts(known) == []
 
 
@@ -224,7 +225,7 @@ def test_a_person_is_asked_with_the_full_price(
         monkeypatch.setenv(name, "1000")
     done = run("pods", "create", "8xH200", rc=1, answers="n\n")
     assert (
-        "Rent it for $22.40 an hour (simulated)?" in done.stderr
+        "Rent 8 × H200_141GB for $22.40/h (simulated)?" in done.stderr
         and "24 hours are charged at once, used or not: $537.60" in done.stderr
     )
     assert posts(known) == []
@@ -366,7 +367,7 @@ def test_one_that_was_asked_for_and_never_came(known: PrimeSimulator, run: Run, 
     assert "a moment ago" in run("pods", "terminate", "hudtui-lost", "--yes", rc=5).stderr
     later = time.time() + 600
     monkeypatch.setattr(time, "time", lambda: later)
-    assert "hudtui-lost (simulated) was never created" in run("pods", "terminate", "hudtui-lost", "--yes").stderr
+    assert "hudtui-lost was never created." in run("pods", "terminate", "hudtui-lost", "--yes").stderr
     assert all(request.method != "DELETE" for request in known.requests)
 
 

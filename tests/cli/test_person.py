@@ -1,6 +1,7 @@
 """How a command asks: without a terminal, with `--yes`, and at a real pseudo-terminal."""
 
 import asyncio
+import contextlib
 import os
 import pty
 import select
@@ -82,3 +83,12 @@ def test_without_a_terminal_nothing_is_asked(method: str) -> None:
     asked = person.choose("Which?", CHOICES) if method == "choose" else getattr(person, method)("Rent it?")
     with pytest.raises(typer.BadParameter, match="cannot ask: add --yes"):
         asyncio.run(asked)
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_what_is_agreed_to_is_said_also_where_nothing_is_asked(yes: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Terminal(yes=yes).confirm("Rent it for $2.00/h?", ("It ends after 24 hours.",), danger=True)
+    with contextlib.nullcontext() if yes else pytest.raises(typer.BadParameter):
+        assert asyncio.run(asked)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "It ends after 24 hours.\nRent it for $2.00/h?" in shown.err

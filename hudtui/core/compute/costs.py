@@ -16,6 +16,7 @@ from hudtui.core.compute.pods import PodRecord
 from hudtui.core.compute.provider import Provider
 from hudtui.core.compute.values import Account, Pod
 from hudtui.core.http import is_loopback
+from hudtui.core.text import duration
 
 HOUR = 3600.0
 
@@ -98,6 +99,26 @@ class CostSummary:
         """One pod, by its name or its provider's id. Another account may use an id again: a living pod comes first."""
         found = [pod for pod in self.pods if name == pod.name] or [pod for pod in reversed(self.pods) if name == pod.pod]
         return next((pod for pod in found if pod.open), found[0] if found else None)
+
+
+def wallet_text(account: Account, costs: CostSummary, provider: str, hourly: float, currency: str) -> str | None:
+    """How long the wallet pays for one more pod beside those that are alive at the provider, for people; None if unknown.
+
+    Args:
+        account: The account that pays.
+        costs: What is alive.
+        provider: The provider's name.
+        hourly: What the new pod costs an hour.
+        currency: Of `hourly`.
+    """
+    if account.balance is None:
+        return None
+    together = hourly + sum(one.per_hour for one in costs.open if one.provider == provider)
+    hours, balance = account.lasts(together, currency), money(account.balance, account.currency)
+    if hours is None:
+        return f"Your wallet has {balance}."
+    others = "" if together == hourly else f", together with what is alive ({money(together, account.currency)}/h)"
+    return f"{'! ' if hours < 1 else ''}Your wallet ({balance}) lasts {duration(hours * HOUR)}{others}."
 
 
 def sum_costs(

@@ -538,7 +538,7 @@ class LaunchScreen(StationScreen):
         lines = [f"{rent.machine}: {price}"]
         if prepared.estimate is not None:
             lines.append(prepared.estimate.text)
-        if lasts := self.shell.purse.wallet_lasts(rent.provider, rent.hourly):
+        if lasts := self.shell.purse.wallet_lasts(rent.provider, rent.hourly, rent.currency):
             lines.append(lasts)
         lines.append("It is ended after the run, and that is verified.")
         if not await self.shell.confirm(f"Rent a machine for {record.name}?", tuple(lines), yes="Rent and start", no="Not now"):

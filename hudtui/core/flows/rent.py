@@ -1,0 +1,313 @@
+"""Rent a pod without a run, and end pods: the questions and messages around `compute.lifecycle`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hudtui.core.compute import watchdog
+from hudtui.core.compute.budget import grant_new
+from hudtui.core.compute.choose import price_text
+from hudtui.core.compute.costs import charge_text, sum_costs, wallet_text
+from hudtui.core.compute.lifecycle import (
+    ProvisionStep,
+    Sleep,
+    TerminationUnverified,
+    acquire,
+    terminate_pod,
+    unique_name,
+)
+from hudtui.core.compute.limits import Limits, amount, estimate, limits_from_settings, money
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.provider import Provider, ProviderError
+from hudtui.core.compute.registry import pod_login
+from hudtui.core.compute.values import Account, Offer, Order, Pod
+from hudtui.core.errors import HudtuiError
+from hudtui.core.events import Progress
+from hudtui.core.flows.keys import prepare_key
+from hudtui.core.flows.person import Person
+from hudtui.core.project import Project
+from hudtui.core.remote.host import Host
+
+WHY = "ended by hand"
+"""What the ledger and the history say of a pod that the user ended."""
+
+
+@dataclass(frozen=True)
+class RentRequest:
+    """What to rent."""
+
+    offer: Offer
+    reasons: tuple[str, ...] = ()
+    """Why this offer was chosen, one sentence each."""
+    hours: float | None = None
+    """Hours to estimate the cost for. By default those after which the limits end the pod."""
+    stem: str = "pod"
+    """Part of the pod's name."""
+    image: str | None = None
+    """System image, one of the offer's."""
+    disk_gb: float | None = None
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The person has agreed: the pod is ordered next."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Rented:
+    """The pod is ready. It costs money until it is ended."""
+
+    pod: Pod
+    guard: str
+    """What ends the pod when hudtui is closed, or that nothing does, for people."""
+
+
+async def rent(
+    project: Project,
+    request: RentRequest,
+    provider: Provider,
+    ledger: Ledger,
+    person: Person,
+    *,
+    set_up_key: bool = True,
+    sleep: Sleep = asyncio.sleep,
+) -> AsyncGenerator[Ordered | ProvisionStep | Rented, None]:
+    """Rent a pod after the person has agreed to its price, and start its watchdog.
+
+    Cancelling, or leaving the loop before the step `ready`, ends what was created. From `ready` on the pod stays; `person` reads
+    what became of it. Leave the loop through `contextlib.aclosing`.
+
+    Args:
+        project: Whose settings hold the limits and name the key.
+        request: What to rent.
+        provider: Where to rent it.
+        ledger: Where the pod is written down first.
+        person: Prepares the SSH key and agrees to the price.
+        set_up_key: See `keys.prepare_key`.
+        sleep: Waits between two checks of the pod.
+
+    Yields:
+        `Ordered`, then the steps of `lifecycle.acquire`, then `Rented`. Nothing if the person declined.
+
+    Raises:
+        Untrusted: The user has not agreed to what the project's files ask for.
+        BudgetExceeded: The day's budget has no room for the pod; nothing was asked.
+        HudtuiError: As `keys.prepare_key` and `lifecycle.acquire`.
+    """
+    settings = await asyncio.to_thread(project.settings)
+    settings.require_trust()
+    offer = request.offer
+    # Idleness of a pod without a run is not measured.
+    limits = replace(await asyncio.to_thread(limits_from_settings, settings), idle_minutes=None)
+    grant = grant_new("", offer.price, provider.endpoint, limits)
+    until = grant(await ledger.run(partial(ledger.records, alive=False)))
+    guard = [watchdog.UNLIMITED]
+    if until is not None:
+        guard = [_limits_text(limits), watchdog.watchdog_notice(provider, settings.get)]
+    key = await prepare_key(project, provider, person, set_up=set_up_key)
+    if key is None:
+        return
+    settings = await asyncio.to_thread(project.settings)  # another key may have been chosen
+    account = await _account(provider, person)
+    lines = [
+        _place(offer, provider),
+        *request.reasons,
+        "",
+        *estimate(offer, request.hours or limits.max_hours or 24.0).text.split("; "),
+        *await _wallet_lines(offer, provider, ledger, account),
+        "",
+        *guard,
+        *filter(None, [_sizes(offer)]),
+        f"SSH key {key.fingerprint}",
+    ]
+    simulated = provider.features.simulated
+    gpus = f"{offer.gpu_count} × {offer.gpu_type}" if offer.gpu_count else "a machine without a GPU"
+    question = f"Rent {gpus} for {price_text(offer.price)}/h{' (simulated)' if simulated else ''}?"
+    if not await person.confirm(question, tuple(lines), yes="Rent", danger=not simulated):
+        return
+    order = Order(unique_name(request.stem), offer, image=request.image, disk_gb=request.disk_gb, ssh_key=key.id)
+    yield Ordered(order.name)
+    steps = acquire(
+        order,
+        provider,
+        ledger,
+        login=pod_login(settings.get),
+        limits=limits,
+        account=account.name if account is not None else None,
+        workspace=project.folder,
+        sleep=sleep,
+        say=person.say,
+    )
+    rented: Rented | None = None
+    async with aclosing(steps):
+        async for step in steps:
+            yield step
+            if step.pod is not None and step.host is not None:
+                # The steps are not left before: they report what becomes of the pod if this is cancelled.
+                told = await put_watchdog(step.host, step.pod, provider, ledger, settings.get)
+                rented = Rented(step.pod, told)
+    assert rented is not None
+    yield rented
+
+
+async def put_watchdog(host: Host, pod: Pod, provider: Provider, ledger: Ledger, lookup: Callable[[str], str | None]) -> str:
+    """Start the watchdog of a pod without a run, or give the running one the limits of the ledger.
+
+    Returns:
+        What the watchdog will do, or why there is none, for people.
+    """
+    record = await ledger.run(ledger.get, pod.name)
+    try:
+        promise = await watchdog.start_watchdog(host, record.until if record else None, provider, pod.id, lookup=lookup)
+    except HudtuiError as error:
+        return f"No guard is on the machine, which costs money until you end it: {'; '.join(error.lines())}"
+    return watchdog.UNLIMITED if promise is None else f"{promise.text} {promise.caveat}".strip()
+
+
+def _place(offer: Offer, provider: Provider) -> str:
+    where = " ".join(word for word in (offer.cloud or offer.provider, offer.region, offer.data_center) if word)
+    return f"{provider.title}: {where}, offer {offer.short}." + (
+        " No real money is spent." if provider.features.simulated else ""
+    )
+
+
+def _sizes(offer: Offer) -> str:
+    sizes = (
+        (offer.socket, "{}"),
+        (offer.vcpus, "{} vCPUs"),
+        (offer.memory_gb, "{:g} GB memory"),
+        (offer.disk_gb, "{:g} GB disk"),
+    )
+    return ", ".join(words.format(value) for value, words in sizes if value)
+
+
+def _limits_text(limits: Limits) -> str:
+    bounds = (
+        (limits.run_budget, "when it has cost {}"),
+        (limits.max_hours, "after {} hours"),
+        (limits.day_budget, "when all machines have cost {} today"),
+    )
+    return f"It is ended {' or '.join(words.format(amount(value)) for value, words in bounds if value is not None)}."
+
+
+async def _account(provider: Provider, person: Person) -> Account | None:
+    try:
+        return await provider.account()
+    except ProviderError as error:
+        person.say(f"{provider.title} does not say what the wallet has: {error.what}")
+        return None
+
+
+async def _wallet_lines(offer: Offer, provider: Provider, ledger: Ledger, account: Account | None) -> list[str]:
+    if account is None:
+        return []
+    costs = await ledger.run(lambda: sum_costs(ledger, {provider.name: account}, time.time(), here=[provider]))
+    text = wallet_text(account, costs, provider.name, offer.price.hourly, offer.price.currency)
+    return [] if text is None else [text]
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PodToEnd:
+    """A pod that the user wants to end, and what the user should know before."""
+
+    pod: Pod
+    provider: Provider
+    run: str | None = None
+    """The run that works on it."""
+    ours: bool = True
+    """hudtui rented it."""
+    cost: str | None = None
+    """What it has cost so far, for people."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A pod is gone: its provider confirms it."""
+
+    pod: Pod
+    """The pod with its bill. It has no id if it was never created."""
+    text: str
+    """One sentence for people."""
+
+
+async def end_pods(
+    pods: Sequence[PodToEnd], ledger: Ledger, person: Person, *, sleep: Sleep = asyncio.sleep
+) -> AsyncGenerator[Progress | Ended, None]:
+    """End pods after the person has agreed, verify each end, and read the bills.
+
+    A pod that cannot be ended keeps none of the others alive: its error comes last.
+
+    Args:
+        pods: The pods.
+        ledger: Where the ends are written down.
+        person: Agrees to the end of all of them.
+        sleep: Waits between two checks.
+
+    Yields:
+        `Progress` before each pod, `Ended` after it. Nothing if the person declined, or there is no pod.
+
+    Raises:
+        TerminationUnverified: A pod may still be alive and cost money.
+        MachineError: The ledger cannot be written.
+    """
+    if not pods:
+        return
+    one = len(pods) == 1
+    lines = [line for pod in pods for line in _pod_lines(pod)]
+    lines += ["", f"Everything on {'it' if one else 'them'} is lost."]
+    what = _name(pods[0].pod) if one else f"{len(pods)} machines"
+    if not await person.confirm(f"End {what}?", tuple(lines), yes="End", danger=True):
+        return
+    ended: list[str] = []
+    failed: list[HudtuiError] = []
+    for each in pods:
+        yield Progress("end", f"Ending {_name(each.pod)}, and making sure")
+        try:
+            gone = await terminate_pod(each.pod, each.provider, ledger, why=WHY, sleep=sleep)
+        except HudtuiError as error:
+            failed.append(error)
+            continue
+        ended.append(_ended_text(each, gone))
+        yield Ended(gone, ended[-1])
+    if len(failed) == 1 and not ended:
+        raise failed[0]
+    if failed:
+        raise TerminationUnverified("; ".join(error.what for error in failed), why=" ".join(ended) or None, fix=failed[0].fix)
+
+
+def _ended_text(end: PodToEnd, gone: Pod) -> str:
+    if not gone.id:
+        return f"{_name(end.pod)} was never created."
+    cost, simulated = charge_text(gone), " (simulated)" if end.provider.features.simulated else ""
+    return f"{_name(end.pod)} is gone; " + (f"it cost {cost}{simulated}." if cost else "its bill is not there yet.")
+
+
+def _pod_lines(end: PodToEnd) -> list[str]:
+    pod = end.pod
+    words = [_name(pod) + (f" ({pod.id})" if pod.id and pod.name else "")]
+    if pod.gpu_count:
+        words[0] += f": {pod.gpu_count} × {pod.gpu_type}"
+    if pod.hourly is not None:
+        words.append(f"{money(pod.hourly, pod.currency)}/h")
+    if end.cost is not None:
+        words.append(end.cost)
+    lines = [", ".join(words)]
+    if end.run is not None:
+        lines.append(f"! The run {end.run} is at work on it.")
+    elif not end.ours:
+        lines.append("! It was not rented by hudtui: another program or person may be using it.")
+    return lines
+
+
+def _name(pod: Pod) -> str:
+    return pod.name or pod.id

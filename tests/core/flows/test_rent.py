@@ -1,0 +1,247 @@
+"""Renting a pod and ending pods, against a simulated provider: what is asked, what is said, and what is never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.person import ScriptedPerson
+
+from hudtui.core.compute.budget import BudgetExceeded
+from hudtui.core.compute.lifecycle import ProvisionStep, TerminationUnverified
+from hudtui.core.compute.pods import Ledger
+from hudtui.core.compute.prime.provider import PrimeProvider
+from hudtui.core.compute.ssh_key import make_key
+from hudtui.core.compute.values import Offer, Pod, Query
+from hudtui.core.errors import MachineError
+from hudtui.core.events import Progress
+from hudtui.core.flows.rent import Ended, Ordered, PodToEnd, Rented, RentRequest, end_pods, put_watchdog, rent
+from hudtui.core.platform import HUD
+from hudtui.core.project import Project
+from hudtui.core.remote.hosts import close_hosts
+from hudtui.sim import PrimeSimulator
+
+
+class World:
+    """A simulated provider whose time passes when a flow waits, a ledger and a project."""
+
+    def __init__(self, sim: PrimeSimulator, folder: Path) -> None:
+        self.sim, self.ledger, self.project = sim, Ledger(), Project(folder, HUD)
+        self.prime = PrimeProvider(sim.api_key, base_url=sim.url, simulated=True, sleep=self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.to_thread(self.sim.clock.advance, seconds)
+
+    async def offer(self, cloud_id: str = "1H100.80S") -> Offer:
+        return next(one for one in (await self.prime.offers(Query())).found if one.cloud_id == cloud_id)
+
+    async def rent(
+        self, person: ScriptedPerson, on: Callable[[Any], Awaitable[None]] | None = None, **more: Any
+    ) -> list[Ordered | ProvisionStep | Rented]:
+        request = RentRequest(await self.offer(), **more)
+        seen: list[Ordered | ProvisionStep | Rented] = []
+        async with aclosing(rent(self.project, request, self.prime, self.ledger, person, sleep=self.sleep)) as steps:
+            async for step in steps:
+                seen.append(step)
+                if on is not None:
+                    await on(step)
+        return seen
+
+    async def rented(self) -> Pod:
+        last = (await self.rent(ScriptedPerson(True)))[-1]
+        assert isinstance(last, Rented)
+        return last.pod
+
+    async def end(self, person: ScriptedPerson, *pods: PodToEnd) -> list[Progress | Ended]:
+        return [one async for one in end_pods(pods, self.ledger, person, sleep=self.sleep)]
+
+    @property
+    def orders(self) -> int:
+        return sum(one.method == "POST" and one.path == "/api/v1/pods/" for one in self.sim.requests)
+
+
+@pytest.fixture
+def sim() -> Iterator[PrimeSimulator]:
+    with PrimeSimulator() as running:
+        running.behave(boot=0, install=0)
+        key = make_key(Path.home() / ".ssh" / "prime_key.pem")
+        running.add_ssh_key(key.with_name("prime_key.pem.pub").read_text())
+        yield running
+
+
+@pytest.fixture
+async def world(sim: PrimeSimulator, tmp_path: Path) -> AsyncIterator[World]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    made = World(sim, folder)
+    yield made
+    await close_hosts()
+    await made.prime.close()
+
+
+async def test_a_pod_is_rented_after_one_question_with_everything_in_it(world: World) -> None:
+    person = ScriptedPerson(True)
+    steps = await world.rent(person, stem="demo", reasons=("It is the cheapest.",))
+    (question,) = person.questions
+    assert question.title == "Rent 1 × H100_80GB for $2.10/h (simulated)?" and not question.danger
+    text = "\n".join(question.lines)
+    for part in (
+        "No real money is spent.",
+        "It is the cheapest.",
+        "at $2.10/h",
+        "Your wallet ($100.00) lasts",
+        "It is ended when it has cost 25",
+        "When hudtui is closed, a guard on it",
+        "SSH key SHA256:",
+    ):
+        assert part in text, part
+    first, last = steps[0], steps[-1]
+    assert isinstance(first, Ordered) and first.name.startswith("hudtui-demo-")
+    assert isinstance(last, Rented) and last.pod.name == first.name and "A guard on the machine" in last.guard
+    kinds = [step.kind for step in steps if isinstance(step, ProvisionStep)]
+    assert kinds[0] == "intended" and kinds[-1] == "ready" and world.orders == 1
+    record = world.ledger.get(first.name)
+    assert record is not None and record.state == "ready" and record.workspace == str(world.project.folder)
+
+
+async def test_a_second_pod_shares_the_wallet(world: World) -> None:
+    await world.rented()
+    person = ScriptedPerson(False)
+    assert await world.rent(person) == []
+    assert "together with what is alive ($4.20/h)" in "\n".join(person.questions[0].lines)
+
+
+async def test_without_a_yes_nothing_is_ordered(world: World) -> None:
+    assert await world.rent(ScriptedPerson(False)) == []
+    assert world.orders == 0 and world.ledger.records(alive=False) == ()
+
+
+async def test_a_full_day_is_said_before_anything_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUDTUI_BUDGET_DAY", "0.0001")
+    with pytest.raises(BudgetExceeded):
+        await world.rent(ScriptedPerson())
+    assert world.orders == 0
+
+
+async def test_without_limits_no_guard_is_promised(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUDGET_RUN", "BUDGET_DAY", "MAX_HOURS"):
+        monkeypatch.setenv(f"HUDTUI_{name}", "none")
+    person = ScriptedPerson(True)
+    last = (await world.rent(person))[-1]
+    unlimited = "No limit is set: it costs money until you end it."
+    assert unlimited in person.questions[0].lines and "guard" not in "\n".join(person.questions[0].lines)
+    assert isinstance(last, Rented) and last.guard == unlimited
+
+
+async def test_a_key_that_is_chosen_on_the_way_is_the_one_that_logs_in(world: World) -> None:
+    usual = Path.home() / ".ssh" / "prime_key.pem"
+    usual.unlink()
+    mine = make_key(usual.with_name("work"))
+    person = ScriptedPerson(str(mine), True, True)
+    assert isinstance((await world.rent(person))[-1], Rented)
+    assert person.titles[:2] == ["An SSH key for rented machines", "Register this SSH key?"]
+
+
+async def test_leaving_before_it_is_ready_ends_what_was_created(world: World) -> None:
+    request = RentRequest(await world.offer())
+    steps = rent(world.project, request, world.prime, world.ledger, ScriptedPerson(True), sleep=world.sleep)
+    async with aclosing(steps):
+        async for step in steps:
+            if isinstance(step, ProvisionStep) and step.kind == "created":
+                break
+    assert world.orders == 1 and not world.sim.alive and world.ledger.records() == ()
+
+
+async def test_a_cancel_while_the_guard_is_put_there_leaves_a_pod_that_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    putting = asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> None:
+        putting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", slow)
+    person = ScriptedPerson(True)
+    task = asyncio.create_task(world.rent(person))
+    await putting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (pod,) = world.sim.alive
+    assert any(f"{pod.name} is ready, and stays: it costs money until" in line for line in person.said)
+
+
+async def test_a_guard_that_cannot_start_is_said_and_the_pod_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise MachineError("no python3 there")
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", fails)
+    last = (await world.rent(ScriptedPerson(True)))[-1]
+    assert isinstance(last, Rented) and len(world.sim.alive) == 1
+    assert last.guard == "No guard is on the machine, which costs money until you end it: no python3 there"
+
+
+async def test_new_limits_reach_the_guard_through_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = await world.rented()
+    given: list[float | None] = []
+
+    async def keep(host: Any, until: float | None, *_: Any, **__: Any) -> None:
+        given.append(until)
+
+    monkeypatch.setattr("hudtui.core.compute.watchdog.start_watchdog", keep)
+    record = world.ledger.get(pod.name)
+    assert record is not None and record.until is not None
+    host: Any = None
+    await put_watchdog(host, pod, world.prime, world.ledger, {}.get)
+    assert given == [record.until]
+
+
+# --- the end --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_is_ended_after_a_yes_with_its_bill(world: World) -> None:
+    pod = await world.rented()
+    end = PodToEnd(pod, world.prime, run="r1", cost="about $1.20")
+    person = ScriptedPerson(False)
+    assert await world.end(person, end) == [] and len(world.sim.alive) == 1
+    (question,) = person.questions
+    assert question.title == f"End {pod.name}?" and question.danger
+    text = "\n".join(question.lines)
+    assert "$2.10/h, about $1.20" in text and "! The run r1 is at work on it." in text and "Everything on it is lost." in text
+    world.sim.clock.advance(3600)
+    progress, ended = await world.end(ScriptedPerson(True), end)
+    assert isinstance(progress, Progress) and pod.name in progress.message
+    assert isinstance(ended, Ended) and ended.pod.stage == "gone"
+    assert f"{pod.name} is gone; it cost $" in ended.text and "(simulated)" in ended.text
+    record = world.ledger.get(pod.name)
+    assert not world.sim.alive and record is not None and (record.state, record.why) == ("ended", "ended by hand")
+
+
+async def test_a_pod_of_another_program_is_named_as_such(world: World) -> None:
+    pod = await world.rented()
+    person = ScriptedPerson(False)
+    await world.end(person, PodToEnd(pod, world.prime, ours=False))
+    assert "! It was not rented by hudtui" in "\n".join(person.questions[0].lines)
+    assert await world.end(ScriptedPerson()) == [], "no pod, no question"
+
+
+async def test_one_that_cannot_be_ended_keeps_no_other_alive(world: World) -> None:
+    first, bad, last = [await world.rented() for _ in range(3)]
+    world.sim.fail_next("DELETE", f"/api/v1/pods/{bad.id}*", kind="status", status=403, detail="not yours", times=50)
+    ends = [PodToEnd(pod, world.prime) for pod in (first, bad, last)]
+    person = ScriptedPerson(True)
+    ended: list[str] = []
+    with pytest.raises(TerminationUnverified) as caught:
+        async for step in end_pods(ends, world.ledger, person, sleep=world.sleep):
+            if isinstance(step, Ended):
+                ended.append(step.pod.name)
+    assert person.titles == ["End 3 machines?"] and ended == [first.name, last.name]
+    assert bad.name in caught.value.what and f"{first.name} is gone" in str(caught.value.why)
+    assert [pod.name for pod in world.sim.alive] == [bad.name]
+    with pytest.raises(TerminationUnverified, match="could not be ended for certain"):
+        await world.end(ScriptedPerson(True), PodToEnd(bad, world.prime))
