@@ -9,22 +9,33 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.ready_command import ReadyCommand
+
 from hudtui.sim import PrimeSimulator
 from hudtui.sim.faults import Behaviour
 
 ROOT = Path(__file__).parents[2]
-PRIME = ROOT / ".venv-prime" / "bin" / "prime"
+PRIME = (ROOT / ".venv-prime").resolve() / "bin" / "prime"
+SURROUNDINGS = {
+    "PRIME_DISABLE_VERSION_CHECK": "1",
+    "COLUMNS": "160",
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "LANG": "C.UTF-8",
+    "PYTHONUTF8": "1",
+}
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads((HERE / "cli-conformance.json").read_text())["cases"]}
 ERRORS: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads((HERE / "cli-errors.json").read_text())["cases"]}
@@ -154,37 +165,46 @@ def world_of(folder: Path, sim: PrimeSimulator, case_id: str) -> tuple[dict[str,
         "PRIME_API_BASE_URL": sim.url,
         "PRIME_INFERENCE_URL": f"{sim.url}/api/v1",
         "PRIME_SSH_KEY_PATH": "/nonexistent" if case_id == "pods-ssh-nokey" else str(home / ".ssh" / "sim_key"),
-        "PRIME_DISABLE_VERSION_CHECK": "1",
-        "COLUMNS": "160",
-        "TERM": "dumb",
-        "NO_COLOR": "1",
-        "LANG": "C.UTF-8",
-        "PYTHONUTF8": "1",
+        **SURROUNDINGS,
     }
     return environment, work
 
 
-def run_command(argv: list[str], stdin: str, sim: PrimeSimulator, folder: Path, case_id: str, *, endless: bool) -> Outcome:
+def prime_command() -> ReadyCommand:
+    """The real command line, with nobody's settings when it is imported."""
+    assert PRIME.exists(), "scripts/bootstrap dev fetches the prime command line"
+    return ReadyCommand(PRIME.with_name("python"), "prime_cli.main:run", {**SURROUNDINGS, "HOME": "/nonexistent"}, ("httpcore",))
+
+
+@pytest.fixture(scope="module")
+def prime() -> Iterator[ReadyCommand]:
+    with prime_command() as command:
+        yield command
+
+
+def run_command(
+    prime: ReadyCommand, argv: list[str], stdin: str, sim: PrimeSimulator, folder: Path, case_id: str, *, endless: bool
+) -> Outcome:
     environment, work = world_of(folder, sim, case_id)
     began = time.monotonic()
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [str(PRIME), *argv], cwd=work, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as process:
-        rc = None
-        try:
-            if endless:
-                while len(sim.requests) < POLLS and process.poll() is None:
-                    time.sleep(0.05)
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    rc = 124
-            out, err = process.communicate(None if endless else stdin, timeout=60)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        rc = process.returncode if rc is None else rc
-    for text, sign in ((sim.url, "{SIM}"), (str((ROOT / ".venv-prime").resolve()), "<venv>"), (environment["HOME"], "~")):
+    paths = [folder / name for name in ("stdin", "stdout", "stderr")]
+    paths[0].write_text("" if endless else stdin)
+    with paths[0].open() as given, paths[1].open("w") as said, paths[2].open("w") as complained:
+        streams = [given.fileno(), said.fileno(), complained.fileno()]
+        process = prime.start([str(PRIME), *argv], cwd=work, environment=environment, streams=streams)
+    rc = None
+    if endless:
+        while len(sim.requests) < POLLS and (rc := prime.wait(0.05)) is None:
+            pass
+    else:
+        rc = prime.wait(60)
+    if rc is None:
+        os.killpg(process, signal.SIGKILL)
+        prime.wait(60)
+        assert endless, f"{argv} did not end"
+        rc = 124
+    out, err = paths[1].read_text(), paths[2].read_text()
+    for text, sign in ((sim.url, "{SIM}"), (str(PRIME.parents[1]), "<venv>"), (environment["HOME"], "~")):
         out = out.replace(text, sign)
     for pod in sim.pods.values():
         for port in pod.ports:
@@ -209,14 +229,14 @@ def same_path(path: str) -> str:
     return path.rstrip("/")
 
 
-def run_case(case_id: str, folder: Path) -> Outcome:
+def run_case(prime: ReadyCommand, case_id: str, folder: Path) -> Outcome:
     case = CASES[case_id]
     with account() as sim:
         SET_UP.get(case_id, lambda sim: None)(sim)
         sim.forget_requests()
         pod = "simpod00000000000000000000000002" if case_id == "pods-terminate-prompt" else "simpod00000000000000000000000001"
         argv = [word.replace("{POD}", pod) for word in case["argv"][1:]]
-        return run_command(argv, case["stdin"], sim, folder, case_id, endless=case["rc"] == 124)
+        return run_command(prime, argv, case["stdin"], sim, folder, case_id, endless=case["rc"] == 124)
 
 
 def differences(case_id: str, outcome: Outcome) -> list[str]:
@@ -259,19 +279,18 @@ def differences(case_id: str, outcome: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("case_id", CASES)
-def test_as_recorded(case_id: str, tmp_path: Path) -> None:
-    assert PRIME.exists(), "scripts/bootstrap dev fetches the prime command line"
-    assert not differences(case_id, run_case(case_id, tmp_path))
+def test_as_recorded(prime: ReadyCommand, case_id: str, tmp_path: Path) -> None:
+    assert not differences(case_id, run_case(prime, case_id, tmp_path))
 
 
-def run_error(error_id: str, folder: Path) -> tuple[Outcome, str]:
+def run_error(prime: ReadyCommand, error_id: str, folder: Path) -> tuple[Outcome, str]:
     case = ERRORS[error_id]
     with account() as sim:
         kinds = {"503html": "html503", "422b": "errors422"}
         sim.fail_next(
             "GET", "/api/v1/pods/", kinds.get(error_id, "status"), status=case["http_status"], detail=_detail(case["response"])
         )
-        outcome = run_command(["pods", "list"], "", sim, folder, error_id, endless=False)
+        outcome = run_command(prime, ["pods", "list"], "", sim, folder, error_id, endless=False)
     return outcome, case["stdout"]
 
 
@@ -281,8 +300,8 @@ def _detail(response: Any) -> str | None:
 
 
 @pytest.mark.parametrize("error_id", ERRORS)
-def test_errors_as_recorded(error_id: str, tmp_path: Path) -> None:
-    outcome, _ = run_error(error_id, tmp_path)
+def test_errors_as_recorded(prime: ReadyCommand, error_id: str, tmp_path: Path) -> None:
+    outcome, _ = run_error(prime, error_id, tmp_path)
     assert outcome.rc == ERRORS[error_id]["rc"]
     failed = [item for item in outcome.raw if item[2] != 307]
     assert failed == [("GET", "/api/v1/pods/", ERRORS[error_id]["http_status"])], "one request, no second try"
@@ -291,13 +310,11 @@ def test_errors_as_recorded(error_id: str, tmp_path: Path) -> None:
 
 
 def main() -> int:
-    from concurrent.futures import ThreadPoolExecutor
-
     bad, began = 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        outcomes = pool.map(lambda case_id: run_case(case_id, Path(folder) / case_id), CASES)
+    with tempfile.TemporaryDirectory() as folder, prime_command() as prime:
         print(f"{'case':32} {'requests':>8} {'exit':>4} {'seconds':>7}  result")
-        for case_id, outcome in zip(CASES, outcomes, strict=True):
+        for case_id in CASES:
+            outcome = run_case(prime, case_id, Path(folder) / case_id)
             found = differences(case_id, outcome)
             bad += bool(found)
             row = f"{case_id:32} {len(outcome.requests):8} {outcome.rc:4} {outcome.seconds:7.1f}"
