@@ -333,6 +333,7 @@ def remove(
     run: Run = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     keep_results: Annotated[bool, typer.Option("--keep-results", help="Leave the files on this computer.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Remove a run that has ended: its folder on its machine, its files here, and its place in the list."""
 
@@ -344,10 +345,13 @@ def remove(
         if not yes:
             await console.confirm(f"Remove run {summary.id} ({summary.name}, {summary.state}) with its files?")
         gone = await remove_run(summary.id, store, keep_results=keep_results)
-        for line in gone:
-            console.say(line)
+        if as_json:
+            console.out_json({"run": summary.id, "removed": list(gone)})
+        else:
+            for line in gone:
+                console.say(line)
 
-    _run(work())
+    _run(work(), as_json=as_json)
 
 
 async def tend_run(store: RunStore, run: str, *, tmux: bool) -> None:

@@ -58,3 +58,21 @@ def test_help_of_rl_groups_its_options() -> None:
     assert places == sorted(places)
     limits = done.stdout[places[4] : places[5]]
     assert all(flag in limits for flag in ("--budget", "--max-hours", "--idle-minutes", "--keep-on-failure"))
+
+
+def test_every_command_that_shows_something_has_json() -> None:
+    without = {
+        "parse": "prints JSON always",
+        "config try": "prints JSON always",
+        "transform": "prints JSON always",
+        "config transform": "prints JSON always",
+        "runs attach": "shows a terminal",
+    }
+
+    def leaves(command: Any, path: str) -> list[str]:
+        below = getattr(command, "commands", {})
+        if below:
+            return [leaf for name, inner in below.items() for leaf in leaves(inner, f"{path} {name}".strip())]
+        return [] if any("--json" in parameter.opts for parameter in command.params) else [path]
+
+    assert set(leaves(ROOT, "")) == set(without)
