@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from support import hub_stub as stub
+from support.command import hudtui
 from typer.testing import CliRunner
 
 from hudtui.cli.app import build
@@ -236,23 +237,30 @@ def test_questions_on_a_terminal() -> None:
     assert all("hud" in one.mcp_config for one in tasks) and "sk-a1" not in str(tasks)
 
 
+@pytest.mark.filterwarnings("ignore:Use .content=:DeprecationWarning")  # of the Hub's own client
 class TestHub:
     @pytest.fixture
-    def hub(self) -> Iterator[Any]:
+    def hub(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        from huggingface_hub import constants
+
         with stub.HubStub() as hub:
+            for name, value in hub.environment().items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # read when it was imported, as is the next
+            monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
             yield hub
 
-    def run(self, hub: Any, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def process(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "hudtui", *arguments],
-            env={**os.environ, **hub.environment(), **environment},
+            env={**os.environ, **environment},
             capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
 
     def test_push_and_read_again(self, hub: Any) -> None:
         Path("hud.lock.yaml").write_text(LOCK)
         Path(".env").write_text(f"HF_TOKEN={stub.TOKEN}\n")
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN="")
+        done = self.process("hf", "tasks.json", "--name", "my-org/my-tasks", "--private", "--test", "1", HF_TOKEN="")
         assert (done.returncode, done.stdout) == (0, f"{hub.url}/datasets/my-org/my-tasks\n"), done.stderr
         repo = hub.repos["my-org/my-tasks"]
         assert repo.private and len(repo.commits) == 1
@@ -262,12 +270,12 @@ class TestHub:
         assert dataset is not None and (dataset.name, dataset.task_count) == ("my-org/my-tasks", 5)
         assert names() == [".env", "hud.lock.yaml", "tasks.json"]
 
-        done = self.run(hub, "tasks", "list", "my-org/my-tasks:test", "--json")
+        done = self.process("tasks", "list", "my-org/my-tasks:test", "--json")
         assert done.returncode == 0, done.stderr
         assert len(json.loads(done.stdout)) == 1
-        done = self.run(hub, "tasks", "check", "my-org/my-tasks@0123abc", "--json")
+        done = self.process("tasks", "check", "my-org/my-tasks@0123abc", "--json")
         assert json.loads(done.stdout)["tasks"] == 4, done.stderr
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json")
+        done = self.process("hf", "tasks.json", "--name", "my-org/my-tasks", "--test", "1", "--json")
         assert json.loads(done.stdout)["pushed"] == f"{hub.url}/datasets/my-org/my-tasks"
         assert len(repo.commits) == 1
 
@@ -277,50 +285,49 @@ class TestHub:
         changes = {"mcp_config": ...} if inferred else {}
         Path("tasks.json").write_text(json.dumps([task(n, **changes) for n in range(1, 6)]))
         words = ("hf", "tasks.json", "--name", "me/boards", *(() if inferred else ("--remote",)))
-        done = self.run(hub, *words)
-        assert done.returncode == 2 and "on this computer alone; nothing is published" in done.stderr, done.stderr
+        done = hudtui(*words, code=2)
+        assert "on this computer alone; nothing is published" in done.stderr, done.stderr
         assert "--push-image" in done.stderr and "me/boards" not in hub.repos
         assert Path("hud.lock.yaml").read_text() == lock
-        done = self.run(hub, *words, "--image", "ghcr.io/me/env:1")
-        assert done.returncode == 0 and "me/boards" in hub.repos, done.stderr
+        done = hudtui(*words, "--image", "ghcr.io/me/env:1")
+        assert "me/boards" in hub.repos, done.stderr
 
     def test_a_dataset_is_public_only_when_that_is_said(self, hub: Any) -> None:
-        done = self.run(hub, "hf", "tasks.json", "--name", "boards")
-        assert done.returncode == 0 and "only you and your organisation see it" in done.stderr
+        done = hudtui("hf", "tasks.json", "--name", "boards")
+        assert "only you and your organisation see it" in done.stderr
         assert hub.repos[f"{hub.user}/boards"].private
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--public")
-        assert done.returncode == 0 and "everyone can read it" in done.stderr and not hub.repos["my-org/open"].private
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6")
-        assert done.returncode == 0 and not hub.repos["my-org/open"].private  # it stays as it is
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/open", "--private")
-        assert done.returncode == 7 and "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
+        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--public")
+        assert "everyone can read it" in done.stderr and not hub.repos["my-org/open"].private
+        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--min-tasks", "6")
+        assert not hub.repos["my-org/open"].private  # it stays as it is
+        done = hudtui("hf", "tasks.json", "--name", "my-org/open", "--private", code=7)
+        assert "public already" in done.stderr and len(hub.repos["my-org/open"].commits) == 2
 
     def test_datasets_that_are_not_there_and_odd_ones(self, hub: Any) -> None:
-        done = self.run(hub, "tasks", "check", "my-org/gone", "--json")
-        assert done.returncode == 2 and "no such dataset" in json.loads(done.stdout)["error"]["what"]
+        done = hudtui("tasks", "check", "my-org/gone", "--json", code=2)
+        assert "no such dataset" in json.loads(done.stdout)["error"]["what"]
         rows = [json.dumps(task(n)).encode() for n in range(3)]
         hub.repos["my-org/lines"] = stub.Repo(False, {"notes.txt": b"", "train.jsonl": b"\n".join(rows), "test.jsonl": rows[0]})
         hub.repos["my-org/empty"] = stub.Repo(False, {"README.md": b"# Nothing"})
-        done = self.run(hub, "tasks", "check", "my-org/lines", "--json")
+        done = hudtui("tasks", "check", "my-org/lines", "--json")
         assert json.loads(done.stdout)["tasks"] == 3, done.stderr
-        done = self.run(hub, "tasks", "check", "my-org/lines", "--split", "dev")
-        assert done.returncode == 2 and "no split 'dev'" in done.stderr
-        done = self.run(hub, "tasks", "check", "my-org/empty")
-        assert done.returncode == 2 and "no Parquet, JSONL or JSON files" in done.stderr
+        done = hudtui("tasks", "check", "my-org/lines", "--split", "dev", code=2)
+        assert "no split 'dev'" in done.stderr
+        done = hudtui("tasks", "check", "my-org/empty", code=2)
+        assert "no Parquet, JSONL or JSON files" in done.stderr
 
     def test_secrets_are_not_given_away(self, hub: Any) -> None:
         secret = "sk-" + "a1" * 12
         config = {"hud": {"url": "https://mcp.hud.ai/v3/mcp", "headers": {"Authorization": f"Bearer {secret}"}}}
         Path("tasks.json").write_text(json.dumps([task(n, mcp_config=config) for n in range(5)]))
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x")
-        assert done.returncode == 2 and "--replace-secrets" in done.stderr and hub.repos == {}
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", "--replace-secrets")
-        assert done.returncode == 0, done.stderr
+        done = hudtui("hf", "tasks.json", "--name", "my-org/x", code=2)
+        assert "--replace-secrets" in done.stderr and hub.repos == {}
+        done = hudtui("hf", "tasks.json", "--name", "my-org/x", "--replace-secrets")
         assert secret not in done.stderr + done.stdout
         assert secret.encode() not in b"".join(hub.objects.values())
 
     def test_without_a_token(self, hub: Any) -> None:
-        done = self.run(hub, "hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
+        done = self.process("hf", "tasks.json", "--name", "my-org/x", HF_TOKEN="")
         assert done.returncode == 7 and "there is none" in done.stderr and "Traceback" not in done.stderr
 
 
