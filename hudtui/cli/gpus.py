@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +32,10 @@ def gpus(
     sort: Sort = "price",
     hours: Hours = None,
     machine: Machines = None,
+    offer_filter: Annotated[
+        str | None,
+        typer.Option("--filter", help="As on the screen: '4xh100 <6 >=80 -spot eu'.", metavar="TEXT", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -41,6 +46,7 @@ def gpus(
     """
     from hudtui.core.compute.choose import choose, select
     from hudtui.core.compute.gpus import has_gpu, parse_spec
+    from hudtui.core.compute.offer_filter import parse_filter
     from hudtui.core.compute.registry import unavailable_providers
     from hudtui.core.errors import InputError
 
@@ -48,6 +54,11 @@ def gpus(
     with console.failures(as_json=as_json):
         wanted = parse_spec(spec) if spec is not None else None
         query = compute.make_query(min_vram, max_price, spot, region, cloud, count)
+        typed = parse_filter(offer_filter or "")
+        if typed.incomplete:
+            raise InputError(f"--filter does not know {typed.incomplete[0]!r}", fix="For instance: '4xh100 <6 >=80 -spot eu'.")
+        options = {name: value for name, value in vars(query).items() if value not in (None, ())}
+        query = replace(typed.query, **options)
 
     async def work() -> tuple[Offers, frozenset[str]]:
         async with compute.asked(settings, provider or (), machines=machine or ()) as providers:
@@ -55,11 +66,15 @@ def gpus(
 
     market, simulated = console.run(work(), as_json=as_json)
     absent = {} if provider else dict(unavailable_providers(settings.get))
-    narrow = wanted is not None or any(value not in (None, ()) for value in vars(query).values())
+    named = [offer for offer in market.found if typed.names(offer)]
+    conditions = (wanted, typed.words, typed.without, *vars(query).values())
+    narrow = any(value not in (None, ()) for value in conditions)
     with console.failures(as_json=as_json):
+        if market.found and not named:
+            raise InputError("no offer has these words", why=offer_filter, fix="hudtui gpus without --filter shows all offers.")
         try:
-            selection = select(market.found, query=query, spec=wanted, order=sort, hours=hours)
-            choice = choose(market.found, query=query, spec=wanted, order=sort, hours=hours) if narrow else None
+            selection = select(named, query=query, spec=wanted, order=sort, hours=hours)
+            choice = choose(named, query=query, spec=wanted, order=sort, hours=hours) if narrow else None
         except InputError as error:
             told = [*market.warnings, *([absent["prime"]] if "prime" in absent else [])]
             lines = [error.fix, *told] if error.fix else told

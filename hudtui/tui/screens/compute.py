@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static, TabbedContent, TabPane
 
 from hudtui.core.compute.market import price_kind
+from hudtui.core.compute.offer_filter import SORTS, arrange, parse_filter
 from hudtui.core.text import clean_line
 from hudtui.tui.keymap import AppAction
 from hudtui.tui.screens import compute_offers as offers_view
@@ -22,7 +23,7 @@ from hudtui.tui.screens import compute_pods as pods_view
 from hudtui.tui.screens.compute_acts import Acts
 from hudtui.tui.screens.compute_core import key_of
 from hudtui.tui.screens.compute_machine import machine_lines
-from hudtui.tui.screens.compute_offers import OfferRows, arrange, offer_lines, parse_wish
+from hudtui.tui.screens.compute_offers import OfferRows, offer_lines
 from hudtui.tui.screens.compute_pods import PodRows, gone_lines, pod_lines
 from hudtui.tui.widgets.fields import FilterField
 from hudtui.tui.widgets.fit import cut
@@ -281,18 +282,18 @@ class ComputeScreen(Acts):
         market = self._market
         if market is None:
             return
-        wish = parse_wish(self.query_one("#cp-filter", FilterField).value)
-        self.shelf = arrange(market.offers, wish, self.sort, reverse=self.backwards)
-        table, keys = self.table, [key_of(offer) for offer in self.shelf.offers]
+        wish = parse_filter(self.query_one("#cp-filter", FilterField).value)
+        self.listed = arrange(market.offers, wish, self.sort, reverse=self.backwards)
+        table, keys = self.table, [key_of(offer) for offer in self.listed.offers]
         if self._offer not in keys:
             self._offer = keys[min(table.cursor, len(keys) - 1)] if keys and self._offer is not None else None
         if keys and (self._offer is None or not self._moved):
-            choice = self.shelf.choice
+            choice = self.listed.choice
             self._offer = key_of(choice.offer) if choice is not None and key_of(choice.offer) in keys else keys[0]
         table.sorted_by = (self.sort, self.backwards)
         table.empty = "No offer fits: Esc shows all." if market.offers else self._nobody(market)
         old = frozenset(name for name, part in market.parts.items() if part.remembered)
-        table.show(OfferRows(self.shelf, old), cursor=keys.index(self._offer) if self._offer in keys else None)
+        table.show(OfferRows(self.listed, old), cursor=keys.index(self._offer) if self._offer in keys else None)
         self._show_offer()
         self._show_shown()
         self.refresh_bindings()
@@ -305,7 +306,7 @@ class ComputeScreen(Acts):
         event.stop()
         rows = event.table.rows
         if isinstance(rows, OfferRows) and event.row < len(rows):
-            key = key_of(rows.shelf.offers[event.row])
+            key = key_of(rows.listed.offers[event.row])
             if key != self._offer:
                 self._offer, self._moved = key, True
                 self._show_offer()
@@ -329,14 +330,14 @@ class ComputeScreen(Acts):
     def on_task_table_heading_clicked(self, event: TaskTable.HeadingClicked) -> None:
         """Sort by it; again: the other way round."""
         event.stop()
-        if event.table is self.table and event.key in offers_view.SORTS:
+        if event.table is self.table and event.key in SORTS:
             self.backwards = not self.backwards if event.key == self.sort else False
             self.sort = event.key
             self._arrange()
 
     def action_sort(self) -> None:
         """By the next column that is shown."""
-        shown = [column.key for _, column, _ in self.table.widths() if column.key in offers_view.SORTS]
+        shown = [column.key for _, column, _ in self.table.widths() if column.key in SORTS]
         self.sort = shown[(shown.index(self.sort) + 1) % len(shown)] if self.sort in shown else shown[0]
         self.backwards = False
         self._arrange()
@@ -368,7 +369,7 @@ class ComputeScreen(Acts):
     def _show_offer(self) -> None:
         offer, market, shown = self.offer, self._market, self.query_one("#cp-offer", Static)
         if offer is None or market is None:
-            words = self.shelf.nothing or ("No offer is selected.",)
+            words = self.listed.nothing or ("No offer is selected.",)
             shown.update(Content.styled("\n".join(clean_line(line) for line in words), "$foreground-muted"))
             return
         width = max(self.query_one("#cp-offer-page").size.width - 3, 24)
@@ -380,13 +381,13 @@ class ComputeScreen(Acts):
                 if self.machine
                 else Content.styled("Looking at this machine…", "$foreground-muted")
             )
-            shown.update(Content("\n\n").join([body, *offers_view.why_lines(offer, self.shelf)]))
+            shown.update(Content("\n\n").join([body, *offers_view.why_lines(offer, self.listed)]))
             return
         provider = self.provider_of(offer.provider)
         shown.update(
             offer_lines(
                 offer,
-                self.shelf,
+                self.listed,
                 market.offers_of_provider(offer),
                 self._histories.get(price_kind(offer), ()),
                 self.shell.services.now().timestamp(),
@@ -403,11 +404,11 @@ class ComputeScreen(Acts):
         self._show_offer()
 
     def _show_shown(self) -> None:
-        market, shelf = self._market, self.shelf
+        market, listed = self._market, self.listed
         if market is None:
             return
-        count = f"{len(shelf.offers)} of {shelf.total}" if len(shelf.offers) != shelf.total else str(shelf.total)
-        parts: list[Any] = [f"{count} offer{'' if shelf.total == 1 else 's'}"]
+        count = f"{len(listed.offers)} of {listed.total}" if len(listed.offers) != listed.total else str(listed.total)
+        parts: list[Any] = [f"{count} offer{'' if listed.total == 1 else 's'}"]
         parts.append(f", by {self.sort}{' down' if self.backwards else ''}")
         if market.asking:
             parts.append((f"  ● asking {', '.join(market.asking)}", "bold $accent"))

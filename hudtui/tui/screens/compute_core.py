@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import TabbedContent
 
+from hudtui.core.compute.offer_filter import OfferList
 from hudtui.tui.screens.base import StationScreen
-from hudtui.tui.screens.compute_offers import Shelf
 from hudtui.tui.screens.compute_pods import row_key
 from hudtui.tui.widgets.task_table import TaskTable
 
@@ -24,7 +24,7 @@ class ComputeCore(StationScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shelf = Shelf()
+        self.listed = OfferList()
         """The offers that are shown."""
         self._offer: str | None = None
         self._pod: str | None = None
@@ -62,7 +62,7 @@ class ComputeCore(StationScreen):
     @property
     def offer(self) -> Offer | None:
         """The offer under the cursor."""
-        return next((offer for offer in self.shelf.offers if key_of(offer) == self._offer), None)
+        return next((offer for offer in self.listed.offers if key_of(offer) == self._offer), None)
 
     @property
     def holding(self) -> PodRow | None:

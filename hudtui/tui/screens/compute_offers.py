@@ -1,20 +1,16 @@
-"""The offers as the compute screen shows them: what is asked for in the filter, the table, and one offer in full."""
+"""The offers as the compute screen shows them: the table, and one offer in full."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import Any
 
 from textual.content import Content
 
-from hudtui.core.compute.choose import OWN_PROVIDERS, OfferChoice, choose, price_in_usd, select
-from hudtui.core.compute.gpus import has_gpu
 from hudtui.core.compute.limits import amount, estimate, money
 from hudtui.core.compute.market import PricePoint, ProviderOffers
-from hudtui.core.compute.values import Offer, Query
-from hudtui.core.errors import InputError
+from hudtui.core.compute.offer_filter import OfferList, who
+from hudtui.core.compute.values import Offer
 from hudtui.core.text import clean_line
 from hudtui.core.training.sparkline import sparkline
 from hudtui.tui.widgets.task_table import Cell, Column
@@ -34,122 +30,8 @@ COLUMNS = (
     Column("setup", "setup", 6, from_width=95),
     Column("images", "images", 6, from_width=102),
 )
-SORTS = ("price", "gpu-price", "gpu", "count", "vram", "spot", "provider", "region", "stock", "setup", "images")
 HOURS = 4.0
 """The estimate in the detail is for so many hours."""
-
-_CONDITIONS: tuple[tuple[re.Pattern[str], str, Callable[[str], Any]], ...] = (
-    (re.compile(r"<=?[$€]?(\d+(?:\.\d+)?)"), "max_price", float),
-    (re.compile(r">=?(\d+(?:\.\d+)?)(?:gb?)?"), "min_vram", float),
-    (re.compile(r"(\d{1,3})[x×]"), "gpu_count", int),
-    (re.compile(r"[x×](\d{1,3})"), "gpu_count", int),
-)
-_STOCKS = {"high": 0, "medium": 1, "low": 2, "": 3, "unavailable": 4}
-
-
-@dataclass(frozen=True)
-class OfferFilter:
-    """What is asked for: conditions, and words that an offer must have or must not have."""
-
-    query: Query = field(default_factory=Query)
-    words: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-
-    def names(self, offer: Offer) -> bool:
-        """Whether the words fit an offer."""
-        said = (offer.gpu_type, offer.provider, offer.cloud, offer.cloud_id, offer.region, offer.country, offer.data_center)
-        text = " ".join((*said, offer.socket, offer.stock, offer.security, offer.short, "spot" if offer.spot else "")).lower()
-        return all(word in text for word in self.words) and not any(word in text for word in self.without)
-
-
-def parse_wish(text: str) -> OfferFilter:
-    """The filter as typed: `4xh100 <6 >=80 -spot eu`."""
-    query, words, without = Query(), [], []
-    for token in text.lower().split():
-        if match := re.fullmatch(r"(\d{1,3})[x×](\D.*)", token):
-            query = replace(query, gpu_count=int(match[1]))
-            words.append(match[2])
-            continue
-        for pattern, name, kind in _CONDITIONS:
-            if match := pattern.fullmatch(token):
-                query = replace(query, **{name: kind(match[1])})
-                break
-        else:
-            if token in ("spot", "-spot", "!spot"):
-                query = replace(query, spot=token == "spot")
-            elif token[0] in "-!" and len(token) > 1:
-                without.append(token[1:])
-            elif token[0] not in "<>-!":
-                words.append(token)
-    return OfferFilter(query, tuple(words), tuple(without))
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """The offers that match, in the order of the table, and the offer that would be rented."""
-
-    offers: tuple[Offer, ...] = ()
-    total: int = 0
-    """All that there are."""
-    choice: OfferChoice | None = None
-    nothing: tuple[str, ...] = ()
-    """Why none fits, in words."""
-
-
-def arrange(offers: Sequence[Offer], wish: OfferFilter, sort: str, *, reverse: bool = False) -> Shelf:
-    """Filter and sort.
-
-    Args:
-        offers: All of them.
-        wish: What is asked for.
-        sort: One of `SORTS`.
-        reverse: The other way round.
-    """
-    named = [offer for offer in offers if wish.names(offer)]
-    order = sort if sort in ("gpu-price", "vram", "count", "setup") else "price"
-    fits = (*select(named, query=wish.query, order=order).found, *_plain(named, wish.query))
-    key = _KEYS.get(sort)
-    shown = sorted(fits, key=key) if key is not None else list(fits)
-    if reverse:
-        shown.reverse()
-    choice: OfferChoice | None = None
-    nothing: tuple[str, ...] = ("No offer has these words.",) if offers else ()
-    try:
-        choice = choose(named, query=wish.query, order=order) if named else None
-    except InputError as error:
-        nothing = tuple(error.lines()) if wish.query != Query() else ("No machine with a GPU is on offer.",)
-    return Shelf(tuple(shown), len(offers), choice, nothing)
-
-
-def _plain(offers: Sequence[Offer], query: Query) -> list[Offer]:
-    """Machines without a GPU, the first of them: listed, though a filter for GPUs leaves them out."""
-    if query.gpu_count is not None or query.min_vram is not None:
-        return []
-    fits = [
-        offer
-        for offer in offers
-        if not has_gpu(offer)
-        and query.spot in (None, offer.spot)
-        and (query.max_price is None or (offer.price.stated and price_in_usd(offer) <= query.max_price))
-    ]
-    return sorted(fits, key=lambda offer: (offer.provider not in OWN_PROVIDERS, price_in_usd(offer)))
-
-
-_KEYS: dict[str, Callable[[Offer], Any]] = {
-    "gpu": lambda offer: (offer.gpu_type, offer.gpu_count, price_in_usd(offer)),
-    "spot": lambda offer: (not offer.spot, not offer.price.stated, price_in_usd(offer)),
-    "provider": lambda offer: (who(offer), not offer.price.stated, price_in_usd(offer)),
-    "region": lambda offer: (offer.region or offer.country or "~", price_in_usd(offer)),
-    "stock": lambda offer: (_STOCKS.get(offer.stock.lower(), 3), price_in_usd(offer)),
-    "images": lambda offer: (-len(offer.images), price_in_usd(offer)),
-}
-
-
-def who(offer: Offer) -> str:
-    """Whose machine it is: `datacrunch`, `this machine`, the name of one behind SSH."""
-    if offer.provider == "local":
-        return "this machine"
-    return offer.cloud_id if offer.provider == "ssh" else offer.cloud or offer.provider
 
 
 def price_of(offer: Offer) -> str:
@@ -162,17 +44,17 @@ def price_of(offer: Offer) -> str:
 class OfferRows:
     """The rows of the table."""
 
-    def __init__(self, shelf: Shelf, remembered: frozenset[str] = frozenset()) -> None:
-        self.shelf = shelf
+    def __init__(self, listed: OfferList, remembered: frozenset[str] = frozenset()) -> None:
+        self.listed = listed
         self._remembered = remembered
 
     def __len__(self) -> int:
-        return len(self.shelf.offers)
+        return len(self.listed.offers)
 
     def cells(self, row: int) -> Sequence[Cell]:
         """As the table shows it."""
-        offer = self.shelf.offers[row]
-        chosen = self.shelf.choice is not None and self.shelf.choice.offer == offer
+        offer = self.listed.offers[row]
+        chosen = self.listed.choice is not None and self.listed.choice.offer == offer
         style = "table--muted" if offer.provider in self._remembered else ""
         low = offer.stock.lower() in ("low", "unavailable")
         return (
@@ -193,7 +75,7 @@ class OfferRows:
 
 def offer_lines(
     offer: Offer,
-    shelf: Shelf,
+    listed: OfferList,
     part: ProviderOffers | None,
     history: Sequence[PricePoint],
     now: float,
@@ -240,15 +122,15 @@ def offer_lines(
         lines.append(Content(clean_line(estimate(offer, HOURS).text + ".")))
     if history:
         lines += [Content(""), *_history(history, offer, now, width)]
-    lines += [Content(""), *why_lines(offer, shelf)]
+    lines += [Content(""), *why_lines(offer, listed)]
     return Content("\n").join(lines)
 
 
-def why_lines(offer: Offer, shelf: Shelf) -> list[Content]:
+def why_lines(offer: Offer, listed: OfferList) -> list[Content]:
     """Why this one is chosen, or which is instead."""
-    choice = shelf.choice
+    choice = listed.choice
     if choice is None:
-        return [Content.styled(clean_line(line), "$foreground-muted") for line in shelf.nothing]
+        return [Content.styled(clean_line(line), "$foreground-muted") for line in listed.nothing]
     if choice.offer == offer:
         lines = [Content.styled("★ Why this one is chosen", "bold $success")]
         return lines + [Content(clean_line(reason)) for reason in choice.reasons]

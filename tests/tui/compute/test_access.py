@@ -63,7 +63,7 @@ async def test_from_nothing_to_a_machine_that_can_be_rented(
         public = asyncssh.read_public_key(str(path) + ".pub").export_public_key().decode().split()[1]
         assert len(known) == 1 and public in str(known[0].body)
 
-        await until(pilot, lambda: len(app.screen.shelf.offers) > 10)
+        await until(pilot, lambda: len(app.screen.listed.offers) > 10)
         await pilot.press("a")
         await until(pilot, lambda: "Everything is set up" in app.screen.message)
         assert len([request for request in nobody.sim.requests if request.method == "POST"]) == 1

@@ -13,11 +13,11 @@ import pytest
 from hudtui.core.compute import hardware as machines
 from hudtui.core.compute import owned_hosts
 from hudtui.core.compute.market import PriceHistory
-from hudtui.core.compute.values import Offer, Price, Query
+from hudtui.core.compute.offer_filter import SORTS
+from hudtui.core.compute.values import Offer, Price
 from hudtui.core.errors import MachineError
 from hudtui.core.workspace import make_state_dir
 from hudtui.tui.app import HudtuiApp
-from hudtui.tui.screens.compute_offers import SORTS, arrange, parse_wish
 
 REAL = (machines.inspect, owned_hosts._inspect_here)
 SIZES = [(160, 48), (80, 24), (60, 20)]
@@ -90,7 +90,7 @@ def test_picture_of_a_provider_that_fails(snap: Any, project: Path, world: Any, 
 
 
 def shown(app: Any) -> list[str]:
-    return [f"{offer.gpu_count}x{offer.gpu_type}" for offer in app.screen.shelf.offers]
+    return [f"{offer.gpu_count}x{offer.gpu_type}" for offer in app.screen.listed.offers]
 
 
 async def test_all_offers_with_their_full_price_and_why(
@@ -102,9 +102,9 @@ async def test_all_offers_with_their_full_price_and_why(
         text = screen_text(app)
         assert "Prime (simulated)" in text and "wallet $100.00" in text
         assert "Why this one is chosen" in text and "20 offers" in text
-        prices = [offer.price.hourly for offer in app.screen.shelf.offers if offer.gpu_count and offer.price.currency == "USD"]
+        prices = [offer.price.hourly for offer in app.screen.listed.offers if offer.gpu_count and offer.price.currency == "USD"]
         assert prices == sorted(prices) and len(prices) > 10
-        assert "this machine" in text and app.screen.shelf.offers[-1].gpu_count == 0
+        assert "this machine" in text and app.screen.listed.offers[-1].gpu_count == 0
 
 
 async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: Any, project: Path, world: Any) -> None:
@@ -118,7 +118,7 @@ async def test_a_refresh_keeps_the_cursor_on_its_offer(open_app: Any, settle: An
         await pilot.press("r")
         await settle(pilot)
         assert app.screen.offer == before
-        assert app.screen.shelf.offers[app.screen.table.cursor] == before
+        assert app.screen.listed.offers[app.screen.table.cursor] == before
 
 
 async def test_the_filter_is_kept_and_can_be_cleared(
@@ -178,8 +178,8 @@ async def test_what_is_only_remembered_cannot_be_ordered(
     world.sim.fail_next("GET", "/api/v1/availability/*", kind="slow", seconds=60, times=20)
     async with open_app(project, services=world.services) as (app, pilot):
         await pilot.press("4")
-        await until(pilot, lambda: app.screen.shelf.offers and app.screen.offer is not None)
-        assert len(app.screen.shelf.offers) > 10
+        await until(pilot, lambda: app.screen.listed.offers and app.screen.offer is not None)
+        assert len(app.screen.listed.offers) > 10
         for action in ("compute.use", "compute.rent"):
             assert "1 h ago" in (app.screen.why_not(action) or "")
 
@@ -223,42 +223,3 @@ async def test_copy_gives_json(
         await pilot.press("y")
         await pilot.pause()
     assert json.loads(copied[0])["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
-
-
-# -- what is asked for -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "query", "words", "without"),
-    [
-        ("", Query(), (), ()),
-        ("4xH100 <6", Query(gpu_count=4, max_price=6), ("h100",), ()),
-        ("x2 a100 >=80gb", Query(gpu_count=2, min_vram=80), ("a100",), ()),
-        ("8x <=$20.5 -spot eu", Query(gpu_count=8, max_price=20.5, spot=False), ("eu",), ()),
-        ("spot -canada !low", Query(spot=True), (), ("canada", "low")),
-        ("a100_80gb <x - >", Query(), ("a100_80gb",), ()),
-    ],
-)
-def test_what_people_type(text: str, query: Query, words: tuple[str, ...], without: tuple[str, ...]) -> None:
-    wish = parse_wish(text)
-    assert (wish.query, wish.words, wish.without) == (query, words, without)
-
-
-def test_why_nothing_fits() -> None:
-    offers = [Offer("prime", "a", "H100_80GB", 1, Price(2.5), gpu_memory=80)]
-    shelf = arrange(offers, parse_wish("<1"), "price")
-    assert shelf.offers == () and shelf.choice is None and shelf.total == 1
-    assert any("price" in line for line in shelf.nothing)
-    assert arrange(offers, parse_wish("gpuzilla"), "price").nothing == ("No offer has these words.",)
-
-
-@pytest.mark.parametrize("sort", SORTS)
-def test_every_sort_keeps_every_offer(sort: str) -> None:
-    offers = [
-        Offer("prime", "a", "H100_80GB", 2, Price(5), gpu_memory=80, region="eu", stock="Low", spot=True),
-        Offer("prime", "b", "A100_80GB", 1, Price(1), gpu_memory=80, region="us", stock="High", images=("x",), setup_minutes=3),
-        Offer("ssh", "box", "H100_80GB", 1, Price(0, stated=False)),
-        Offer("local", "local", "", 0, Price(0)),
-    ]
-    there, back = arrange(offers, parse_wish(""), sort), arrange(offers, parse_wish(""), sort, reverse=True)
-    assert set(there.offers) == set(offers) and there.offers == back.offers[::-1]
