@@ -22,6 +22,8 @@ from hudtui.tui.app import HudtuiApp
 from hudtui.tui.facts import Facts, RunFact, Services, StationFact, WalletFact
 from hudtui.tui.keymap import Acting, AppAction
 from hudtui.tui.screens.base import StationScreen
+from hudtui.tui.widgets.dialog import Confirm
+from hudtui.tui.widgets.pick import Pick
 
 
 class StopScreen(StationScreen):
@@ -193,6 +195,15 @@ async def test_confirm_puts_danger_behind_a_key(open_app: Callable[..., Any], wi
         await pilot.press("y")
         await pilot.pause()
         assert stop.done == ["confirmed"]
+
+
+@pytest.mark.parametrize("dialog", [lambda: Confirm("Sure?"), lambda: Pick("Which one?", ["this", "that"])])
+async def test_a_dialog_may_be_closed_before_it_is_mounted(open_app: Any, settle: Any, tmp_path: Path, dialog: Any) -> None:
+    async with open_app(tmp_path) as (app, pilot):
+        app.push_screen(dialog())
+        app.pop_screen()
+        await settle(pilot)
+        assert app.is_running and app.screen.NAME == "home"
 
 
 def test_two_actions_with_one_id_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
@@ -25,6 +26,11 @@ class Dialog(Acting, ModalScreen[T]):
     )
     cancelled: Any = None
     """What the dialog gives when it is given up."""
+
+    async def on_event(self, event: events.Event) -> None:
+        """A dialog that is closed before it is mounted may have no widgets, and prepares nothing."""
+        if not isinstance(event, events.Mount) or self in self.app.screen_stack:
+            await super().on_event(event)
 
     def on_resize(self) -> None:
         """A long text scrolls inside the box, so that the box never ends below the terminal."""
